@@ -1,0 +1,141 @@
+"""Validation of user input: the one place where input errors are worded.
+
+Every function returns the normalised value or raises. ``TypeError`` means the
+wrong kind of object, ``ValueError`` the wrong value. A message is one sentence:
+what is needed, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "check_choice",
+    "check_counts",
+    "check_epsilon",
+    "check_finite_array",
+    "check_integer",
+    "check_same_domain",
+]
+
+
+def _describe(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} object"
+
+
+def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
+    """Return `value` as an int of at least `minimum`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(
+            f"{name} must be an integer >= {minimum}, got {_describe(value)}"
+        )
+    if value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """Return `value` if it is one of the strings in `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        options = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {options}, got {_describe(value)}")
+    return value
+
+
+def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
+    """Return a privacy parameter as an exact fraction.
+
+    A float counts as the decimal number it prints as, so that three releases
+    of ``0.1`` fit a budget of ``0.3``; strings such as ``"0.1"`` or ``"1/3"``,
+    integers and fractions are exact.
+    """
+    need = f"{name} must be a finite number > 0"
+    if value is None or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{need}, got {value!r}; there is no default")
+    if isinstance(value, str):
+        try:
+            exact = Fraction(value)
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"{need}, got the string {value!r}") from None
+    elif isinstance(value, numbers.Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))
+    elif isinstance(value, numbers.Real):
+        as_float = float(value)
+        if not math.isfinite(as_float):
+            raise ValueError(f"{need}, got {as_float}")
+        exact = Fraction(repr(as_float))
+    else:
+        raise TypeError(f"{need}, got {_describe(value)}")
+    if exact <= 0:
+        raise ValueError(f"{need}, got {value}")
+    as_float = float(exact) if exact < Fraction(2) ** 1000 else math.inf
+    if as_float == 0.0 or not math.isfinite(as_float):
+        raise ValueError(f"{need} within the range of a double, got {value}")
+    return exact
+
+
+def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
+    """Return a real array with `ndim` dimensions and no NaN or infinity."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != ndim:
+        raise ValueError(
+            f"{name} must have {ndim} dimension{'s' if ndim > 1 else ''}, "
+            f"got shape {array.shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} must hold finite numbers, got NaN or infinity; remove them first"
+        )
+    return array
+
+
+def check_counts(
+    value: Any, n_cells: int, *, signed: bool = False
+) -> NDArray[np.int64]:
+    """Return a data vector (n,) or table (n, k) of counts as int64."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"counts must hold integers, got dtype {array.dtype}")
+    if array.ndim not in (1, 2) or array.shape[0] != n_cells:
+        raise ValueError(
+            f"counts must have shape ({n_cells},) or ({n_cells}, k), one row per "
+            f"domain cell, got {array.shape}"
+        )
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ValueError("counts must be finite integers, got NaN or infinity")
+        if (array != np.rint(array)).any():
+            raise ValueError(
+                "counts must be whole numbers of records, got fractions; "
+                "the sensitivity is defined for records that count one each"
+            )
+        if (np.abs(array) >= 2.0**53).any():
+            raise ValueError("counts must be below 2**53 in magnitude to be exact")
+    elif array.dtype.kind == "u" and array.size and array.max() > 2**62:
+        raise ValueError("counts must be below 2**62 in magnitude to be exact")
+    integers = np.ascontiguousarray(array, dtype=np.int64)
+    if not signed and (integers < 0).any():
+        raise ValueError(
+            "counts must be non-negative, got negative entries; "
+            "pass signed=True for differences of counts"
+        )
+    return integers
+
+
+def check_same_domain(workload: Any, strategy: Any) -> None:
+    """Raise unless both operators have the same number of columns."""
+    if workload.shape[1] != strategy.shape[1]:
+        raise ValueError(
+            f"workload has {workload.shape[1]} columns but strategy has "
+            f"{strategy.shape[1]}; both must equal the number of domain cells"
+        )
