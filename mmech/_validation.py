@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Collection
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -22,13 +23,20 @@ __all__ = [
     "check_epsilon",
     "check_finite_array",
     "check_integer",
+    "check_operator",
     "check_same_domain",
+    "magnitude",
 ]
 
 
 def _describe(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{type(value).__name__} object"
+
+
+def magnitude(size: int) -> str:
+    """Return the order of magnitude of a Python integer of any size."""
+    return f"{size}" if size < 10**6 else f"about 10^{len(str(size)) - 1}"
 
 
 def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
@@ -67,11 +75,10 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
             raise ValueError(f"{need}, got the string {value!r}") from None
     elif isinstance(value, numbers.Rational):
         exact = Fraction(int(value.numerator), int(value.denominator))
-    elif isinstance(value, numbers.Real):
-        as_float = float(value)
-        if not math.isfinite(as_float):
-            raise ValueError(f"{need}, got {as_float}")
-        exact = Fraction(repr(as_float))
+    elif isinstance(value, (numbers.Real, Decimal)):
+        if not math.isfinite(value):
+            raise ValueError(f"{need}, got {value}")
+        exact = Fraction(str(value))
     else:
         raise TypeError(f"{need}, got {_describe(value)}")
     if exact <= 0:
@@ -132,8 +139,21 @@ def check_counts(
     return integers
 
 
+def check_operator(value: Any, name: str) -> None:
+    """Raise unless `value` is a query matrix."""
+    from mmech.operators._base import QueryMatrix
+
+    if not isinstance(value, QueryMatrix):
+        raise TypeError(
+            f"{name} must be a query matrix, got {type(value).__name__}; wrap arrays "
+            "with Dense"
+        )
+
+
 def check_same_domain(workload: Any, strategy: Any) -> None:
     """Raise unless both operators have the same number of columns."""
+    check_operator(workload, "workload")
+    check_operator(strategy, "strategy")
     if workload.shape[1] != strategy.shape[1]:
         raise ValueError(
             f"workload has {workload.shape[1]} columns but strategy has "

@@ -1,0 +1,683 @@
+"""Leaf operators: identity, totals, ranges, and wrapped explicit matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from mmech._validation import check_finite_array, check_integer
+from mmech.operators._base import Array, QueryMatrix, exact_sums, read_only
+
+__all__ = [
+    "AllRange",
+    "AllRangeGram",
+    "Dense",
+    "Diagonal",
+    "Identity",
+    "Ones",
+    "Prefix",
+    "Sparse",
+    "Total",
+]
+
+
+class _Square(QueryMatrix):
+    """Shared shape of the operators that a single size `n` describes."""
+
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return (self.n, self.n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(_Square):
+    """One query per domain cell: the identity matrix.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Identity
+    >>> Identity(3) @ [5, 0, 2]
+    array([5, 0, 2])
+    >>> Identity(3).sensitivity()
+    1.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return x.copy()
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Identity:
+        """The identity itself."""
+        return self
+
+    def gram(self) -> Identity:
+        """Return the identity itself."""
+        return self
+
+    def pinv(self) -> Identity:
+        """Return the identity itself."""
+        return self
+
+    def column_abs_sums(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+    column_square_sums = row_abs_sums = row_square_sums = diag = column_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return 1."""
+        return 1.0
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ones(QueryMatrix):
+    """The m x n matrix of ones: the total, asked m times.
+
+    Parameters
+    ----------
+    m, n : int
+        Number of queries and of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Ones
+    >>> Ones(2, 3) @ [5, 0, 2]
+    array([7, 7])
+    """
+
+    m: int
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", check_integer(self.m, "m"))
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (self.m, self.n)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.repeat(x.sum(axis=0, keepdims=True), self.m, axis=0)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.repeat(y.sum(axis=0, keepdims=True), self.n, axis=0)
+
+    @property
+    def T(self) -> Ones:
+        """The n x m matrix of ones."""
+        return Ones(self.n, self.m)
+
+    def gram(self) -> QueryMatrix:
+        """Return m times the n x n matrix of ones."""
+        return Ones(self.n, self.n) * self.m
+
+    def pinv(self) -> QueryMatrix:
+        """Return the n x m matrix of ones divided by m n."""
+        return Ones(self.n, self.m) * (1 / (self.m * self.n))
+
+    def column_abs_sums(self) -> Array:
+        """Return m for every column, shape (n,)."""
+        return np.full(self.n, self.m, np.int64)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return n for every row, shape (m,)."""
+        return np.full(self.m, self.n, np.int64)
+
+    row_square_sums = row_abs_sums
+
+    def diag(self) -> Array:
+        """Return ones, shape (min(m, n),)."""
+        return np.ones(min(self.shape), np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Total(Ones):
+    """The single query that counts all records.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Total
+    >>> Total(3) @ [5, 0, 2]
+    array([7])
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__(1, n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(_Square):
+    """All prefix sums (the empirical distribution function): row r sums cells 0..r.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import Prefix
+    >>> Prefix(4) @ [1, 2, 3, 4]
+    array([ 1,  3,  6, 10])
+    >>> Prefix(4).sensitivity()
+    4.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.cumsum(x, axis=0)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.ascontiguousarray(np.cumsum(y[::-1], axis=0)[::-1])
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse: differences of neighbouring cells."""
+        if self.n == 1:
+            return Identity(1)
+        return Sparse(
+            sp.diags_array(
+                [np.ones(self.n, np.int64), -np.ones(self.n - 1, np.int64)],
+                offsets=[0, -1],
+                dtype=np.int64,
+            )
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return n, n - 1, ..., 1."""
+        return np.arange(self.n, 0, -1)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return 1, 2, ..., n."""
+        return np.arange(1, self.n + 1)
+
+    row_square_sums = row_abs_sums
+
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllRange(QueryMatrix):
+    """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
+
+    Row (lo, hi) sums the cells lo..hi inclusive; rows are in lexicographic
+    order. Products cost O(n²) per vector (the size of the answer); products
+    with the gram cost O(n).
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import AllRange
+    >>> AllRange(3) @ [1, 2, 3]
+    array([1, 3, 6, 2, 5, 3])
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of ranges and number of cells."""
+        return (self.n * (self.n + 1) // 2, self.n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        sums = np.zeros((self.n + 1, x.shape[1]), x.dtype)
+        np.cumsum(x, axis=0, out=sums[1:])
+        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
+        _kernels.all_range_matmat(sums, out)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.zeros((self.n, y.shape[1]), y.dtype)
+        _kernels.all_range_rmatmat(y, out)
+        return out
+
+    def gram(self) -> AllRangeGram:
+        """Return the gram, whose products cost O(n) per vector."""
+        return AllRangeGram(self.n)
+
+    def column_abs_sums(self) -> Array:
+        """Return (j + 1)(n - j), the number of ranges that contain cell j."""
+        j = np.arange(self.n)
+        return (j + 1) * (self.n - j)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return the length of every range."""
+        lo, hi = np.triu_indices(self.n)
+        return np.asarray(hi - lo + 1, np.int64)
+
+    row_square_sums = row_abs_sums
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllRangeGram(_Square):
+    """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.empty_like(x)
+        _kernels.all_range_gram_matmat(x, out)
+        return out
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> AllRangeGram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def diag(self) -> Array:
+        """Return (j + 1)(n - j)."""
+        return AllRange(self.n).column_abs_sums()
+
+    def _dense(self) -> Array:
+        i = np.arange(self.n)
+        return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagonal(QueryMatrix):
+    """A square diagonal matrix.
+
+    Parameters
+    ----------
+    values : array_like, shape (n,)
+        The diagonal, of any sign.
+
+    Examples
+    --------
+    >>> from mmech import Diagonal
+    >>> Diagonal([1, -2]) @ [3, 4]
+    array([ 3, -8])
+    """
+
+    values: ArrayLike
+
+    def __post_init__(self) -> None:
+        values = check_finite_array(self.values, "values", ndim=1)
+        object.__setattr__(self, "values", read_only(_int64_or_float64(values)))
+
+    @property
+    def _values(self) -> Array:
+        return self.values  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return (self._values.size, self._values.size)
+
+    def _arguments(self) -> str:
+        return f"n={self._values.size}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the diagonal."""
+        return self._values.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._values >= 0).all())
+
+    def _matmat(self, x: Array, /) -> Array:
+        return x * self._values.astype(x.dtype, copy=False)[:, None]
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Diagonal:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def gram(self) -> Diagonal:
+        """Return the diagonal matrix of squares."""
+        return Diagonal(self._values**2)
+
+    def pinv(self) -> Diagonal:
+        """Return the diagonal matrix of reciprocals, zero staying zero."""
+        values = self._values.astype(np.float64)
+        return Diagonal(
+            np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
+        )
+
+    def abs(self) -> Diagonal:
+        """Return the diagonal matrix of absolute values."""
+        return Diagonal(np.abs(self._values))
+
+    def column_abs_sums(self) -> Array:
+        """Return the absolute values, shape (n,)."""
+        return np.abs(self._values)
+
+    row_abs_sums = column_abs_sums
+
+    def column_square_sums(self) -> Array:
+        """Return the squares, shape (n,)."""
+        return np.square(self._values)
+
+    row_square_sums = column_square_sums
+
+    def diag(self) -> Array:
+        """Return the diagonal, shape (n,)."""
+        return self._values.copy()
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(
+            sp.diags_array(self._values, format="csr", dtype=self.dtype)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(QueryMatrix):
+    """An explicit matrix as an operator.
+
+    Parameters
+    ----------
+    array : array_like, shape (m, n)
+        Finite real entries of any sign; copied and frozen.
+
+    Raises
+    ------
+    ValueError
+        If the array is not two-dimensional or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> from mmech import Dense
+    >>> Dense([[1, -1], [0, 2]]).sensitivity()
+    3.0
+    """
+
+    array: ArrayLike
+
+    def __post_init__(self) -> None:
+        array = check_finite_array(self.array, "array", ndim=2)
+        object.__setattr__(self, "array", read_only(_int64_or_float64(array)))
+
+    @property
+    def _array(self) -> Array:
+        return self.array  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (self._array.shape[0], self._array.shape[1])
+
+    def _arguments(self) -> str:
+        return " x ".join(str(size) for size in self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored array."""
+        return self._array.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._array >= 0).all())
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._array.astype(x.dtype, copy=False) @ x
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.ascontiguousarray(self._array.T.astype(y.dtype, copy=False) @ y)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The transposed explicit matrix."""
+        return Dense(self._array.T)
+
+    def gram(self) -> QueryMatrix:
+        """Return AᵀA, explicit if that is the smaller form."""
+        if self.shape[1] <= self.shape[0]:
+            floats = self._array.astype(np.float64, copy=False)
+            gram = floats.T @ floats
+            largest = float(np.diagonal(gram).max(initial=0))
+            if self.dtype == np.int64 and largest < 2.0**53:
+                gram = np.rint(gram).astype(np.int64)
+            return Dense(gram)
+        return super().gram()
+
+    def pinv(self) -> QueryMatrix:
+        """Return the explicit pseudoinverse (singular value decomposition)."""
+        return Dense(np.linalg.pinv(self._array.astype(np.float64, copy=False)))
+
+    def abs(self) -> Dense:
+        """Return the matrix of absolute values."""
+        return self if self.is_nonnegative else Dense(np.abs(self._array))
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        return exact_sums(
+            lambda dtype: (np.abs(self._array.astype(dtype)) ** power).sum(axis=axis),
+            self.dtype,
+        )
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return np.diagonal(self._array).copy()
+
+    def _dense(self) -> Array:
+        return self._array.copy()
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self._array)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparse(QueryMatrix):
+    """A SciPy sparse matrix as an operator.
+
+    Parameters
+    ----------
+    matrix : sparse array or sparse matrix, shape (m, n)
+        Any SciPy sparse format; copied to compressed sparse rows.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from mmech import Sparse
+    >>> Sparse(sp.csr_array([[1, 0, 2], [0, 1, 0]]))
+    Sparse(2 x 3, nnz=3) shape=(2, 3)
+    """
+
+    matrix: Any
+
+    def __post_init__(self) -> None:
+        if not sp.issparse(self.matrix):
+            raise TypeError(
+                "matrix must be a scipy.sparse array or matrix, got "
+                f"{type(self.matrix).__name__}; use Dense for arrays"
+            )
+        csr = sp.csr_array(self.matrix, copy=True)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        data = check_finite_array(csr.data, "matrix", ndim=1)
+        csr = sp.csr_array(
+            (_int64_or_float64(data), csr.indices, csr.indptr), shape=csr.shape
+        )
+        for part in (csr.data, csr.indices, csr.indptr):
+            part.setflags(write=False)
+        object.__setattr__(self, "matrix", csr)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (int(self.matrix.shape[0]), int(self.matrix.shape[1]))
+
+    def _arguments(self) -> str:
+        m, n = self.shape
+        return f"{m} x {n}, nnz={self.matrix.nnz}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored entries."""
+        return np.dtype(self.matrix.dtype)
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self.matrix.data >= 0).all())
+
+    @cached_property
+    def _transposed(self) -> sp.csr_array:
+        return self.matrix.T.tocsr()
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.asarray(self.matrix.astype(x.dtype, copy=False) @ x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.asarray(self._transposed.astype(y.dtype, copy=False) @ y)
+
+    @property
+    def T(self) -> Sparse:
+        """The transposed sparse matrix."""
+        return Sparse(self.matrix.T)
+
+    def abs(self) -> Sparse:
+        """Return the sparse matrix of absolute values."""
+        return self if self.is_nonnegative else Sparse(abs(self.matrix))
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        index = (
+            self.matrix.indices
+            if axis == 0
+            else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        )
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            values = np.abs(self.matrix.data.astype(dtype)) ** power
+            out = np.zeros(self.shape[1 - axis], dtype)
+            np.add.at(out, index, values)
+            return out
+
+        return exact_sums(sums, self.dtype)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return np.asarray(self.matrix.diagonal())
+
+    def _dense(self) -> Array:
+        return np.asarray(self.matrix.toarray())
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return a copy of the stored matrix."""
+        return self.matrix.copy()
+
+
+def _int64_or_float64(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind in "biu":
+        if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+            raise ValueError(
+                f"integer entries must be below 2**63, got {array.max()}; use floats"
+            )
+        return array.astype(np.int64)
+    return array.astype(np.float64)

@@ -1,0 +1,694 @@
+"""Composite operators: transposes, grams, products, sums, stacks, Kroneckers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from mmech.operators._base import (
+    Array,
+    QueryMatrix,
+    common_dtype,
+    exact_sums,
+    product_of,
+)
+
+__all__ = [
+    "Gram",
+    "Kronecker",
+    "Product",
+    "Scaled",
+    "Sum",
+    "Transpose",
+    "VStack",
+]
+
+
+def _check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
+    parts = tuple(parts)
+    if not parts:
+        raise ValueError(f"{name} needs at least one operator, got none")
+    for part in parts:
+        if not isinstance(part, QueryMatrix):
+            raise TypeError(
+                f"{name} needs query matrices, got {type(part).__name__}; wrap "
+                "arrays with Dense and sparse matrices with Sparse"
+            )
+    return parts
+
+
+def _joined(parts: Sequence[QueryMatrix]) -> str:
+    labels = [part._label() for part in parts]
+    if len(labels) > 4:
+        labels = [*labels[:2], f"... {len(labels) - 3} more ...", labels[-1]]
+    return ", ".join(labels)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transpose(QueryMatrix):
+    """The transpose of an operator.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator to transpose.
+    """
+
+    operator: QueryMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the transpose, (n, m)."""
+        m, n = self.operator.shape
+        return (n, m)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._rmatmat(x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.operator._matmat(y)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The original operator."""
+        return self.operator
+
+    def pinv(self) -> QueryMatrix:
+        """Return the transposed pseudoinverse."""
+        return self.operator.pinv().T
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return self.operator.abs().T
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column."""
+        return self.operator.row_abs_sums()
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self.operator.row_square_sums()
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return self.operator.column_abs_sums()
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return self.operator.column_square_sums()
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return self.operator.diag()
+
+    def _dense(self) -> Array:
+        return np.ascontiguousarray(self.operator._dense().T)
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self.operator.to_sparse().T)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gram(QueryMatrix):
+    """AᵀA as two products, for operators whose gram has no closed form.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator A.
+    """
+
+    operator: QueryMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        n = self.operator.shape[1]
+        return (n, n)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry of the operator is negative."""
+        return self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._rmatmat(self.operator._matmat(x))
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Gram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def pinv(self) -> QueryMatrix:
+        """Return A⁺A⁺ᵀ."""
+        pinv = self.operator.pinv()
+        return Product(pinv, pinv.T)
+
+    def diag(self) -> Array:
+        """Return the squared column norms of the operator."""
+        return self.operator.column_square_sums()
+
+
+def check_weight(weight: Any) -> int | float:
+    """Return a finite weight as a Python int or float."""
+    if isinstance(weight, bool) or not isinstance(
+        weight, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"weight must be a real number, got {type(weight).__name__}")
+    if isinstance(weight, (int, np.integer)):
+        if abs(int(weight)) >= 2**63:
+            raise ValueError(
+                f"an integer weight must be below 2**63 in magnitude, got {weight}; "
+                "use a float"
+            )
+        return int(weight)
+    if not np.isfinite(weight):
+        raise ValueError(f"weight must be finite, got {weight}")
+    return float(weight)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(QueryMatrix):
+    """A weight of any sign times an operator.
+
+    Parameters
+    ----------
+    weight : float
+        Finite factor; an integer keeps an integer operator exact.
+    operator : QueryMatrix, shape (m, n)
+        The operator to scale.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Scaled
+    >>> Scaled(-1, Identity(4)).sensitivity()
+    1.0
+    """
+
+    weight: float
+    operator: QueryMatrix
+
+    def __post_init__(self) -> None:
+        _check_operators([self.operator], "Scaled")
+        object.__setattr__(self, "weight", check_weight(self.weight))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the operator."""
+        return self.operator.shape
+
+    def _arguments(self) -> str:
+        return f"{self.weight:g}, {self.operator._label()}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` for an integer weight and operator, else ``float64``."""
+        if isinstance(self.weight, int):
+            return self.operator.dtype
+        return np.dtype(np.float64)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is known to be negative."""
+        return self.weight >= 0 and self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(x) * x.dtype.type(self.weight)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.operator._rmatmat(y) * y.dtype.type(self.weight)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The scaled transpose."""
+        return Scaled(self.weight, self.operator.T)
+
+    def gram(self) -> QueryMatrix:
+        """Return the scaled gram of the operator."""
+        return Scaled(self.weight**2, self.operator.gram())
+
+    def pinv(self) -> QueryMatrix:
+        """Return the pseudoinverse of the operator over the weight."""
+        pinv = self.operator.pinv()
+        return Scaled(0 if self.weight == 0 else 1 / self.weight, pinv)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return Scaled(abs(self.weight), self.operator.abs())
+
+    def _times(self, sums: Array, factor: float) -> Array:
+        return exact_sums(
+            lambda dtype: sums.astype(dtype) * dtype.type(factor), self.dtype
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column."""
+        return self._times(self.operator.column_abs_sums(), abs(self.weight))
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self._times(self.operator.column_square_sums(), self.weight**2)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return self._times(self.operator.row_abs_sums(), abs(self.weight))
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return self._times(self.operator.row_square_sums(), self.weight**2)
+
+    def sensitivity(self) -> float:
+        """Return the absolute weight times the sensitivity of the operator."""
+        return abs(self.weight) * self.operator.sensitivity()
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return self.operator.diag() * self.weight
+
+    def _dense(self) -> Array:
+        return self.operator._dense() * self.weight
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self.operator.to_sparse() * self.weight)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Product(QueryMatrix):
+    """The product of two or more operators, applied from the right.
+
+    Parameters
+    ----------
+    *factors : QueryMatrix
+        Operators whose inner sizes agree.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, Product
+    >>> Product(Prefix(3), Prefix(3)) @ [1, 0, 0]
+    array([1, 2, 3])
+    """
+
+    factors: tuple[QueryMatrix, ...]
+
+    def __init__(self, *factors: QueryMatrix) -> None:
+        checked = _check_operators(factors, "Product")
+        for left, right in pairwise(checked):
+            if left.shape[1] != right.shape[0]:
+                raise ValueError(
+                    f"cannot multiply {left!r} with {right!r}: {left.shape[1]} "
+                    f"columns against {right.shape[0]} rows"
+                )
+        object.__setattr__(self, "factors", checked)
+
+    def __reduce__(self) -> tuple[type, tuple[QueryMatrix, ...]]:
+        return (type(self), self.factors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows of the first factor, columns of the last."""
+        return (self.factors[0].shape[0], self.factors[-1].shape[1])
+
+    def _arguments(self) -> str:
+        return _joined(self.factors)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all factors are integer, else ``float64``."""
+        return common_dtype(self.factors)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no factor has a negative entry."""
+        return all(factor.is_nonnegative for factor in self.factors)
+
+    def _matmat(self, x: Array, /) -> Array:
+        for factor in reversed(self.factors):
+            x = factor._matmat(x)
+        return x
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        for factor in self.factors:
+            y = factor._rmatmat(y)
+        return y
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The product of the transposes in reverse."""
+        return Product(*(factor.T for factor in reversed(self.factors)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(QueryMatrix):
+    """The sum of operators of one shape.
+
+    Parameters
+    ----------
+    terms : sequence of QueryMatrix, each of shape (m, n)
+        The operators to add.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix
+    >>> Prefix(3) - Identity(3)
+    Sum(Prefix(3), Scaled(-1, Identity(3))) shape=(3, 3)
+    """
+
+    terms: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        terms = _check_operators(self.terms, "Sum")
+        if len({term.shape for term in terms}) > 1:
+            raise ValueError(
+                "a sum needs operators of one shape, got "
+                + ", ".join(str(term.shape) for term in terms)
+            )
+        object.__setattr__(self, "terms", terms)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of every term."""
+        return self.terms[0].shape
+
+    def _arguments(self) -> str:
+        return _joined(self.terms)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all terms are integer, else ``float64``."""
+        return common_dtype(self.terms)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no term has a negative entry."""
+        return all(term.is_nonnegative for term in self.terms)
+
+    def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
+        return reduce(np.add, (parts(term) for term in self.terms))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._add(lambda term: term._matmat(x))
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._add(lambda term: term._rmatmat(y))
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The sum of the transposes."""
+        return Sum([term.T for term in self.terms])
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return self._add(lambda term: term.diag())
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        total = reduce(lambda a, b: a + b, (term.to_sparse() for term in self.terms))
+        return sp.csr_array(total)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VStack(QueryMatrix):
+    """Operators over one domain, stacked: the union of their queries.
+
+    Parameters
+    ----------
+    blocks : sequence of QueryMatrix, each of shape (m_i, n)
+        The operators to stack, first on top.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Total, VStack
+    >>> VStack([Total(3), Identity(3)])
+    VStack(Total(3), Identity(3)) shape=(4, 3)
+    """
+
+    blocks: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        blocks = _check_operators(self.blocks, "VStack")
+        if len({block.shape[1] for block in blocks}) > 1:
+            raise ValueError(
+                "a stack needs operators over one domain, got "
+                + ", ".join(f"{block.shape[1]}" for block in blocks)
+                + " columns"
+            )
+        object.__setattr__(self, "blocks", blocks)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        offsets = [0]
+        for block in self.blocks:
+            offsets.append(offsets[-1] + block.shape[0])
+        return offsets
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries in all, and number of cells."""
+        return (self._offsets[-1], self.blocks[0].shape[1])
+
+    def _arguments(self) -> str:
+        return _joined(self.blocks)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all blocks are integer, else ``float64``."""
+        return common_dtype(self.blocks)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no block has a negative entry."""
+        return all(block.is_nonnegative for block in self.blocks)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.concatenate([block._matmat(x) for block in self.blocks])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        offsets = self._offsets
+        parts = (
+            block._rmatmat(y[offsets[i] : offsets[i + 1]])
+            for i, block in enumerate(self.blocks)
+        )
+        return reduce(np.add, parts)
+
+    def gram(self) -> QueryMatrix:
+        """Return the sum of the grams of the blocks."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].gram()
+        return Sum([block.gram() for block in self.blocks])
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return VStack([block.abs() for block in self.blocks])
+
+    def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
+        return exact_sums(
+            lambda dtype: reduce(
+                np.add, (parts(block).astype(dtype) for block in self.blocks)
+            ),
+            self.dtype,
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column: the sum over the blocks."""
+        return self._add(lambda block: block.column_abs_sums())
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self._add(lambda block: block.column_square_sums())
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return np.concatenate([block.row_abs_sums() for block in self.blocks])
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return np.concatenate([block.row_square_sums() for block in self.blocks])
+
+    def _dense(self) -> Array:
+        return np.concatenate([block._dense() for block in self.blocks])
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        parts = [block.to_sparse() for block in self.blocks]
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kronecker(QueryMatrix):
+    """The Kronecker product of operators, first factor slowest.
+
+    For a domain that is a product of attributes, each factor holds the queries
+    on one attribute. Products cost one pass over the data per factor.
+
+    Parameters
+    ----------
+    factors : sequence of QueryMatrix, of shapes (m_i, n_i)
+        One operator per attribute.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Kronecker, Prefix
+    >>> A = Kronecker([Prefix(256), Identity(4)])
+    >>> A
+    Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)
+    >>> A.sensitivity()
+    256.0
+    """
+
+    factors: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", _check_operators(self.factors, "Kronecker"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Products of the factors' sizes, as Python integers of any size."""
+        return (
+            product_of(factor.shape[0] for factor in self.factors),
+            product_of(factor.shape[1] for factor in self.factors),
+        )
+
+    def _arguments(self) -> str:
+        return _joined(self.factors)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all factors are integer, else ``float64``."""
+        return common_dtype(self.factors)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no factor has a negative entry."""
+        return all(factor.is_nonnegative for factor in self.factors)
+
+    def _apply(self, x: Array, transpose: bool) -> Array:
+        columns = x.shape[1]
+        sizes = [f.shape[0] if transpose else f.shape[1] for f in self.factors]
+        if x.size == 0 or 0 in self.shape:
+            return np.zeros((self.shape[1 if transpose else 0], columns), x.dtype)
+        tensor = x.reshape([*sizes, columns])
+        # Shrinking factors first keeps the intermediate tensors small.
+        order = sorted(
+            range(len(sizes)),
+            key=lambda i: (
+                (self.factors[i].shape[1] if transpose else self.factors[i].shape[0])
+                / sizes[i]
+            ),
+        )
+        from mmech.operators._basic import Identity
+
+        for axis in order:
+            factor = self.factors[axis]
+            if isinstance(factor, Identity):
+                continue
+            moved = np.ascontiguousarray(np.moveaxis(tensor, axis, 0))
+            flat = moved.reshape(moved.shape[0], -1)
+            result = factor._rmatmat(flat) if transpose else factor._matmat(flat)
+            tensor = np.moveaxis(
+                result.reshape(result.shape[0], *moved.shape[1:]), 0, axis
+            )
+        out = np.ascontiguousarray(tensor).reshape(-1, columns)
+        return out.copy() if np.shares_memory(out, x) else out
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._apply(x, transpose=False)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._apply(y, transpose=True)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The Kronecker product of the transposes."""
+        return Kronecker([factor.T for factor in self.factors])
+
+    def gram(self) -> QueryMatrix:
+        """Return the Kronecker product of the grams."""
+        return Kronecker([factor.gram() for factor in self.factors])
+
+    def pinv(self) -> QueryMatrix:
+        """Return the Kronecker product of the pseudoinverses."""
+        return Kronecker([factor.pinv() for factor in self.factors])
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return Kronecker([factor.abs() for factor in self.factors])
+
+    def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
+        return exact_sums(
+            lambda dtype: reduce(
+                np.kron, (parts(factor).astype(dtype) for factor in self.factors)
+            ),
+            self.dtype,
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column: the outer product of the factors'."""
+        return self._outer(lambda factor: factor.column_abs_sums())
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self._outer(lambda factor: factor.column_square_sums())
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return self._outer(lambda factor: factor.row_abs_sums())
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return self._outer(lambda factor: factor.row_square_sums())
+
+    def sensitivity(self) -> float:
+        """Return the product of the factors' sensitivities, at any domain size."""
+        return float(np.prod([factor.sensitivity() for factor in self.factors]))
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        if all(factor.shape[0] == factor.shape[1] for factor in self.factors):
+            return self._outer(lambda factor: factor.diag())
+        return super().diag()
+
+    def trace(self) -> float:
+        """Return the product of the factors' traces where all are square."""
+        if all(factor.shape[0] == factor.shape[1] for factor in self.factors):
+            return float(np.prod([factor.trace() for factor in self.factors]))
+        return super().trace()
+
+    def _dense(self) -> Array:
+        return reduce(np.kron, (factor._dense() for factor in self.factors))
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        parts = (factor.to_sparse() for factor in self.factors)
+        joined = reduce(lambda a, b: sp.kron(a, b, format="csr"), parts)
+        return sp.csr_array(joined, dtype=self.dtype)
