@@ -1,0 +1,542 @@
+r"""Expected errors and lower bounds: closed forms, no noise.
+
+All functions are for one column of counts and continuous Laplace noise
+calibrated to the L1 sensitivity under adding or removing one record. With the
+loss :math:`\|A\|_1^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the
+expected total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau,
+Hay, McGregor, Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech._validation import check_epsilon, check_operator, check_same_domain
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
+from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
+from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._marginals import (
+    MAX_LATTICE_ATTRIBUTES,
+    Anova,
+    Marginals,
+    anova_energies,
+)
+from mmech.operators._merged import Merged
+from mmech.operators._pidentity import PIdentity
+from mmech.reduction import reduce_domain, restrict_columns
+
+__all__ = [
+    "expected_error",
+    "loss",
+    "per_query_error",
+    "rmse",
+    "supports",
+    "svd_bound",
+]
+
+DENSE_CELLS = 4096
+"""Largest domain for which an n x n eigendecomposition is computed."""
+
+CANCELLATION = 1e-7
+"""Relative size of a difference below which it is computed another way."""
+
+SUPPORT_TOLERANCE = 1e-6
+"""Relative part of a query outside the row space that counts as rounding."""
+
+
+def expected_error(
+    workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any
+) -> float:
+    r"""Return the expected total squared error of all queries.
+
+    .. math:: \frac{2}{\epsilon^2} \|A\|_1^2 \, \|W A^+\|_F^2
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries A that are measured.
+    epsilon : float
+        Privacy parameter in nats.
+
+    Returns
+    -------
+    float
+        Sum over the m queries of the variance, in squared counts.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+    DomainTooLargeError
+        If the pair has no closed form and n is too large for a dense one.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, expected_error
+    >>> expected_error(Prefix(4), Identity(4), epsilon=1.0)
+    20.0
+    """
+    exact = float(check_epsilon(epsilon))
+    return 2.0 * loss(workload, strategy) / exact**2
+
+
+def rmse(workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any) -> float:
+    """Return the root mean squared error of a query, in counts.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+    epsilon : float
+        Privacy parameter in nats.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, rmse
+    >>> round(rmse(Prefix(4), Identity(4), epsilon=1.0), 3)
+    2.236
+    """
+    total = expected_error(workload, strategy, epsilon=epsilon)
+    return math.sqrt(total / workload.shape[0])
+
+
+def per_query_error(
+    workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any
+) -> NDArray[np.float64]:
+    """Return the expected squared error of every query.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+    epsilon : float
+        Privacy parameter in nats.
+
+    Returns
+    -------
+    ndarray of float64, shape (m,)
+        Squared counts; the sum equals `expected_error`.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, per_query_error
+    >>> per_query_error(Prefix(4), Identity(4), epsilon=1.0)
+    array([2., 4., 6., 8.])
+    """
+    exact = float(check_epsilon(epsilon))
+    check_same_domain(workload, strategy)
+    factor = 2.0 * (strategy.sensitivity() / exact) ** 2
+    return factor * _row_gains(workload, strategy)
+
+
+def svd_bound(workload: QueryMatrix, *, epsilon: Any) -> float:
+    r"""Return a lower bound on the expected error of every strategy.
+
+    .. math:: \frac{2}{\epsilon^2} \frac{\left(\sum_i \sigma_i(W)\right)^2}{n}
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W; Kronecker products cost no more than their factors.
+    epsilon : float
+        Privacy parameter in nats.
+
+    Returns
+    -------
+    float
+        Squared counts. Loose for pure epsilon: a ratio of two is close to all
+        that any strategy can reach.
+
+    Raises
+    ------
+    DomainTooLargeError
+        If the smaller side of the workload is above 4096 and it has no product
+        structure.
+
+    References
+    ----------
+    .. [1] Li, Miklau, "Optimal error of query sets under the
+       differentially-private matrix mechanism", ICDT 2013, Theorem 4.
+
+    Examples
+    --------
+    >>> from mmech import Identity, svd_bound
+    >>> svd_bound(Identity(4), epsilon=1.0)
+    8.0
+    """
+    check_operator(workload, "workload")
+    exact = float(check_epsilon(epsilon))
+    return 2.0 * _nuclear_norm(workload) ** 2 / workload.shape[1] / exact**2
+
+
+def loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    r"""Return :math:`\|A\|_1^2 \, \|W A^+\|_F^2`, the error without epsilon.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries A that are measured.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, loss
+    >>> loss(Prefix(4), Identity(4))
+    10.0
+    """
+    check_same_domain(workload, strategy)
+    return strategy.sensitivity() ** 2 * _gain(workload, strategy)
+
+
+def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
+    """Return whether every query lies in the row space of the strategy.
+
+    Tests random combinations of the queries: a query outside the row space is
+    missed with probability zero, up to rounding.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, Total, supports
+    >>> supports(Prefix(4), Identity(4)), supports(Prefix(4), Total(4))
+    (True, False)
+    """
+    check_same_domain(workload, strategy)
+    if strategy is workload or has_full_column_rank(strategy):
+        return True
+    if isinstance(strategy, Merged):
+        try:
+            return supports(_merged_workload(workload, strategy), strategy.operator)
+        except UnsupportedWorkloadError:
+            return False
+    weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
+    norms = np.sqrt(workload.row_square_sums())[:, None]
+    weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
+    combined = workload.rmatmat(weights)
+    return _rows_supported(combined, strategy, strategy.pinv().rmatmat(combined))
+
+
+def has_full_column_rank(strategy: QueryMatrix) -> bool:
+    """Return whether full column rank is known from the structure alone."""
+    if isinstance(strategy, (AllRange, Identity, PIdentity, Prefix)):
+        return True
+    if isinstance(strategy, Scaled):
+        return strategy.weight != 0 and has_full_column_rank(strategy.operator)
+    if isinstance(strategy, Diagonal):
+        return bool((strategy.diag() != 0).all())
+    if isinstance(strategy, Kronecker):
+        return all(has_full_column_rank(factor) for factor in strategy.factors)
+    if isinstance(strategy, VStack):
+        return any(has_full_column_rank(block) for block in strategy.blocks)
+    return False
+
+
+def _unsupported(workload: QueryMatrix, strategy: QueryMatrix) -> Exception:
+    return UnsupportedWorkloadError(
+        f"the strategy {strategy!r} cannot answer the workload {workload!r}: some "
+        "query is not a combination of strategy queries; add rows such as Identity "
+        "to the strategy"
+    )
+
+
+def _rows_supported(
+    rows: NDArray[Any], strategy: QueryMatrix, coefficients: NDArray[Any]
+) -> bool:
+    """Whether queries (as columns of `rows`) equal Aᵀ times their coefficients."""
+    residual = np.linalg.norm(rows - strategy.rmatmat(coefficients), axis=0)
+    return bool((residual <= SUPPORT_TOLERANCE * np.linalg.norm(rows, axis=0)).all())
+
+
+# ---- ‖W A⁺‖_F² -------------------------------------------------------------
+
+
+def _gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    """Return ‖W A⁺‖_F² by the first rule that knows the pair."""
+    if strategy is workload:  # W W⁺ projects on the row space
+        full = has_full_column_rank(workload)
+        return float(workload.shape[1] if full else _rank(workload))
+    for strategy_type, rule in _GAIN_RULES:
+        if isinstance(strategy, strategy_type):
+            value = rule(workload, strategy)
+            if value is not None:
+                return value
+    if strategy.shape[1] <= DENSE_CELLS:
+        return _dense_gain(workload, strategy)
+    return float(_row_gains(workload, strategy).sum())
+
+
+def _scaled_gain(workload: QueryMatrix, strategy: Scaled) -> float | None:
+    if strategy.weight == 0:
+        return None
+    return _gain(workload, strategy.operator) / strategy.weight**2
+
+
+def _diagonal_gain(workload: QueryMatrix, strategy: Diagonal) -> float:
+    squares = np.square(strategy.diag().astype(np.float64))
+    columns = workload.column_square_sums()
+    if (columns[squares == 0] != 0).any():
+        raise _unsupported(workload, strategy)
+    return float((columns[squares > 0] / squares[squares > 0]).sum())
+
+
+def _pidentity_gain(workload: QueryMatrix, strategy: PIdentity) -> float:
+    gram = workload.gram()
+    scales = strategy.column_scales
+    total = float(np.square(scales) @ gram.diag())
+    if strategy.p == 0:
+        return total
+    directions = strategy.orthonormal_factors[0] * scales[:, None]
+    gain = total - float(np.vdot(directions, gram.matmat(directions)))
+    if gain < CANCELLATION * total:  # most digits are lost: take squares instead
+        return float(_row_gains(workload, strategy).sum())
+    return gain
+
+
+def _marginals_gain(workload: QueryMatrix, strategy: Marginals) -> float | None:
+    shape = strategy.domain_shape
+    if len(shape) > MAX_LATTICE_ATTRIBUTES:
+        return None
+    energies = anova_energies(workload, shape)
+    if energies is None:
+        return None
+    gram = strategy.gram()
+    assert isinstance(gram, Anova)
+    eigenvalues = np.asarray(gram.eigenvalues)
+    used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
+    if (eigenvalues[used] <= 0).any():
+        raise _unsupported(workload, strategy)
+    return float((energies[used] / eigenvalues[used]).sum())
+
+
+def _merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
+    """Return the workload on the merged cells of a strategy."""
+    groups = np.asarray(strategy.groups)
+    if kronecker_terms(workload) is not None:
+        reduced, own = reduce_domain(workload)
+        if np.array_equal(own, groups):
+            return reduced
+    reduced = restrict_columns(workload, strategy.representatives)
+    probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
+    actual = workload.rmatmat(probe)
+    spread = Merged(reduced, groups).rmatmat(probe)
+    if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
+        raise _unsupported(workload, strategy)
+    return reduced
+
+
+def _merged_gain(workload: QueryMatrix, strategy: Merged) -> float:
+    return _gain(_merged_workload(workload, strategy), strategy.operator)
+
+
+def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
+    return weight == 0 or any(frobenius_squared(factor) == 0 for factor in factors)
+
+
+def _kronecker_gain(workload: QueryMatrix, strategy: Kronecker) -> float | None:
+    terms = kronecker_terms(workload)
+    sizes = [factor.shape[1] for factor in strategy.factors]
+    if terms is None or any(
+        [factor.shape[1] for factor in factors] != sizes for _, factors in terms
+    ):
+        return None
+    terms = [term for term in terms if not _is_zero_product(*term)]
+    return sum(
+        weight**2
+        * math.prod(
+            _gain(query, measured)
+            for query, measured in zip(factors, strategy.factors, strict=True)
+        )
+        for weight, factors in terms
+    )
+
+
+_GAIN_RULES: list[tuple[type, Callable[[Any, Any], float | None]]] = [
+    (Identity, lambda workload, strategy: frobenius_squared(workload)),
+    (Scaled, _scaled_gain),
+    (Diagonal, _diagonal_gain),
+    (PIdentity, _pidentity_gain),
+    (Kronecker, _kronecker_gain),
+    (Marginals, _marginals_gain),
+    (Merged, _merged_gain),
+]
+"""(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""
+
+
+def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    values, vectors = np.linalg.eigh(strategy.gram()._dense().astype(np.float64))
+    keep = values > strategy.shape[1] * np.finfo(float).eps * values[-1]
+    products = workload.gram().matmat(vectors)
+    energies = np.einsum("ij,ij->j", vectors, products)
+    if not supports(workload, strategy):
+        raise _unsupported(workload, strategy)
+    return float((energies[keep] / values[keep]).sum())
+
+
+def kronecker_terms(
+    workload: QueryMatrix,
+) -> list[tuple[float, tuple[QueryMatrix, ...]]] | None:
+    """Return a union of products as (weight, factors) terms, else ``None``."""
+    if isinstance(workload, Scaled):
+        inner = kronecker_terms(workload.operator)
+        if inner is None:
+            return None
+        return [(workload.weight * weight, factors) for weight, factors in inner]
+    if isinstance(workload, Kronecker):
+        return [(1.0, tuple(workload.factors))]
+    if isinstance(workload, VStack):
+        parts = [kronecker_terms(block) for block in workload.blocks]
+        terms = [term for part in parts if part is not None for term in part]
+        shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
+        if any(part is None for part in parts) or len(shapes) != 1:
+            return None
+        return terms
+    return None
+
+
+def frobenius_squared(operator: QueryMatrix) -> float:
+    """Return the sum of all squared entries, along the cheaper side."""
+    terms = kronecker_terms(operator)
+    if terms is not None:
+        return sum(
+            weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
+            for weight, factors in terms
+        )
+    by_rows = operator.shape[0] < operator.shape[1]
+    sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
+    return float(sums.sum())
+
+
+# ---- row norms of W A⁺ ------------------------------------------------------
+
+
+def _row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> NDArray[np.float64]:
+    """Return the squared row norms of W A⁺, shape (m,)."""
+    if isinstance(strategy, Scaled) and strategy.weight != 0:
+        return _row_gains(workload, strategy.operator) / strategy.weight**2
+    if isinstance(strategy, Identity):
+        return workload.row_square_sums().astype(np.float64)
+    if isinstance(strategy, Merged):
+        return _row_gains(_merged_workload(workload, strategy), strategy.operator)
+    if isinstance(workload, Scaled) and workload.weight != 0:
+        return _row_gains(workload.operator, strategy) * workload.weight**2
+    if isinstance(workload, VStack):
+        return np.concatenate([_row_gains(b, strategy) for b in workload.blocks])
+    if isinstance(workload, Kronecker) and isinstance(strategy, Kronecker):
+        pairs = list(zip(workload.factors, strategy.factors, strict=False))
+        aligned = all(query.shape[1] == part.shape[1] for query, part in pairs)
+        if aligned and len(workload.factors) == len(strategy.factors):
+            if _is_zero_product(1.0, tuple(workload.factors)):
+                return np.zeros(workload.shape[0])
+            gains = np.ones(1)
+            for query, part in pairs:
+                gains = np.outer(gains, _row_gains(query, part)).ravel()
+            return gains
+    return _row_gains_by_blocks(workload, strategy)
+
+
+def _row_gains_by_blocks(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> NDArray[np.float64]:
+    pinv = strategy.pinv()
+    gains = np.empty(workload.shape[0])
+    height = max(1, BLOCK_ENTRIES // max(*workload.shape, strategy.shape[0]))
+    for start in range(0, workload.shape[0], height):
+        stop = min(start + height, workload.shape[0])
+        rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
+        coefficients = pinv.rmatmat(rows)
+        if not _rows_supported(rows, strategy, coefficients):
+            raise _unsupported(workload, strategy)
+        gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
+    return gains
+
+
+# ---- spectra ----------------------------------------------------------------
+
+
+def _spectrum(workload: QueryMatrix) -> NDArray[np.float64]:
+    """Return the squared singular values, in no particular order."""
+    m, n = workload.shape
+    if min(m, n) > DENSE_CELLS:
+        raise DomainTooLargeError(
+            f"the singular values of {workload!r} need a dense matrix of size "
+            f"{min(m, n)}, above {DENSE_CELLS}; use Kronecker structure or a smaller "
+            "workload"
+        )
+    smaller = workload if n <= m else workload.T
+    values = np.linalg.eigvalsh(smaller.gram()._dense().astype(np.float64))
+    return np.maximum(values, 0.0)
+
+
+def _nuclear_norm(workload: QueryMatrix) -> float:
+    if isinstance(workload, Identity):
+        return float(workload.n)
+    if isinstance(workload, Ones):
+        return math.sqrt(workload.m * workload.n)
+    if isinstance(workload, Scaled):
+        return abs(workload.weight) * _nuclear_norm(workload.operator)
+    if isinstance(workload, Kronecker):
+        return math.prod(_nuclear_norm(factor) for factor in workload.factors)
+    return float(np.sqrt(_spectrum(workload)).sum())
+
+
+def _rank(workload: QueryMatrix) -> int:
+    if has_full_column_rank(workload):
+        return workload.shape[1]
+    if isinstance(workload, Ones):
+        return 1
+    if isinstance(workload, Kronecker):
+        return math.prod(_rank(factor) for factor in workload.factors)
+    if isinstance(workload, Scaled) and workload.weight != 0:
+        return _rank(workload.operator)
+    values = _spectrum(workload)
+    floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
+    return int((values > floor).sum())
+
+
+def rank_lower_bound(workload: QueryMatrix) -> int:
+    """Return a cheap lower bound on the rank: ‖W‖_F² over a bound on σ_max²."""
+    largest = float(workload.row_abs_sums().max(initial=0)) * workload.sensitivity()
+    if largest == 0:
+        return 0
+    return math.ceil(frobenius_squared(workload) / largest * (1 - 1e-12))
