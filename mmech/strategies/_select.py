@@ -1,0 +1,290 @@
+"""OPT: choose a template, run it, and compare with what needs no search."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmech import error
+from mmech._validation import check_choice, check_operator
+from mmech.operators._base import QueryMatrix
+from mmech.operators._compose import Kronecker, Product, Scaled, Transpose, VStack
+from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES
+from mmech.operators._merged import Merged
+from mmech.operators._partition import Conjunctions, PartitionStack
+from mmech.reduction import reduce_domain
+from mmech.strategies._closed_form import identity_strategy, workload_strategy
+from mmech.strategies._kronecker import kronecker_strategy
+from mmech.strategies._marginals import domain_shape_of, marginals_strategy
+from mmech.strategies._pidentity import pidentity_strategy
+from mmech.strategies._result import Candidate, StrategyResult
+
+__all__ = ["optimize"]
+
+Template = Callable[..., StrategyResult]
+
+TEMPLATES: dict[str, Template] = {
+    "identity": identity_strategy,
+    "workload": workload_strategy,
+    "marginals": marginals_strategy,
+    "pidentity": pidentity_strategy,
+    "kronecker": kronecker_strategy,
+}
+"""Template name to function; the names are the values of ``template=``."""
+
+SMALL_DOMAIN = 64
+"""Up to this domain size "auto" tries p-Identity in earnest on every workload."""
+
+FOREST_EVALUATIONS = 50_000
+"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry."""
+
+LARGE_DOMAIN = 4096
+"""Above this domain size "auto" does not try p-Identity."""
+
+
+GLANCE = 10_000
+"""Evaluations after which "auto" decides whether to search marginals in earnest."""
+
+TIE = 1e-9
+"""Relative gain below which "auto" keeps the simpler strategy."""
+
+LARGE_RANK = 2**26
+"""Above this size "auto" does not bound the rank of an unstructured workload."""
+
+
+def optimize(
+    workload: QueryMatrix,
+    *,
+    template: str = "auto",
+    seed: Any = None,
+    callback: Callable[[StrategyResult], Any] | None = None,
+    **options: Any,
+) -> StrategyResult:
+    r"""Choose strategy queries A that answer a workload W with little noise.
+
+    Minimises the loss :math:`\|A\|_1^2 \|W A^+\|_F^2`; the expected error at
+    epsilon is 2 loss / epsilon². Depends on the workload alone, never on data.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    template : {"auto", "identity", "workload", "marginals", "pidentity", \
+            "kronecker"}, \
+            default="auto"
+        Family of strategies. "auto" tries those that fit and returns the best;
+        the result is never worse than measuring the cells ("identity") or the
+        queries themselves ("workload").
+    seed : int, SeedSequence or Generator, default=None
+        Seed of random starts; the same seed gives the same strategy.
+    callback : callable, default=None
+        Called with an intermediate `StrategyResult` after every start of a
+        descent; returning True ends it early.
+    **options
+        Options of the template: ``p`` (int, or one per factor for "kronecker"),
+        ``n_starts``, ``max_iter``, ``tolerance``.
+
+    Returns
+    -------
+    StrategyResult
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload lacks the structure that the template needs.
+    TypeError
+        If an option is not one of the template.
+
+    Notes
+    -----
+    BLAS is limited to one thread inside: small factorisations are slower on
+    several, and results do not depend on the number of threads.
+
+    References
+    ----------
+    .. [1] McKenna, Miklau, Hay, Machanavajjhala, "Optimizing error of
+       high-dimensional statistical queries under differential privacy",
+       VLDB 2018.
+
+    Examples
+    --------
+    >>> from mmech import AllRange, optimize
+    >>> result = optimize(AllRange(64), seed=0)
+    >>> result.template
+    'pidentity'
+    >>> round(result.loss)
+    32063
+    """
+    check_operator(workload, "workload")
+    check_choice(template, "template", ("auto", *TEMPLATES))
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        if template == "auto":
+            return _auto_reduced(workload, seed, callback, options)
+        started = time.perf_counter()
+        result = _run(template, workload, seed, callback, options)
+        seconds = time.perf_counter() - started
+    return replace(result, candidates=(Candidate(template, result.loss, seconds),))
+
+
+def _accepted(template: str) -> set[str]:
+    return set(inspect.signature(TEMPLATES[template]).parameters) - {"workload"}
+
+
+def _check_options(template: str, options: dict[str, Any], accepted: set[str]) -> None:
+    unknown = sorted(set(options) - accepted)
+    if unknown:
+        known = ", ".join(sorted(accepted - {"seed", "callback"})) or "none"
+        raise TypeError(
+            f"template {template!r} has no option {unknown[0]!r}; its options are: "
+            f"{known}"
+        )
+
+
+def _run(
+    template: str,
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callable[[StrategyResult], Any] | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    accepted = _accepted(template)
+    _check_options(template, options, accepted)
+    passed = dict(options)
+    if "seed" in accepted:
+        passed.update(seed=seed, callback=callback)
+    return TEMPLATES[template](workload, **passed)
+
+
+def _auto_reduced(
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callable[[StrategyResult], Any] | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    """Run "auto" on the merged cells where the workload does not tell some apart."""
+    reduced, groups = reduce_domain(workload)
+    if reduced is workload:
+        return _auto(workload, seed, callback, options)
+
+    def lift(result: StrategyResult) -> StrategyResult:
+        return replace(result, strategy=Merged(result.strategy, groups))
+
+    inner = None if callback is None else lambda result: callback(lift(result))
+    result = lift(_auto(reduced, seed, inner, options))
+    note = f"{workload.shape[1]} cells merged into {reduced.shape[1]}; "
+    result = replace(result, message=note + result.message)
+    started = time.perf_counter()
+    # Merging may cost the product structure that marginals need: try them before.
+    skip, _ = _reason_to_skip("marginals", workload, [result])
+    if skip:
+        return result
+    accepted = {k: v for k, v in options.items() if k in _accepted("marginals")}
+    accepted.setdefault("max_evaluations", FOREST_EVALUATIONS)
+    unmerged = marginals_strategy(workload, seed=seed, callback=callback, **accepted)
+    seconds = time.perf_counter() - started
+    tried = (Candidate("marginals", unmerged.loss, seconds), *result.candidates)
+    return replace(unmerged, candidates=tried)
+
+
+def _auto(
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callable[[StrategyResult], Any] | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    known = set().union(*(_accepted(name) for name in TEMPLATES))
+    _check_options("auto", options, known)
+    if isinstance(seed, np.random.Generator):
+        seed = int(seed.integers(2**63))
+    runs: list[StrategyResult] = []
+    tried: list[Candidate] = []
+    for name in TEMPLATES:
+        started = time.perf_counter()
+        note, bound = _reason_to_skip(name, workload, runs)
+        if not note:
+            accepted = {k: v for k, v in options.items() if k in _accepted(name)}
+            if name == "pidentity" and np.ndim(accepted.get("p", 0)) > 0:
+                del accepted["p"]  # one per factor: meant for "kronecker"
+            if name == "marginals" and _is_forest(workload):
+                accepted.setdefault("max_evaluations", FOREST_EVALUATIONS)
+            run = _run(name, workload, seed, callback, accepted)
+            runs.append(run)
+            bound = run.loss
+        tried.append(Candidate(name, bound, time.perf_counter() - started, note))
+    best = runs[0]
+    for run in runs[1:]:
+        if run.loss < best.loss * (1 - TIE):
+            best = run
+    order = sorted(tried, key=lambda candidate: (candidate.note != "", candidate.loss))
+    return replace(best, candidates=tuple(order))
+
+
+def _reason_to_skip(
+    name: str, workload: QueryMatrix, runs: list[StrategyResult]
+) -> tuple[str, float]:
+    """Return why "auto" skips a template, and a lower bound on its loss."""
+    m, n = workload.shape
+    products = error.kronecker_terms(workload)
+    if name == "workload" and (products is None or len(products) > 1):
+        if max(m, n) > LARGE_RANK:
+            return "the rank of so large a workload is out of reach", 0.0
+        best = min(run.loss for run in runs)
+        lower = workload.sensitivity() ** 2 * error.rank_lower_bound(workload)
+        if lower >= best:
+            return "pruned: the loss is a lower bound above the best", lower
+        if min(m, n) > error.DENSE_CELLS:
+            return "the rank of so large a workload is out of reach", lower
+    if name == "marginals":
+        shape = domain_shape_of(workload)
+        if shape is None or len(shape) < 2 or len(shape) > MAX_LATTICE_ATTRIBUTES:
+            return "no product domain with a listable lattice", 0.0
+        if not _projects(workload):
+            return "no projection on the marginal algebra", 0.0
+        best = min(run.loss for run in runs)
+        glance = marginals_strategy(workload, max_evaluations=GLANCE, seed=0)
+        if glance.loss >= best * (1 - TIE):
+            return "a short search did not improve on the best", glance.loss
+    if name == "kronecker" and (products is None or len(products[0][1]) < 2):
+        return "not a union of products", 0.0
+    if name == "pidentity":
+        if n > LARGE_DOMAIN:
+            return f"more than {LARGE_DOMAIN} cells; ask for it by name", 0.0
+        if products is not None and n > SMALL_DOMAIN:
+            return "a product structure is optimized by 'kronecker'", 0.0
+        if n > SMALL_DOMAIN and _is_forest(workload):
+            return "descent on partitions falls back to the identity", 0.0
+        if n > SMALL_DOMAIN:
+            best = min(run.loss for run in runs)
+            short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
+            if short.loss >= best:
+                return "a short descent did not improve on the best", short.loss
+    return "", 0.0
+
+
+def _projects(workload: QueryMatrix) -> bool:
+    """Whether the workload is a union of products or boxes, as marginals need it."""
+    if isinstance(workload, VStack):
+        return all(_projects(block) for block in workload.blocks)
+    if isinstance(workload, Scaled):
+        return _projects(workload.operator)
+    return isinstance(workload, (Kronecker, PartitionStack, Conjunctions))
+
+
+def _is_forest(workload: QueryMatrix) -> bool:
+    """Whether the columns of the workload come from partitions of the domain."""
+    if isinstance(workload, (PartitionStack, Conjunctions)):
+        return True
+    if isinstance(workload, Product):
+        return _is_forest(workload.factors[-1])
+    if isinstance(workload, (Scaled, Transpose)):
+        return _is_forest(workload.operator)
+    if isinstance(workload, VStack):
+        return any(_is_forest(block) for block in workload.blocks)
+    return False
