@@ -1,0 +1,360 @@
+"""Named small operators, each with its explicit matrix computed independently.
+
+``CATALOGUE[name]`` is a pair (operator, dense matrix). Every public operator and
+its edge cases are here; a new operator is tested by adding a line.
+"""
+
+import numpy as np
+import reference as ref
+import scipy.sparse as sp
+
+from mmech import (
+    AllRange,
+    Anova,
+    Conjunctions,
+    Dense,
+    Diagonal,
+    Identity,
+    Kronecker,
+    Marginal,
+    Marginals,
+    Merged,
+    Ones,
+    Partition,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    Product,
+    Scaled,
+    Sparse,
+    Sum,
+    Total,
+    VStack,
+)
+
+SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
+TALL = np.array([[1, 0], [2, -1], [0, 4], [1, 1]])
+ZERO_ROWS = np.array([[0, 0, 0], [1, 2, 3], [0, 0, 0]])
+RANK_ONE = np.array([[1, 2, 3], [2, 4, 6], [-1, -2, -3]])
+FRACTIONS = np.array([[0.5, -1.25, 0.0, 2.0], [0.0, 0.75, -0.5, 1.0]])
+CENTRED = np.array([[2, -1, -1], [-1, 2, -1], [-1, -1, 2]])  # rank 2, zero sums
+
+THETA = np.array([[0.5, 0.0, 2.0, 1.0], [0.25, 3.0, 0.0, 1.0]])
+LARGE_THETA = np.array([[1e3, 1e3, 1e3], [0.0, 1e3, 1.0]])
+
+LABELS = np.array([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0]])
+GROUPS = [3, 2, 1]
+GAP_LABELS = np.array([[3, 1, 1, 3], [0, 0, 2, 2]])  # groups 0, 2 and 1 are empty
+GAP_GROUPS = [5, 3]
+
+MASKS = [
+    np.array([[1, 0], [1, 1], [0, 1]], bool),
+    np.array([[1, 0, 1], [1, 1, 1], [0, 1, 0]], bool),
+]
+EMPTY_BOX = [
+    np.array([[1, 1], [0, 0], [1, 0]], bool),
+    np.array([[1, 0, 1], [1, 1, 1], [0, 0, 0]], bool),
+]
+SIZE_ONE = [
+    np.array([[1], [1], [0]], bool),
+    np.array([[1, 0, 1], [0, 1, 1], [1, 1, 1]], bool),
+    np.array([[1], [1], [1]], bool),
+]
+FOUR_ATTRIBUTES = [
+    np.array([[1, 1], [1, 0], [0, 1], [1, 1]], bool),
+    np.array([[1, 0, 1], [1, 1, 1], [0, 1, 0], [1, 1, 1]], bool),
+    np.array([[0, 1], [1, 1], [1, 0], [1, 1]], bool),
+    np.array([[1, 1], [1, 0], [0, 1], [1, 1]], bool),
+]
+
+COO = sp.coo_array(
+    (np.array([1, 2, -4, 3]), ([0, 0, 1, 1], [1, 1, 0, 2])), shape=(3, 4)
+)
+"""Entries of one cell repeat (1 + 2), row 2 and column 3 are empty."""
+COO_DENSE = np.array([[0, 3, 0, 0], [-4, 0, 3, 0], [0, 0, 0, 0]])
+QUERY_LEAVES = np.array([[1, 0, 0, 1, 0, 1], [0, 0, 1, 0, 1, 1]])
+
+I2, I3 = ref.identity(2), ref.identity(3)
+P2, P3 = ref.prefix(2), ref.prefix(3)
+T3 = ref.ones(1, 3)
+STACK = ref.partition_stack(LABELS, GROUPS)
+PI = ref.pidentity(THETA)
+
+CATALOGUE = {
+    # leaves
+    "identity-1": (Identity(1), [[1]]),
+    "identity": (Identity(4), ref.identity(4)),
+    "total-1": (Total(1), [[1]]),
+    "total": (Total(5), ref.ones(1, 5)),
+    "ones-1": (Ones(1, 1), [[1]]),
+    "ones-tall": (Ones(3, 2), ref.ones(3, 2)),
+    "ones-wide": (Ones(2, 4), ref.ones(2, 4)),
+    "prefix-1": (Prefix(1), [[1]]),
+    "prefix": (Prefix(5), ref.prefix(5)),
+    "all-range-1": (AllRange(1), [[1]]),
+    "all-range": (AllRange(4), ref.all_range(4)),
+    "diagonal-1": (Diagonal([-3]), [[-3]]),
+    "diagonal-signed": (Diagonal([1, -2, 3]), ref.diagonal([1, -2, 3])),
+    "diagonal-zeros": (Diagonal([0, 2, 0, 5]), ref.diagonal([0, 2, 0, 5])),
+    "diagonal-float": (Diagonal([0.5, 1.5]), ref.diagonal([0.5, 1.5])),
+    "dense-1": (Dense([[-2]]), [[-2]]),
+    "dense-bool": (Dense([[True, False], [True, True]]), [[1, 0], [1, 1]]),
+    "dense-signed": (Dense(SIGNED), SIGNED),
+    "dense-tall": (Dense(TALL), TALL),
+    "dense-zero-rows": (Dense(ZERO_ROWS), ZERO_ROWS),
+    "dense-zero": (Dense(np.zeros((2, 3))), np.zeros((2, 3))),
+    "dense-rank-one": (Dense(RANK_ONE), RANK_ONE),
+    "dense-centred": (Dense(CENTRED), CENTRED),
+    "dense-float": (Dense(FRACTIONS), FRACTIONS),
+    "dense-fortran": (Dense(np.asfortranarray(FRACTIONS)), FRACTIONS),
+    "sparse-1": (Sparse(sp.csr_array([[5]])), [[5]]),
+    "sparse-signed": (Sparse(sp.csc_array(SIGNED)), SIGNED),
+    "sparse-repeated-entries": (Sparse(COO), COO_DENSE),
+    "sparse-zero": (Sparse(sp.csr_array((2, 3), dtype=np.int64)), np.zeros((2, 3))),
+    "sparse-float": (Sparse(sp.lil_array(FRACTIONS)), FRACTIONS),
+    # partitions and boxes
+    "partition-1": (Partition([0]), [[1]]),
+    "partition": (Partition([0, 1, 0, 2]), ref.partition([0, 1, 0, 2], 3)),
+    "partition-one-group": (Partition([0, 0, 0], 1), T3),
+    "partition-permutation": (
+        Partition([2, 0, 1], 3),
+        ref.partition([2, 0, 1], 3),
+    ),
+    "partition-empty-groups": (
+        Partition([4, 1, 1], 6),
+        ref.partition([4, 1, 1], 6),
+    ),
+    "stack-of-partitions": (PartitionStack(LABELS, GROUPS), STACK),
+    "stack-empty-groups": (
+        PartitionStack(GAP_LABELS, GAP_GROUPS),
+        ref.partition_stack(GAP_LABELS, GAP_GROUPS),
+    ),
+    "stack-of-one-cell": (
+        PartitionStack([[0], [1]], [1, 2]),
+        ref.partition_stack([[0], [1]], [1, 2]),
+    ),
+    "boxes": (Conjunctions(MASKS), ref.conjunctions(MASKS)),
+    "boxes-empty": (Conjunctions(EMPTY_BOX), ref.conjunctions(EMPTY_BOX)),
+    "boxes-size-one": (Conjunctions(SIZE_ONE), ref.conjunctions(SIZE_ONE)),
+    "boxes-one-attribute": (Conjunctions(MASKS[1:]), ref.conjunctions(MASKS[1:])),
+    "boxes-one-cell": (Conjunctions([[[True]]]), [[1]]),
+    "boxes-four-attributes": (
+        Conjunctions(FOUR_ATTRIBUTES),
+        ref.conjunctions(FOUR_ATTRIBUTES),
+    ),
+    # p-Identity
+    "pidentity": (PIdentity(THETA), PI),
+    "pidentity-1": (PIdentity([[2.0]]), ref.pidentity([[2.0]])),
+    "pidentity-p-0": (PIdentity(np.zeros((0, 3))), I3),
+    "pidentity-zero-row": (
+        PIdentity([[0, 0], [1, 2]]),
+        ref.pidentity([[0, 0], [1, 2]]),
+    ),
+    "pidentity-large": (PIdentity(LARGE_THETA), ref.pidentity(LARGE_THETA)),
+    "pidentity-more-rows-than-cells": (
+        PIdentity(THETA.T[:, :1]),
+        ref.pidentity(THETA.T[:, :1]),
+    ),
+    "pidentity-gram": (PIdentity(THETA).gram(), ref.product(PI.T, PI)),
+    "pidentity-inverse-gram": (
+        PIdentity(THETA).inverse_gram(),
+        np.linalg.inv(PI.T @ PI),
+    ),
+    "pidentity-pinv": (PIdentity(THETA).pinv(), ref.pinv(PI)),
+    "pidentity-pinv-transposed": (PIdentity(THETA).pinv().T, ref.pinv(PI).T),
+    # marginals
+    "marginal": (Marginal((2, 3, 2), [2, 0]), ref.marginal((2, 3, 2), [0, 2])),
+    "marginal-total": (Marginal((2, 3), []), ref.ones(1, 6)),
+    "marginal-of-all": (Marginal((2, 1, 3), [0, 1, 2]), ref.identity(6)),
+    "marginal-one-cell": (Marginal((1,), [0]), [[1]]),
+    "transpose-marginal": (Marginal((2, 3), [1]).T, ref.marginal((2, 3), [1]).T),
+    "marginals": (
+        Marginals((2, 3), {(0,): 1, (1,): 2}),
+        ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])),
+    ),
+    "marginals-negative": (
+        Marginals((2, 2, 2), {(1, 0): -0.5, (): 0.25, (2,): 1}),
+        ref.stack(
+            -0.5 * ref.marginal((2, 2, 2), [0, 1]),
+            0.25 * ref.ones(1, 8),
+            ref.marginal((2, 2, 2), [2]),
+        ),
+    ),
+    "marginals-zero-weight": (
+        Marginals((3, 2), {(0, 1): 1, (1,): 0}),
+        ref.stack(ref.identity(6), 0 * ref.marginal((3, 2), [1])),
+    ),
+    "marginals-pinv": (
+        Marginals((2, 3), {(0,): 1, (1,): 2}).pinv(),
+        ref.pinv(
+            ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])),
+        ),
+    ),
+    "anova": (Anova((2, 3), [1, 0, 2.5, -3]), ref.anova((2, 3), [1, 0, 2.5, -3])),
+    "anova-one-attribute": (Anova((4,), [0, 2]), ref.anova((4,), [0, 2])),
+    "anova-zero": (Anova((2, 1), [0] * 4), np.zeros((2, 2))),
+    # merged cells
+    "merged": (Merged(Prefix(2), [1, 0, 1, -1]), P2[:, [1, 0, 1, 1]] * [1, 1, 1, 0]),
+    "merged-signed": (Merged(Dense(SIGNED), [2, 0, 1, 0]), SIGNED[:, [2, 0, 1, 0]]),
+    "merged-nothing": (Merged(Prefix(3), [0, 1, 2]), P3),
+    "merged-pidentity": (
+        Merged(PIdentity(THETA), [0, 1, 2, 3, 3, 0]),
+        PI[:, [0, 1, 2, 3, 3, 0]],
+    ),
+    "merged-transposed": (
+        Merged(Dense(SIGNED), [2, 0, 1, -1]).T,
+        (SIGNED[:, [2, 0, 1, 1]] * [1, 1, 1, 0]).T,
+    ),
+    # scaling
+    "scaled-minus-identity": (-1 * Identity(3), -I3),
+    "scaled-negative": (Scaled(-3, Prefix(3)), -3 * P3),
+    "scaled-float": (Scaled(-0.5, Dense(SIGNED)), -0.5 * SIGNED),
+    "scaled-zero": (Scaled(0, Prefix(3)), 0 * P3),
+    "scaled-twice": (Scaled(2, Scaled(-3, Dense(SIGNED))), -6 * SIGNED),
+    "scaled-numpy-weight": (np.float64(1.5) * Total(3), 1.5 * T3),
+    # Kronecker products
+    "kronecker-of-one": (Kronecker([Prefix(3)]), P3),
+    "kronecker-identities": (Kronecker([Identity(2), Identity(3)]), ref.identity(6)),
+    "kronecker": (Kronecker([Prefix(3), Identity(2)]), ref.kronecker(P3, I2)),
+    "kronecker-of-three": (
+        Kronecker([Total(3), Dense(SIGNED), Prefix(2)]),
+        ref.kronecker(T3, SIGNED, P2),
+    ),
+    "kronecker-mixed-shapes": (
+        Kronecker([Dense(TALL), Total(3), AllRange(2)]),
+        ref.kronecker(TALL, T3, ref.all_range(2)),
+    ),
+    "kronecker-size-one": (
+        Kronecker([Identity(1), Prefix(2), Total(1)]),
+        P2,
+    ),
+    "kronecker-float": (
+        Kronecker([PIdentity(THETA[:, :2]), Dense(SIGNED)]),
+        ref.kronecker(ref.pidentity(THETA[:, :2]), SIGNED),
+    ),
+    "kronecker-with-zero": (
+        Kronecker([Prefix(2), Dense(np.zeros((1, 2), int))]),
+        np.zeros((2, 4)),
+    ),
+    "kronecker-not-square-but-square": (
+        Kronecker([Dense(SIGNED), Dense(SIGNED.T)]),
+        ref.kronecker(SIGNED, SIGNED.T),
+    ),
+    "kronecker-of-partitions": (
+        Kronecker([Partition([0, 2, 2], 3), PartitionStack([[0, 1], [0, 0]], [2, 1])]),
+        ref.kronecker(
+            ref.partition([0, 2, 2], 3),
+            ref.partition_stack([[0, 1], [0, 0]], [2, 1]),
+        ),
+    ),
+    "kronecker-nested": (
+        Kronecker([Kronecker([Prefix(2), Total(2)]), VStack([Identity(2), Total(2)])]),
+        ref.kronecker(P2, ref.ones(1, 2), ref.stack(I2, ref.ones(1, 2))),
+    ),
+    # stacks
+    "vstack-of-one": (VStack([Prefix(3)]), P3),
+    "vstack": (VStack([Total(3), Identity(3), Prefix(3)]), ref.stack(T3, I3, P3)),
+    "vstack-cancelling-signs": (
+        VStack([Identity(3), -1 * Identity(3)]),
+        ref.stack(I3, -I3),
+    ),
+    "vstack-int-and-float": (
+        VStack([Total(3), Scaled(0.5, Prefix(3))]),
+        ref.stack(T3, 0.5 * P3),
+    ),
+    "vstack-nested": (
+        VStack([VStack([Total(3), Scaled(-2, Total(3))]), Dense(SIGNED)]),
+        ref.stack(T3, -2 * T3, SIGNED),
+    ),
+    "vstack-union-of-products": (
+        VStack(
+            [
+                Kronecker([Prefix(3), Total(2)]),
+                Scaled(-2, Kronecker([Total(3), Identity(2)])),
+            ]
+        ),
+        ref.stack(ref.kronecker(P3, ref.ones(1, 2)), -2 * ref.kronecker(T3, I2)),
+    ),
+    # products, sums, transposes, grams
+    "product-of-forest": (
+        Product(Sparse(sp.csr_array(QUERY_LEAVES)), PartitionStack(LABELS, GROUPS)),
+        ref.product(QUERY_LEAVES, STACK),
+    ),
+    "product-signed": (
+        Product(Dense(TALL), Dense(SIGNED), Prefix(3)),
+        ref.product(TALL, SIGNED, P3),
+    ),
+    "product-low-rank": (
+        Product(Dense(TALL[:, :1]), Total(4)),
+        ref.product(TALL[:, :1], ref.ones(1, 4)),
+    ),
+    "product-of-one": (Product(Prefix(3)), P3),
+    "product-operator": (Dense(SIGNED) @ Prefix(3), ref.product(SIGNED, P3)),
+    "sum": (Sum([Prefix(3), Identity(3)]), P3 + I3),
+    "sum-cancelling": (Prefix(3) - Identity(3), P3 - I3),
+    "sum-to-zero": (Prefix(3) - Prefix(3), 0 * P3),
+    "sum-not-square": (Sum([Dense(SIGNED), Scaled(0.5, Ones(2, 3))]), SIGNED + 0.5),
+    "transpose-total": (Total(4).T, ref.ones(4, 1)),
+    "transpose-prefix": (Prefix(4).T, ref.prefix(4).T),
+    "transpose-all-range": (AllRange(3).T, ref.all_range(3).T),
+    "transpose-forest": (PartitionStack(LABELS, GROUPS).T, STACK.T),
+    "transpose-boxes": (Conjunctions(MASKS).T, ref.conjunctions(MASKS).T),
+    "transpose-kronecker": (
+        Kronecker([Prefix(2), Dense(SIGNED)]).T,
+        ref.kronecker(P2, SIGNED).T,
+    ),
+    "transpose-vstack": (VStack([Prefix(3), Total(3)]).T, ref.stack(P3, T3).T),
+    "transpose-product": (
+        Product(Dense(TALL), Dense(SIGNED)).T,
+        ref.product(TALL, SIGNED).T,
+    ),
+    "transpose-scaled": (Scaled(-2, Total(3)).T, -2 * T3.T),
+    "gram-prefix": (Prefix(4).gram(), ref.product(ref.prefix(4).T, ref.prefix(4))),
+    "gram-all-range-1": (AllRange(1).gram(), [[1]]),
+    "gram-all-range": (
+        AllRange(4).gram(),
+        ref.product(ref.all_range(4).T, ref.all_range(4)),
+    ),
+    "gram-forest": (PartitionStack(LABELS, GROUPS).gram(), ref.product(STACK.T, STACK)),
+    "gram-total": (Total(3).gram(), ref.ones(3, 3)),
+    "gram-wide": (Dense(SIGNED).gram(), ref.product(SIGNED.T, SIGNED)),
+    "gram-vstack": (
+        VStack([Prefix(3), Scaled(-2, Total(3))]).gram(),
+        ref.product(P3.T, P3) + 4 * ref.ones(3, 3),
+    ),
+    "gram-kronecker": (
+        Kronecker([Prefix(3), Total(2)]).gram(),
+        ref.kronecker(ref.product(P3.T, P3), ref.ones(2, 2)),
+    ),
+    "gram-of-gram": (
+        Product(Dense(TALL), Dense(SIGNED)).gram().gram(),
+        ref.product(*[SIGNED.T, TALL.T, TALL, SIGNED] * 2),
+    ),
+    # pseudoinverses
+    "pinv-total": (Total(4).pinv(), np.full((4, 1), 0.25)),
+    "pinv-ones": (Ones(2, 3).pinv(), np.full((3, 2), 1 / 6)),
+    "pinv-prefix": (Prefix(3).pinv(), [[1, 0, 0], [-1, 1, 0], [0, -1, 1]]),
+    "pinv-prefix-1": (Prefix(1).pinv(), [[1]]),
+    "pinv-all-range": (AllRange(3).pinv(), ref.pinv(ref.all_range(3))),
+    "pinv-dense": (Dense(RANK_ONE).pinv(), ref.pinv(RANK_ONE)),
+    "pinv-diagonal": (Diagonal([2, 0, -4]).pinv(), ref.diagonal([0.5, 0, -0.25])),
+    "pinv-partition": (
+        Partition([4, 1, 1], 6).pinv(),
+        ref.pinv(ref.partition([4, 1, 1], 6)),
+    ),
+    "pinv-forest": (PartitionStack(LABELS, GROUPS).pinv(), ref.pinv(STACK)),
+    "pinv-kronecker": (
+        Kronecker([Prefix(2), Total(3)]).pinv(),
+        ref.pinv(ref.kronecker(P2, T3)),
+    ),
+    "pinv-vstack-transposed": (
+        VStack([Total(3), Identity(3)]).pinv().T,
+        ref.pinv(ref.stack(T3, I3)).T,
+    ),
+    "pinv-scaled": (Scaled(-4, Total(3)).pinv(), np.full((3, 1), -1 / 12)),
+    "pinv-scaled-zero": (Scaled(0, Total(3)).pinv(), np.zeros((3, 1))),
+    "pinv-gram": (Prefix(3).gram().pinv(), [[1, -1, 0], [-1, 2, -1], [0, -1, 2]]),
+}
+CATALOGUE = {
+    name: (operator, np.asarray(dense)) for name, (operator, dense) in CATALOGUE.items()
+}

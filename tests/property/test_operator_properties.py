@@ -1,0 +1,261 @@
+"""Random compositions of operators against their explicit matrices.
+
+The strategy `operators` builds an operator of a wanted shape together with its
+dense matrix, which is composed by NumPy alone.
+"""
+
+import numpy as np
+import reference as ref
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Diagonal,
+    Identity,
+    Kronecker,
+    Ones,
+    Partition,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    Product,
+    Scaled,
+    Sparse,
+    Sum,
+    Total,
+    VStack,
+    loss,
+    supports,
+)
+from mmech.testing import assert_query_matrix
+
+MAX_SIZE = 6
+MAX_DEPTH = 3
+
+sizes = st.integers(1, MAX_SIZE)
+small_integers = st.integers(-3, 3)
+small_floats = st.sampled_from([0.0, 0.25, -0.5, 1.0, 1.5, -2.0])
+weights = st.sampled_from([0, 1, -1, 2, -3, 0.5, -1.5])
+
+
+def integer_arrays(*shape):
+    return hnp.arrays(np.int64, shape, elements=small_integers)
+
+
+def divisors(number):
+    return st.sampled_from([d for d in range(1, number + 1) if number % d == 0])
+
+
+# ------------------------------------------------------------------ leaves
+
+
+@st.composite
+def leaves(draw, m, n, integer):
+    kinds = ["dense", "sparse", "ones", "partition", "boxes"]
+    kinds += ["identity", "prefix", "diagonal"] if m == n else []
+    kinds += ["all-range"] if m == n * (n + 1) // 2 else []
+    kinds += ["stack-of-partitions"] if m >= 2 else []
+    kinds += ["dense-float"] if not integer else []
+    kinds += ["pidentity"] if not integer and m >= n else []
+    kind = draw(st.sampled_from(kinds))
+    if kind == "dense":
+        array = draw(integer_arrays(m, n))
+        return Dense(array), array
+    if kind == "dense-float":
+        array = draw(hnp.arrays(np.float64, (m, n), elements=small_floats))
+        return Dense(array), array
+    if kind == "sparse":
+        array = draw(integer_arrays(m, n))
+        form = draw(st.sampled_from([sp.csr_array, sp.csc_array, sp.coo_array]))
+        return Sparse(form(array)), array
+    if kind == "ones":
+        operator = Total(n) if m == 1 and draw(st.booleans()) else Ones(m, n)
+        return operator, np.ones((m, n), np.int64)
+    if kind == "identity":
+        return Identity(n), ref.identity(n)
+    if kind == "prefix":
+        return Prefix(n), ref.prefix(n)
+    if kind == "diagonal":
+        values = draw(integer_arrays(n))
+        return Diagonal(values), np.diag(values)
+    if kind == "all-range":
+        return AllRange(n), ref.all_range(n)
+    if kind == "partition":
+        labels = draw(hnp.arrays(np.int64, n, elements=st.integers(0, m - 1)))
+        return Partition(labels, m), ref.partition(labels, m)
+    if kind == "stack-of-partitions":
+        first = draw(st.integers(1, m - 1))
+        groups = [first, m - first]
+        labels = np.stack(
+            [
+                draw(hnp.arrays(np.int64, n, elements=st.integers(0, g - 1)))
+                for g in groups
+            ]
+        )
+        return PartitionStack(labels, groups), ref.partition_stack(labels, groups)
+    if kind == "boxes":
+        first = draw(divisors(n))
+        masks = [draw(hnp.arrays(np.bool_, (m, size))) for size in (first, n // first)]
+        return Conjunctions(masks), ref.conjunctions(masks)
+    theta = np.abs(draw(hnp.arrays(np.float64, (m - n, n), elements=small_floats)))
+    rows = np.concatenate([np.eye(n), theta])
+    return PIdentity(theta), rows / rows.sum(axis=0)
+
+
+# ------------------------------------------------------------------ compositions
+
+
+@st.composite
+def operators(draw, m=None, n=None, depth=MAX_DEPTH, integer=False):
+    """Draw (operator, dense matrix) of shape (m, n)."""
+    m = draw(sizes) if m is None else m
+    n = draw(sizes) if n is None else n
+
+    def part(rows, columns):
+        return draw(operators(rows, columns, depth - 1, integer))
+
+    kinds = ["leaf"]
+    if depth > 0:
+        kinds += ["scaled", "product", "sum", "transpose", "kronecker", "minus"]
+        kinds += ["vstack"] if m >= 2 else []
+        kinds += ["gram"] if m == n else []
+    kind = draw(st.sampled_from(kinds))
+    if kind == "scaled":
+        weight = draw(weights.filter(lambda w: isinstance(w, int) or not integer))
+        operator, dense = part(m, n)
+        sugar = draw(st.booleans())
+        return (
+            weight * operator if sugar else Scaled(weight, operator)
+        ), weight * dense
+    if kind == "product":
+        inner = draw(st.integers(1, 4))
+        (left, a), (right, b) = part(m, inner), part(inner, n)
+        sugar = draw(st.booleans())
+        return (left @ right if sugar else Product(left, right)), a @ b
+    if kind == "sum":
+        (left, a), (right, b) = part(m, n), part(m, n)
+        return Sum([left, right]), a + b
+    if kind == "minus":
+        (left, a), (right, b) = part(m, n), part(m, n)
+        return left - right, a - b
+    if kind == "transpose":
+        operator, dense = part(n, m)
+        return operator.T, dense.T
+    if kind == "kronecker":
+        rows, columns = draw(divisors(m)), draw(divisors(n))
+        (left, a), (right, b) = part(rows, columns), part(m // rows, n // columns)
+        return Kronecker([left, right]), np.kron(a, b)
+    if kind == "vstack":
+        top = draw(st.integers(1, m - 1))
+        (upper, a), (lower, b) = part(top, n), part(m - top, n)
+        return VStack([upper, lower]), np.concatenate([a, b])
+    if kind == "gram":
+        operator, dense = part(draw(st.integers(1, 4)), n)
+        return operator.gram(), dense.T @ dense
+    return draw(leaves(m, n, integer))
+
+
+def has_clear_rank(dense):
+    """Whether no singular value is so small that rounding decides the rank."""
+    values = np.linalg.svd(np.asarray(dense, dtype=float), compute_uv=False)
+    nonzero = values[values > 1e-12 * max(values[0], 1e-300)]
+    return nonzero.size == 0 or nonzero[-1] > 1e-4 * nonzero[0]
+
+
+# ------------------------------------------------------------------ properties
+
+
+@settings(max_examples=120)
+@given(operators())
+def test_compositions_obey_the_protocol(pair):
+    operator, dense = pair
+    assert_query_matrix(operator, dense, check_pinv=has_clear_rank(dense))
+
+
+@settings(max_examples=200)
+@given(operators(integer=True), st.data())
+def test_sensitivity_is_the_largest_change_by_one_record(pair, data):
+    operator, dense = pair
+    n = operator.shape[1]
+    if operator.dtype != np.int64:  # an int64 gram of a dense matrix is float64
+        assert (
+            not operator.to_dense().astype(float)
+            % 1
+            @ np.ones(n)
+            @ np.ones(operator.shape[0])
+        )
+    counts = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, 10**6)))
+    before = operator @ counts
+    changes = []
+    for cell in range(n):
+        for change in (1, -1):
+            neighbour = counts.copy()
+            neighbour[cell] += change
+            changes.append(int(np.abs(operator @ neighbour - before).sum()))
+    assert operator.sensitivity() == max(changes)
+    assert operator.sensitivity() == int(np.abs(dense).sum(axis=0).max())
+
+
+@settings(max_examples=100)
+@given(operators(integer=True), st.data())
+def test_replacing_one_record_changes_at_most_twice_the_sensitivity(pair, data):
+    operator, _ = pair
+    n = operator.shape[1]
+    counts = data.draw(hnp.arrays(np.int64, n, elements=st.integers(1, 10**6)))
+    source, target = (data.draw(st.integers(0, n - 1)) for _ in range(2))
+    neighbour = counts.copy()
+    neighbour[source] -= 1
+    neighbour[target] += 1
+    change = np.abs(operator @ neighbour - operator @ counts).sum()
+    assert change <= 2 * operator.sensitivity()
+
+
+@settings(max_examples=100)
+@given(operators(depth=2), operators(depth=2), operators(depth=2))
+def test_sensitivity_is_a_norm(first, second, third):
+    (a, dense_a), (b, dense_b), (c, _) = first, second, third
+    tight = 1 + 1e-12
+    assert Kronecker([a, b]).sensitivity() <= a.sensitivity() * b.sensitivity() * tight
+    assert Kronecker([a, b]).sensitivity() * tight >= ref.sensitivity(
+        np.kron(dense_a, dense_b)
+    )
+    if a.shape[1] == b.shape[1]:
+        stacked = VStack([a, b]).sensitivity()
+        assert stacked <= (a.sensitivity() + b.sensitivity()) * tight
+        assert stacked * tight >= max(a.sensitivity(), b.sensitivity())
+    if a.shape[1] == c.shape[0]:
+        product = (a @ c).sensitivity()
+        assert product <= a.sensitivity() * c.sensitivity() * tight + 1e-12
+
+
+@settings(max_examples=100)
+@given(operators(depth=2), st.data())
+def test_losses_equal_the_dense_formula(pair, data):
+    workload, dense = pair
+    n = workload.shape[1]
+    strategy, measured = data.draw(operators(n=n, depth=2))
+    if not (has_clear_rank(measured) and has_clear_rank(dense)):
+        return
+    assert supports(workload, strategy) == ref.supported(dense, measured)
+    if ref.supported(dense, measured):
+        wanted = ref.loss(dense, measured)
+        np.testing.assert_allclose(
+            loss(workload, strategy), wanted, rtol=1e-6, atol=1e-9
+        )
+
+
+@settings(max_examples=60)
+@given(operators(depth=2), st.integers(-5, 5))
+def test_scaling_the_strategy_changes_no_loss(pair, weight):
+    strategy, dense = pair
+    if weight == 0 or not has_clear_rank(dense) or not dense.any():
+        return
+    workload = Dense(dense)
+    np.testing.assert_allclose(
+        loss(workload, weight * strategy), loss(workload, strategy), rtol=1e-6
+    )

@@ -1,0 +1,309 @@
+"""Naive twins: explicit matrices by loops, kernels in plain Python, dense formulas.
+
+Nothing here imports the package, so that an error cannot hide on both sides.
+"""
+
+import itertools
+
+import numpy as np
+
+# ------------------------------------------------------------ explicit matrices
+
+
+def identity(n):
+    return np.array([[int(i == j) for j in range(n)] for i in range(n)])
+
+
+def ones(m, n):
+    return np.array([[1] * n for _ in range(m)])
+
+
+def prefix(n):
+    return np.array([[int(j <= i) for j in range(n)] for i in range(n)])
+
+
+def all_range(n):
+    return np.array(
+        [
+            [int(lo <= j <= hi) for j in range(n)]
+            for lo in range(n)
+            for hi in range(lo, n)
+        ]
+    )
+
+
+def diagonal(values):
+    n = len(values)
+    return np.array([[values[i] if i == j else 0 for j in range(n)] for i in range(n)])
+
+
+def partition(labels, n_groups):
+    return np.array([[int(label == g) for label in labels] for g in range(n_groups)])
+
+
+def partition_stack(labels, n_groups):
+    return stack(*(partition(row, g) for row, g in zip(labels, n_groups, strict=True)))
+
+
+def conjunctions(masks):
+    sizes = [len(mask[0]) for mask in masks]
+    cells = list(itertools.product(*(range(size) for size in sizes)))
+    return np.array(
+        [
+            [
+                int(all(mask[row][v] for mask, v in zip(masks, cell, strict=True)))
+                for cell in cells
+            ]
+            for row in range(len(masks[0]))
+        ]
+    )
+
+
+def pidentity(theta):
+    p, n = len(theta), len(theta[0])
+    rows = [[float(i == j) for j in range(n)] for i in range(n)]
+    rows += [[float(theta[a][j]) for j in range(n)] for a in range(p)]
+    scales = [sum(row[j] for row in rows) for j in range(n)]
+    return np.array([[row[j] / scales[j] for j in range(n)] for row in rows])
+
+
+def subsets(d):
+    """Return every subset of 0..d-1, at the position of its bit mask."""
+    return [{i for i in range(d) if mask >> i & 1} for mask in range(2**d)]
+
+
+def marginal(domain_shape, attributes):
+    cells = list(itertools.product(*(range(size) for size in domain_shape)))
+    rows = list(itertools.product(*(range(domain_shape[i]) for i in attributes)))
+    return np.array(
+        [[int(tuple(c[i] for i in attributes) == row) for c in cells] for row in rows]
+    )
+
+
+def anova(domain_shape, eigenvalues):
+    """Σ_s κ_s P_s with P_s = ⊗ (I - J/n_i if i in s else J/n_i)."""
+    total = 0.0
+    for subset, value in zip(subsets(len(domain_shape)), eigenvalues, strict=True):
+        projector = np.eye(1)
+        for i, size in enumerate(domain_shape):
+            average = np.full((size, size), 1 / size)
+            factor = np.eye(size) - average if i in subset else average
+            projector = np.kron(projector, factor)
+        total = total + value * projector
+    return total
+
+
+def stack(*matrices):
+    return np.array([list(row) for matrix in matrices for row in matrix])
+
+
+def kronecker(*matrices):
+    out = np.array([[1]])
+    for matrix in matrices:
+        out = np.array(
+            [
+                [a * b for a in left for b in row]
+                for left in out
+                for row in np.asarray(matrix)
+            ]
+        )
+    return out
+
+
+def product(*matrices):
+    out = np.asarray(matrices[0])
+    for matrix in matrices[1:]:
+        right = np.asarray(matrix)
+        out = np.array(
+            [
+                [
+                    sum(row[i] * right[i, j] for i in range(len(row)))
+                    for j in range(right.shape[1])
+                ]
+                for row in out
+            ]
+        )
+    return out
+
+
+def pinv(matrix):
+    return np.linalg.pinv(np.asarray(matrix, dtype=float), rcond=1e-10)
+
+
+# -------------------------------------------------- kernels, same name and arguments
+
+
+def all_range_matmat(sums, out):
+    row = 0
+    for lo in range(len(sums) - 1):
+        for hi in range(lo + 1, len(sums)):
+            out[row] = sums[hi] - sums[lo]
+            row += 1
+
+
+def all_range_rmatmat(values, out):
+    row = 0
+    for lo in range(len(out)):
+        for hi in range(lo, len(out)):
+            out[lo : hi + 1] += values[row]
+            row += 1
+
+
+def all_range_gram_matmat(x, out):
+    n = len(x)
+    out[:] = 0
+    for i, j in itertools.product(range(n), range(n)):
+        out[i] += ((min(i, j) + 1) * (n - max(i, j)) * x[j]).astype(out.dtype)
+
+
+def partition_matmat(labels, offsets, x, out):
+    for tree, row in enumerate(labels):
+        for j, label in enumerate(row):
+            out[offsets[tree] + label] += x[j]
+
+
+def partition_rmatmat(labels, offsets, values, out):
+    for tree, row in enumerate(labels):
+        for j, label in enumerate(row):
+            out[j] += values[offsets[tree] + label]
+
+
+def partition_gram_matmat(labels, offsets, x, buffer, out):
+    for row in labels:
+        for i, j in itertools.product(range(len(row)), range(len(row))):
+            if row[i] == row[j]:
+                out[i] += x[j]
+
+
+def _boxes(masks, starts, strides):
+    """Yield (row, cell) for every cell of every box."""
+    for row, mask in enumerate(masks):
+        allowed = [
+            [v for v in range(starts[i + 1] - starts[i]) if mask[starts[i] + v]]
+            for i in range(len(strides))
+        ]
+        for values in itertools.product(*allowed):
+            yield row, sum(v * s for v, s in zip(values, strides, strict=True))
+
+
+def conjunction_matmat(masks, starts, strides, x, out):
+    for row, cell in _boxes(masks, starts, strides):
+        out[row] += x[cell]
+
+
+def conjunction_rmatmat(masks, starts, strides, values, out):
+    for row, cell in _boxes(masks, starts, strides):
+        out[cell] += values[row]
+
+
+def _lattice(values, related):
+    """In place: values[s] becomes the sum over all a with related(s, a)."""
+    sets = subsets(int(np.log2(len(values))))
+    old = values.copy()
+    for s, subset in enumerate(sets):
+        values[s] = sum(
+            old[a] for a, other in enumerate(sets) if related(subset, other)
+        )
+
+
+def _signed_lattice(values, related):
+    sets = subsets(int(np.log2(len(values))))
+    old = values.copy()
+    for s, subset in enumerate(sets):
+        values[s] = sum(
+            (-1) ** len(subset ^ other) * old[a]
+            for a, other in enumerate(sets)
+            if related(subset, other)
+        )
+
+
+def superset_sums(values):
+    _lattice(values, set.issubset)
+
+
+def superset_differences(values):
+    _signed_lattice(values, set.issubset)
+
+
+def subset_sums(values):
+    _lattice(values, set.issuperset)
+
+
+def subset_differences(values):
+    _signed_lattice(values, set.issuperset)
+
+
+def marginals_loss(theta, cells, energies, eigenvalues, gradient):
+    def value(weights):
+        eigenvalues[:] = np.square(weights) * cells
+        superset_sums(eigenvalues)
+        used = energies > 0
+        gain = (energies[used] / eigenvalues[used]).sum()
+        return np.abs(weights).sum() ** 2 * gain
+
+    gradient[:] = finite_differences(value, theta, step=1e-5)
+    return value(theta)
+
+
+def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
+    previous = np.inf
+    for iteration in range(max_iter):
+        eigenvalues = np.square(theta) * cells
+        superset_sums(eigenvalues)
+        used = energies > 0
+        if (eigenvalues[used] <= 0).any():
+            return np.inf, iteration
+        loss_now = (energies[used] / eigenvalues[used]).sum()
+        if previous - loss_now <= tolerance * loss_now:
+            break
+        previous = loss_now
+        pull = np.zeros_like(theta)
+        pull[used] = energies[used] / eigenvalues[used] ** 2
+        subset_sums(pull)
+        theta[:] = np.cbrt(cells * theta**4 * pull)
+        theta /= theta.sum()
+        theta[theta < 1e-9] = 0
+    return loss_now, iteration
+
+
+# ---------------------------------------------------------------- dense formulas
+
+
+def sensitivity(matrix):
+    matrix = np.asarray(matrix)
+    return max((sum(abs(v) for v in column) for column in matrix.T), default=0)
+
+
+def supported(workload, strategy):
+    projected = workload @ pinv(strategy) @ strategy
+    return bool(np.allclose(projected, workload, atol=1e-6 * np.abs(workload).max()))
+
+
+def per_query_loss(workload, strategy):
+    """Row i: ‖A‖₁² ‖(W A⁺)_i‖²."""
+    return sensitivity(strategy) ** 2 * np.square(workload @ pinv(strategy)).sum(axis=1)
+
+
+def loss(workload, strategy):
+    return float(per_query_loss(workload, strategy).sum())
+
+
+def svd_bound(workload, epsilon):
+    values = np.linalg.svd(np.asarray(workload, dtype=float), compute_uv=False)
+    return 2 / epsilon**2 * values.sum() ** 2 / workload.shape[1]
+
+
+def pidentity_loss(gram, theta):
+    """tr(V (AᵀA)⁻¹), the p-Identity objective, by explicit inversion."""
+    strategy = pidentity(theta)
+    return float(np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
+
+
+def finite_differences(function, point, step=1e-6):
+    gradient = np.zeros_like(point)
+    for index in np.ndindex(point.shape):
+        plus, minus = point.copy(), point.copy()
+        plus[index] += step
+        minus[index] -= step
+        gradient[index] = (function(plus) - function(minus)) / (2 * step)
+    return gradient

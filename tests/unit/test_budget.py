@@ -1,0 +1,169 @@
+"""The privacy ledger: exact arithmetic, one budget however it is passed around."""
+
+import copy
+import math
+import pickle
+import threading
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from mmech import BudgetExceededError, Identity, MatrixMechanism, PrivacyLedger
+
+
+def spend(ledger, epsilon):
+    return ledger.spend(epsilon, "a histogram", sensitivity=1)
+
+
+@pytest.mark.parametrize("budget", [0.3, "0.3", "3/10", Fraction(3, 10)])
+@pytest.mark.parametrize("price", [0.1, "0.1", Fraction(1, 10), np.float64(0.1)])
+def test_three_tenths_hold_three_times_a_tenth(budget, price):
+    ledger = PrivacyLedger(budget)
+    for _ in range(3):
+        spend(ledger, price)
+    assert ledger.remaining == 0
+    assert ledger.spent == Fraction(3, 10)
+    with pytest.raises(BudgetExceededError, match=r"only 0 of 0\.3 is left"):
+        spend(ledger, "1e-30")
+
+
+def test_entries_record_what_was_released():
+    ledger = PrivacyLedger(1)
+    entry = ledger.spend(0.25, "leaf counts", sensitivity=8)
+    assert entry == ledger.entries[0]
+    assert (entry.epsilon, entry.released, entry.sensitivity) == (
+        Fraction(1, 4),
+        "leaf counts",
+        8.0,
+    )
+    with pytest.raises(AttributeError):
+        entry.epsilon = Fraction(0)
+    assert isinstance(ledger.entries, tuple)
+
+
+def test_a_refused_release_spends_nothing():
+    ledger = PrivacyLedger(1)
+    spend(ledger, 0.75)
+    with pytest.raises(
+        BudgetExceededError,
+        match=r"needs epsilon = 0\.5 but only 0\.25 of 1 is left; nothing was released",
+    ):
+        spend(ledger, 0.5)
+    assert ledger.remaining == Fraction(1, 4)
+    assert len(ledger.entries) == 1
+    spend(ledger, 0.25)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "many"])
+def test_a_wrong_price_spends_nothing(bad):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
+        spend(ledger, bad)
+    with pytest.raises((TypeError, ValueError)):
+        ledger.spend(0.5, "counts", sensitivity="unknown")
+    assert ledger.spent == 0
+
+
+def test_check_does_not_spend():
+    ledger = PrivacyLedger(1)
+    assert ledger.check(0.1) == Fraction(1, 10)
+    assert ledger.spent == 0
+    with pytest.raises(BudgetExceededError):
+        ledger.check(2)
+
+
+def test_an_unlimited_ledger_records():
+    ledger = PrivacyLedger(math.inf)
+    for _ in range(5):
+        spend(ledger, 1000)
+    assert ledger.remaining == math.inf
+    assert ledger.spent == 5000
+    assert "epsilon_total=inf" in repr(ledger)
+
+
+def test_threads_share_one_budget():
+    ledger = PrivacyLedger("1")
+    check, refused, barrier = ledger.check, [], threading.Barrier(8)
+
+    def hesitate(epsilon):
+        exact = check(epsilon)
+        time.sleep(1e-3)  # let another thread in between the check and the entry
+        return exact
+
+    ledger.check = hesitate
+
+    def work():
+        barrier.wait()
+        for _ in range(5):
+            try:
+                spend(ledger, "0.1")
+            except BudgetExceededError:
+                refused.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ledger.entries) == 10
+    assert len(refused) == 30
+    assert ledger.remaining == 0
+
+
+def test_copies_are_the_same_ledger():
+    ledger = PrivacyLedger(1)
+    duplicates = [
+        copy.copy(ledger),
+        copy.deepcopy(ledger),
+        copy.deepcopy({"nested": [ledger]})["nested"][0],
+        clone(ledger),
+    ]
+    assert all(duplicate is ledger for duplicate in duplicates)
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    copy.deepcopy(mechanism).measure([1, 2])
+    with pytest.raises(BudgetExceededError):
+        mechanism.measure([1, 2])
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickling_is_refused(protocol):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(TypeError, match=r"cannot be pickled.* spend the same budget"):
+        pickle.dumps(ledger, protocol)
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(mechanism, protocol)
+
+
+def test_neighbour_relations_do_not_mix():
+    ledger = PrivacyLedger(1, neighbours="replace")
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    with pytest.raises(ValueError, match="neighbours='replace' but the release is for"):
+        mechanism.measure([1, 2])
+    assert ledger.spent == 0
+
+
+def test_several_mechanisms_share_a_ledger():
+    ledger = PrivacyLedger(1)
+    for size in (2, 3):
+        mechanism = MatrixMechanism(
+            Identity(size), Identity(size), epsilon=0.5, ledger=ledger
+        )
+        mechanism.measure(np.zeros(size))
+    assert ledger.remaining == 0
+    assert [entry.released for entry in ledger.entries] == [
+        "counts measured by Identity(2)",
+        "counts measured by Identity(3)",
+    ]
+
+
+def test_repr():
+    ledger = PrivacyLedger("1/2", neighbours="replace")
+    spend(ledger, "1/4")
+    assert repr(ledger) == (
+        "PrivacyLedger(epsilon_total=0.5, spent=0.25, neighbours='replace', releases=1)"
+    )

@@ -1,0 +1,247 @@
+"""Expected errors and bounds against explicit matrices."""
+
+import math
+
+import numpy as np
+import pytest
+import reference as ref
+from catalogue import CATALOGUE, THETA
+
+from mmech import (
+    AllRange,
+    Dense,
+    Diagonal,
+    DomainTooLargeError,
+    Identity,
+    Kronecker,
+    Ones,
+    Partition,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    error,
+    expected_error,
+    loss,
+    per_query_error,
+    rmse,
+    supports,
+    svd_bound,
+)
+from mmech.operators import _base
+
+SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
+
+
+def strategies(n):
+    """Return strategies of every rule and of none, over n cells."""
+    theta = np.abs(np.sin(np.arange(1.0, 2 * n + 1))).reshape(2, n)
+    signed = np.cos(np.arange(n * n, dtype=float)).reshape(n, n) + 2 * np.eye(n)
+    yield Identity(n)
+    yield -2 * Identity(n)
+    yield Total(n)
+    yield Prefix(n)
+    yield AllRange(n)
+    yield Diagonal(np.arange(1, n + 1))
+    yield Diagonal(np.arange(n) - 1)  # one zero, one negative
+    yield PIdentity(theta)
+    yield PIdentity(np.zeros((0, n)))
+    yield 0.5 * PIdentity(theta)
+    yield Dense(signed)
+    yield VStack([Total(n), 3 * Identity(n)])
+    yield VStack([Prefix(n), -0.5 * PIdentity(theta)])
+    yield Partition([*range(n - 1), 0])
+    yield Kronecker([Identity(1), Prefix(n)])
+    for d in range(2, n):
+        if n % d == 0:
+            yield Kronecker([Prefix(d), PIdentity(theta[:, : n // d])])
+            yield Kronecker([PIdentity(theta[:, :d]), Total(n // d)])
+            yield -2 * Kronecker([Identity(d), VStack([Total(n // d), Prefix(n // d)])])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_workload_with_every_strategy(name):
+    workload, dense = CATALOGUE[name]
+    scale = float(np.square(dense, dtype=float).sum()) or 1.0
+    for strategy in strategies(workload.shape[1]):
+        measured = strategy.to_dense()
+        if not ref.supported(dense, measured):
+            assert not supports(workload, strategy)
+            for function in (loss, lambda w, a: per_query_error(w, a, epsilon=1)):
+                with pytest.raises(UnsupportedWorkloadError, match="cannot answer"):
+                    function(workload, strategy)
+            continue
+        assert supports(workload, strategy), strategy
+        wanted = ref.per_query_loss(dense, measured)
+        tolerance = {"rtol": 1e-7, "atol": 1e-9 * scale, "err_msg": repr(strategy)}
+        np.testing.assert_allclose(loss(workload, strategy), wanted.sum(), **tolerance)
+        per_query = per_query_error(workload, strategy, epsilon=0.5)
+        assert per_query.shape == (workload.shape[0],)
+        np.testing.assert_allclose(per_query, 8 * wanted, **tolerance)
+        total = expected_error(workload, strategy, epsilon=0.5)
+        np.testing.assert_allclose(total, 8 * wanted.sum(), **tolerance)
+        average = rmse(workload, strategy, epsilon=0.5)
+        assert average == pytest.approx(math.sqrt(total / workload.shape[0]))
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_workload_as_its_own_strategy(name):
+    workload, dense = CATALOGUE[name]
+    if np.linalg.cond(dense) > 1e6 and np.linalg.matrix_rank(dense) == min(dense.shape):
+        pytest.skip("rounding decides the rank")
+    rank = np.linalg.matrix_rank(dense)
+    wanted = ref.sensitivity(dense) ** 2 * rank
+    assert loss(workload, workload) == pytest.approx(wanted)
+    assert supports(workload, workload)
+    gains = per_query_error(workload, workload, epsilon=1)
+    assert gains.sum() == pytest.approx(2 * wanted)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_svd_bound(name):
+    workload, dense = CATALOGUE[name]
+    wanted = ref.svd_bound(dense, 0.5)
+    assert svd_bound(workload, epsilon=0.5) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
+    largest = float(np.linalg.svd(dense.astype(float), compute_uv=False)[0])
+    assert error.rank_lower_bound(workload) <= np.linalg.matrix_rank(dense, 1e-8)
+    assert largest >= 0
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_frobenius(name):
+    workload, dense = CATALOGUE[name]
+    wanted = float(np.square(dense, dtype=float).sum())
+    assert error.frobenius_squared(workload) == pytest.approx(wanted)
+
+
+def test_by_hand():
+    # Row r of Prefix sums r + 1 cells of variance 2.
+    assert per_query_error(Prefix(3), Identity(3), epsilon=1).tolist() == [2, 4, 6]
+    assert expected_error(Prefix(3), Identity(3), epsilon=1) == 12
+    assert rmse(Prefix(3), Identity(3), epsilon=1) == 2
+    assert expected_error(Prefix(3), Identity(3), epsilon="1/2") == 48
+    # The strategy's scale cancels, its sign too.
+    assert loss(Prefix(3), -7 * Identity(3)) == pytest.approx(6)
+    # The total from itself: one query of sensitivity one.
+    assert loss(Total(10), Total(10)) == pytest.approx(1)
+    assert loss(3 * Total(10), Total(10)) == pytest.approx(9)
+    # Two copies of a query average out, at twice the sensitivity.
+    assert loss(Total(4), Ones(2, 4)) == pytest.approx(2)
+    assert svd_bound(Ones(3, 4), epsilon=1) == pytest.approx(2 * 12 / 4)
+
+
+UNIONS = [
+    VStack([Kronecker([Prefix(3), Total(2)]), Kronecker([Total(3), Identity(2)])]),
+    VStack(
+        [-2 * Kronecker([AllRange(3), Identity(2)]), Kronecker([Total(3), Total(2)])]
+    ),
+    VStack(
+        [
+            VStack([Kronecker([Prefix(3), Prefix(2)])]),
+            0.5 * Kronecker([Prefix(3), Total(2)]),
+        ]
+    ),
+    3 * Kronecker([Prefix(3), AllRange(2)]),
+]
+PRODUCTS = [
+    Kronecker([Identity(3), Identity(2)]),
+    Kronecker([PIdentity(THETA[:, :3]), PIdentity(THETA[:, 2:])]),
+    Kronecker([VStack([Total(3), Prefix(3)]), -2 * Identity(2)]),
+    0.5 * Kronecker([Prefix(3), PIdentity(THETA[:, :2])]),
+    Kronecker([Identity(2), PIdentity(THETA[:, :3])]),  # other factor sizes
+]
+
+
+@pytest.mark.parametrize("workload", UNIONS, ids=str)
+@pytest.mark.parametrize("strategy", PRODUCTS, ids=str)
+def test_unions_of_products(workload, strategy):
+    wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
+    assert loss(workload, strategy) == pytest.approx(wanted.sum())
+    np.testing.assert_allclose(
+        per_query_error(workload, strategy, epsilon=1), 2 * wanted, rtol=1e-8
+    )
+
+
+def test_products_cost_no_more_than_their_factors():
+    workload = Kronecker([Prefix(64)] * 8)
+    strategy = Kronecker([PIdentity(np.ones((4, 64)))] * 8)
+    single = loss(Prefix(64), PIdentity(np.ones((4, 64))))
+    assert loss(workload, strategy) == pytest.approx(single**8)
+    assert loss(workload, Kronecker([Identity(64)] * 8)) == pytest.approx(2080.0**8)
+    bound = svd_bound(Prefix(64), epsilon=1) / 2
+    assert svd_bound(workload, epsilon=1) == pytest.approx(2 * bound**8)
+
+
+def test_block_wise_row_errors(monkeypatch):
+    monkeypatch.setattr(error, "BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
+    wanted = ref.per_query_loss(ref.all_range(4), ref.pidentity(THETA))
+    actual = per_query_error(AllRange(4), PIdentity(THETA), epsilon=1)
+    np.testing.assert_allclose(actual, 2 * wanted)
+
+
+def test_large_domains_without_an_eigendecomposition(monkeypatch):
+    monkeypatch.setattr(error, "DENSE_CELLS", 2)
+    strategy = VStack([Total(4), 3 * Identity(4)])
+    wanted = ref.loss(ref.prefix(4), strategy.to_dense())
+    assert loss(Prefix(4), strategy) == pytest.approx(wanted)
+    with pytest.raises(DomainTooLargeError, match="dense matrix of size 4, above 2"):
+        svd_bound(Prefix(4), epsilon=1)
+
+
+def test_the_laplace_mechanism_on_large_cells():
+    # The simplest mechanism of all: a noisy histogram of many cells.
+    cells = Identity(5000)
+    assert loss(cells, cells) == 5000
+    product = Kronecker([Identity(5000), Total(3)])
+    assert loss(product, product) == 5000
+    assert svd_bound(cells, epsilon=1) == 10000
+
+
+@pytest.mark.parametrize("weight", [1e2, 1e3, 1e5, 1e7, 1e9])
+def test_no_digits_are_lost_with_heavy_extra_queries(weight):
+    # (1 + c)² n / (1 + c² n), which tends to one although the two terms of the
+    # Woodbury formula grow as c² n.
+    n = 64
+    strategy = PIdentity(np.full((1, n), weight))
+    wanted = (1 + weight) ** 2 * n / (1 + weight**2 * n)
+    total = per_query_error(Total(n), strategy, epsilon=1)[0] / 2
+    assert total == pytest.approx(wanted, rel=1e-6)
+    assert loss(Total(n), strategy) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_zero_workloads_cost_nothing():
+    nothing = Dense(np.zeros((2, 3)))
+    for strategy in (Identity(3), Total(3), Prefix(3), 0 * Identity(3)):
+        assert supports(nothing, strategy)
+        assert loss(nothing, strategy) == 0
+        assert per_query_error(nothing, strategy, epsilon=1).tolist() == [0, 0]
+    assert svd_bound(nothing, epsilon=1) == 0
+
+
+@pytest.mark.parametrize("size", [1e4, 1e8])
+def test_a_small_unsupported_query_is_not_hidden_by_large_ones(size):
+    workload = Dense([[size, 0.0], [0.0, 1.0]])
+    strategy = Dense([[1.0, 0.0]])
+    assert not supports(workload, strategy)
+    with pytest.raises(UnsupportedWorkloadError):
+        loss(workload, strategy)
+    with pytest.raises(UnsupportedWorkloadError):
+        per_query_error(workload, strategy, epsilon=1)
+
+
+def test_rows_outside_the_row_space():
+    for workload, strategy in [
+        (Identity(4), Total(4)),
+        (Prefix(4), Partition([0, 0, 1, 1])),
+        (Identity(2), Diagonal([1, 0])),
+        (Kronecker([Identity(2), Identity(2)]), Kronecker([Identity(2), Total(2)])),
+        (Identity(2), 0 * Identity(2)),
+        (Identity(2), Scaled(2, Total(2))),
+    ]:
+        assert not supports(workload, strategy)
+        for function in (loss, lambda w, a: per_query_error(w, a, epsilon=1)):
+            with pytest.raises(UnsupportedWorkloadError, match="cannot answer"):
+                function(workload, strategy)

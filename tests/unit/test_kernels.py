@@ -1,0 +1,172 @@
+"""Every numba kernel against its plain Python twin, for every dtype."""
+
+import inspect
+
+import numpy as np
+import pytest
+import reference
+
+from mmech import _kernels
+
+DTYPES = [np.float64, np.float32, np.int64]
+
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+columns = pytest.mark.parametrize("k", [0, 1, 3])
+
+
+def values(rng, shape, dtype):
+    if dtype is np.int64:
+        return rng.integers(-(10**6), 10**6, shape)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def assert_twins(name, arguments, out):
+    """Run kernel and twin on copies of the output array and compare."""
+    expected = out.copy()
+    getattr(_kernels, name)(*arguments, out)
+    getattr(reference, name)(*arguments, expected)
+    assert out.dtype == expected.dtype
+    if out.dtype == np.int64:
+        assert np.array_equal(out, expected)
+    else:
+        precision = 1e-4 if out.dtype == np.float32 else 1e-11
+        scale = max(1.0, float(np.abs(expected).max(initial=0)))
+        np.testing.assert_allclose(out, expected, atol=precision * scale)
+
+
+def test_every_kernel_has_a_twin():
+    kernels = {
+        name
+        for name, value in vars(_kernels).items()
+        if callable(value) and not name.startswith("_") and name != "kernel"
+    }
+    for name in kernels:
+        twin = getattr(reference, name)
+        kernel = getattr(_kernels, name)
+        kernel = getattr(kernel, "py_func", kernel)
+        assert list(inspect.signature(twin).parameters) == list(
+            inspect.signature(kernel).parameters
+        )
+
+
+@dtypes
+@columns
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_all_range(n, k, dtype, rng):
+    x = values(rng, (n, k), dtype)
+    sums = np.zeros((n + 1, k), dtype)
+    np.cumsum(x, axis=0, out=sums[1:])
+    rows = n * (n + 1) // 2
+    assert_twins("all_range_matmat", [sums], np.empty((rows, k), dtype))
+    y = values(rng, (rows, k), dtype)
+    assert_twins("all_range_rmatmat", [y], np.zeros((n, k), dtype))
+    assert_twins("all_range_gram_matmat", [x], np.empty((n, k), dtype))
+
+
+@dtypes
+@columns
+@pytest.mark.parametrize(("t", "n", "largest"), [(1, 1, 1), (1, 9, 4), (5, 8, 3)])
+def test_partitions(t, n, largest, k, dtype, rng):
+    groups = rng.integers(1, largest + 1, t)
+    labels = np.stack([rng.integers(0, g, n) for g in groups]).astype(np.int32)
+    groups[0] += 2  # two empty groups
+    offsets = np.concatenate([[0], np.cumsum(groups)])
+    labels.setflags(write=False)
+    offsets.setflags(write=False)
+    x = values(rng, (n, k), dtype)
+    y = values(rng, (offsets[-1], k), dtype)
+    out = np.zeros((offsets[-1], k), dtype)
+    assert_twins("partition_matmat", [labels, offsets, x], out)
+    assert_twins("partition_rmatmat", [labels, offsets, y], np.zeros((n, k), dtype))
+    garbage = np.full((groups.max(), k), 7, dtype)
+    assert_twins(
+        "partition_gram_matmat",
+        [labels, offsets, x, garbage],
+        np.zeros((n, k), dtype),
+    )
+
+
+@dtypes
+@columns
+@pytest.mark.parametrize(
+    "sizes", [(1,), (4,), (1, 1), (2, 3), (3, 1, 2), (2, 2, 3, 2)], ids=str
+)
+def test_conjunctions(sizes, k, dtype, rng):
+    n = int(np.prod(sizes))
+    masks = (rng.random((6, sum(sizes))) < 0.6).astype(np.uint8)
+    masks[0] = 1  # the whole domain
+    masks[1] = 0  # nothing
+    masks[2] = 1
+    masks[2, -sizes[-1] :] = 0  # nothing, by the last attribute alone
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    strides = np.array(
+        [int(np.prod(sizes[i + 1 :])) for i in range(len(sizes))], np.int64
+    )
+    x, y = values(rng, (n, k), dtype), values(rng, (6, k), dtype)
+    layout = [masks, starts, strides]
+    assert_twins("conjunction_matmat", [*layout, x], np.zeros((6, k), dtype))
+    assert_twins("conjunction_rmatmat", [*layout, y], np.zeros((n, k), dtype))
+
+
+@pytest.mark.parametrize("d", [0, 1, 2, 5])
+@pytest.mark.parametrize(
+    "name",
+    ["superset_sums", "superset_differences", "subset_sums", "subset_differences"],
+)
+def test_lattice_transforms(name, d, rng):
+    assert_twins(name, [], rng.standard_normal(2**d))
+
+
+@pytest.mark.parametrize("kind", ["superset", "subset"])
+def test_lattice_differences_invert_sums(kind, rng):
+    values = rng.standard_normal(2**6)
+    out = values.copy()
+    getattr(_kernels, f"{kind}_sums")(out)
+    getattr(_kernels, f"{kind}_differences")(out)
+    np.testing.assert_allclose(out, values, atol=1e-12)
+
+
+def marginals_problem(rng, d):
+    theta = 0.1 + rng.random(2**d)
+    cells = rng.integers(1, 30, 2**d).astype(float)
+    energies = rng.random(2**d)
+    energies[rng.random(2**d) < 0.3] = 0
+    return theta, cells, energies
+
+
+@pytest.mark.parametrize("d", [0, 1, 3])
+def test_marginals_loss_and_gradient(d, rng):
+    theta, cells, energies = marginals_problem(rng, d)
+    theta[-1] *= -1
+    energies[0] = 1
+    results = []
+    for module in (_kernels, reference):
+        eigenvalues, gradient = np.empty(2**d), np.empty(2**d)
+        value = module.marginals_loss(theta, cells, energies, eigenvalues, gradient)
+        results.append((value, gradient))
+    assert results[0][0] == pytest.approx(results[1][0])
+    scale = max(1.0, np.abs(results[1][1]).max())
+    np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("max_iter", [1, 7, 400])
+def test_marginals_descend(d, max_iter, rng):
+    theta, cells, energies = marginals_problem(rng, d)
+    energies[0] = 1
+    theta /= theta.sum()
+    twin = theta.copy()
+    scratch = np.empty((2, 2**d))
+    found = _kernels.marginals_descend(theta, cells, energies, max_iter, 1e-9, scratch)
+    wanted = reference.marginals_descend(twin, cells, energies, max_iter, 1e-9, None)
+    assert found[0] == pytest.approx(wanted[0])
+    assert abs(found[1] - wanted[1]) <= 1  # rounding may decide the last step
+    np.testing.assert_allclose(theta, twin, atol=1e-6)
+
+
+def test_marginals_that_do_not_support_the_workload():
+    theta = np.array([1.0, 0.0])
+    loss, _ = _kernels.marginals_descend(
+        theta, np.ones(2), np.ones(2), 10, 1e-9, np.empty((2, 2))
+    )
+    assert loss == np.inf

@@ -1,0 +1,441 @@
+"""Measure, reconstruct, answer: with an injected noise source the algebra is exact."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference as ref
+from catalogue import CATALOGUE, THETA
+
+import mmech.mechanism
+from mmech import (
+    AllRange,
+    BudgetExceededError,
+    Dense,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Measurement,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    Scaled,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    laplace_release,
+    optimize,
+)
+
+
+@pytest.fixture
+def injected(monkeypatch):
+    """Replace the noise by 1, 2, 3, ... times the scale; record every draw."""
+    draws = []
+
+    def laplace(scale, shape, *, insecure_rng=None):
+        noise = scale * np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+        draws.append((scale, shape, noise))
+        return noise
+
+    monkeypatch.setattr(mmech.mechanism, "laplace", laplace)
+    return draws
+
+
+PAIRS = [
+    (Prefix(4), Identity(4)),
+    (Prefix(4), Prefix(4)),
+    (AllRange(4), PIdentity(THETA)),
+    (Prefix(4), -3 * Identity(4)),
+    (Total(4), Total(4)),
+    (Prefix(4), VStack([Total(4), -0.5 * Prefix(4)])),
+    (Kronecker([Prefix(2), Total(2)]), Kronecker([Prefix(2), PIdentity([[1.0, 2.0]])])),
+    (PartitionStack([[0, 0, 1, 1]], [2]), PartitionStack([[0, 0, 1, 1]], [2])),
+]
+every_pair = pytest.mark.parametrize(("workload", "strategy"), PAIRS, ids=str)
+neighbour_relations = pytest.mark.parametrize(
+    ("neighbours", "factor"), [("add_remove", 1), ("replace", 2)]
+)
+
+
+@every_pair
+@neighbour_relations
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 1)], ids=str)
+def test_measure_reconstruct_answer(
+    workload, strategy, neighbours, factor, shape, injected, rng
+):
+    counts = rng.integers(0, 50, shape)
+    mechanism = MatrixMechanism(workload, strategy, epsilon=0.5, neighbours=neighbours)
+    w, a = workload.to_dense(), strategy.to_dense()
+    scale = factor * ref.sensitivity(a) / 0.5
+
+    measurement = mechanism.measure(counts)
+    rows = (a.shape[0], *shape[1:])
+    assert [(draw[0], draw[1]) for draw in injected] == [(pytest.approx(scale), rows)]
+    noise = injected[0][2]
+    np.testing.assert_allclose(measurement.values, a @ counts + noise)
+    assert measurement.scale == pytest.approx(scale)
+    assert measurement.sensitivity == pytest.approx(factor * ref.sensitivity(a))
+    assert measurement.epsilon == Fraction(1, 2)
+
+    estimate = mechanism.reconstruct(measurement)
+    assert estimate.shape == shape
+    np.testing.assert_allclose(estimate, ref.pinv(a) @ (a @ counts + noise), atol=1e-8)
+    assert len(injected) == 1  # reconstruction is free
+
+    answers = mechanism.answer(counts)
+    assert answers.shape == (w.shape[0], *shape[1:])
+    assert len(injected) == 2
+    # The noise is multiplied by the pseudoinverse: W x + W A⁺ noise.
+    exact = w @ counts + w @ ref.pinv(a) @ noise
+    np.testing.assert_allclose(answers, exact, atol=1e-8)
+
+
+def test_noise_is_not_simply_added_to_the_answers(injected):
+    mechanism = MatrixMechanism(Total(3), Identity(3), epsilon=1)
+    assert mechanism.answer([0, 0, 0]) == pytest.approx([1 + 2 + 3])
+    averaging = MatrixMechanism(Total(2), VStack([Total(2), Total(2)]), epsilon=1)
+    assert averaging.answer([0, 0]) == pytest.approx([2 * (1 + 2) / 2])
+
+
+@neighbour_relations
+def test_contribution_multiplies_the_sensitivity(neighbours, factor, injected):
+    mechanism = MatrixMechanism(
+        Identity(3), Identity(3), epsilon=2, contribution=5, neighbours=neighbours
+    )
+    measurement = mechanism.measure([1, 2, 3])
+    assert measurement.sensitivity == 5 * factor
+    assert injected[0][0] == 5 * factor / 2
+    assert mechanism.expected_error() == pytest.approx(3 * 2 * (5 * factor / 2) ** 2)
+    with pytest.raises(ValueError, match="contribution must be an integer >= 1"):
+        MatrixMechanism(Identity(3), Identity(3), epsilon=1, contribution=0)
+    with pytest.raises(TypeError, match="contribution must be an integer >= 1"):
+        MatrixMechanism(Identity(3), Identity(3), epsilon=1, contribution=1.5)
+
+
+@every_pair
+@neighbour_relations
+def test_expected_error(workload, strategy, neighbours, factor):
+    mechanism = MatrixMechanism(
+        workload, strategy, epsilon="1/2", neighbours=neighbours
+    )
+    wanted = 8 * factor**2 * ref.loss(workload.to_dense(), strategy.to_dense())
+    assert mechanism.expected_error() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_workload_can_be_answered_by_itself(name, injected):
+    workload, dense = CATALOGUE[name]
+    if ref.sensitivity(dense) == 0 or np.linalg.cond(dense) > 1e4 != np.inf:
+        return
+    mechanism = MatrixMechanism(workload, workload, epsilon=1)
+    counts = np.arange(workload.shape[1])
+    noise = mechanism.measure(counts).values - dense @ counts
+    wanted = dense @ counts + dense @ (ref.pinv(dense) @ noise)
+    scale = max(1.0, np.abs(noise).max())
+    np.testing.assert_allclose(mechanism.answer(counts), wanted, atol=1e-6 * scale)
+
+
+def test_strategy_from_the_optimizer(injected):
+    result = optimize(Prefix(32), seed=0)
+    mechanism = MatrixMechanism(Prefix(32), result, epsilon=1)
+    assert mechanism.strategy is result.strategy
+    assert mechanism.expected_error() == pytest.approx(2 * result.loss)
+    default = MatrixMechanism(Prefix(8), epsilon=1)
+    assert default.expected_error() <= 2 * 36 * (1 + 1e-9)
+
+
+def test_integer_counts_are_measured_exactly(injected):
+    counts = np.array([2**52 + 1, 2**52 + 1])
+    mechanism = MatrixMechanism(Prefix(2), Prefix(2), epsilon=1)
+    mechanism.measure(counts)
+    values = laplace_release(
+        Prefix(2) @ counts, sensitivity=2, epsilon=1, released="counts"
+    ).values
+    assert values.tolist() == [2**52 + 3, float(2**53 + 6)]
+
+
+def test_products_that_do_not_fit_int64_are_refused():
+    # Silent wrap-around would release a number with the wrong sign.
+    mechanism = MatrixMechanism(Prefix(2), Prefix(2), epsilon=1)
+    with pytest.raises((ValueError, OverflowError)):
+        mechanism.measure(np.array([2**62, 2**62]))
+    assert mechanism.ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [1, 2, 3],
+        [1.0, 2.0, 3.0],
+        np.array([1, 2, 3], np.uint8),
+        np.array([True, False, True]),
+        np.float32([1, 2, 3]),
+        (1, 2, 3),
+    ],
+    ids=repr,
+)
+def test_accepted_counts(counts, injected):
+    mechanism = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
+    noise = np.arange(1.0, 4.0)
+    np.testing.assert_allclose(
+        mechanism.answer(counts), np.asarray(counts, dtype=float) + noise
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "kind", "message"),
+    [
+        ([1, 2], ValueError, r"shape \(3,\) or \(3, k\), one row per domain cell, got"),
+        (np.ones((3, 2, 2)), ValueError, r"counts must have shape \(3,\) or \(3, k\)"),
+        (5, ValueError, r"counts must have shape"),
+        ([1, 2, -1], ValueError, r"non-negative, .* pass signed=True for differences"),
+        ([1, 2, 0.5], ValueError, r"whole numbers of records, got fractions"),
+        ([1, 2, math.nan], ValueError, r"finite integers, got NaN or infinity"),
+        ([1, 2, math.inf], ValueError, r"finite integers, got NaN or infinity"),
+        ([1, 2, 1e20], ValueError, r"below 2\*\*53 in magnitude"),
+        (np.array([1, 2, 2**63], np.uint64), ValueError, r"below 2\*\*62 in magnitude"),
+        (["a", "b", "c"], TypeError, r"counts must hold integers, got dtype <U1"),
+        ([1j, 0, 0], TypeError, r"counts must hold integers, got dtype complex128"),
+        (None, TypeError, r"counts must hold integers, got dtype object"),
+    ],
+    ids=repr,
+)
+def test_refused_counts_spend_nothing(counts, kind, message, injected):
+    ledger = PrivacyLedger(1)
+    mechanism = MatrixMechanism(Identity(3), Identity(3), epsilon=1, ledger=ledger)
+    for function in (mechanism.measure, mechanism.answer):
+        with pytest.raises(kind, match=message):
+            function(counts)
+    assert ledger.spent == 0
+    assert not injected
+
+
+def test_signed_counts(injected):
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, signed=True)
+    assert mechanism.answer([-3, 5]).tolist() == [-2, 7]
+    assert injected[0][0] == 1
+
+
+# ------------------------------------------------------------------ ledger
+
+
+def test_measuring_spends_and_the_rest_is_free(injected):
+    ledger = PrivacyLedger("0.3")
+    mechanism = MatrixMechanism(Prefix(2), Identity(2), epsilon=0.1, ledger=ledger)
+    measurement = mechanism.measure([1, 2])
+    mechanism.reconstruct(measurement)
+    mechanism.reconstruct(measurement)
+    mechanism.expected_error()
+    assert ledger.spent == Fraction(1, 10)
+    mechanism.answer([1, 2])
+    mechanism.answer([1, 2])
+    assert ledger.remaining == 0
+    (entry, *_) = ledger.entries
+    assert entry.sensitivity == 1
+    assert entry.released == "counts measured by Identity(2)"
+
+
+def test_refusal_comes_before_the_noise(injected):
+    ledger = PrivacyLedger(1)
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=0.75, ledger=ledger)
+    mechanism.measure([1, 2])
+    with pytest.raises(BudgetExceededError, match="nothing was released"):
+        mechanism.measure([1, 2])
+    assert len(injected) == 1
+    assert len(ledger.entries) == 1
+
+
+def test_the_ledger_is_charged_before_the_noise(monkeypatch):
+    ledger = PrivacyLedger(1)
+
+    def fail(*args, **options):
+        assert ledger.spent == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mmech.mechanism, "laplace", fail)
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    with pytest.raises(KeyboardInterrupt):
+        mechanism.measure([1, 2])
+    assert ledger.remaining == 0
+
+
+def test_without_a_ledger_releases_are_recorded():
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
+    mechanism.measure([1, 2])
+    mechanism.measure([1, 2])
+    assert mechanism.ledger.spent == 2
+    assert mechanism.ledger.remaining == math.inf
+
+
+# ------------------------------------------------------------------ noise
+
+
+def test_default_noise_differs_between_calls():
+    mechanism = MatrixMechanism(Identity(20), Identity(20), epsilon=1)
+    counts = np.zeros(20)
+    draws = [mechanism.answer(counts) for _ in range(3)]
+    assert not np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[1], draws[2])
+
+
+def test_insecure_rng_warns_and_is_reproducible():
+    answers = []
+    for _ in range(2):
+        with pytest.warns(PrivacyLeakWarning, match="gives no privacy") as record:
+            mechanism = MatrixMechanism(
+                Identity(4), Identity(4), epsilon=1, insecure_rng=5
+            )
+        assert record[0].filename == __file__
+        answers.append([mechanism.answer(np.zeros(4)) for _ in range(2)])
+    assert np.array_equal(answers[0], answers[1])
+    assert not np.array_equal(answers[0][0], answers[0][1])
+
+
+def test_optimizer_seeds_do_not_seed_the_noise():
+    draws = [
+        MatrixMechanism(Prefix(8), optimize(Prefix(8), seed=0), epsilon=1).answer(
+            np.zeros(8)
+        )
+        for _ in range(2)
+    ]
+    assert not np.array_equal(*draws)
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"epsilon": 0}, ValueError, r"epsilon must be a finite number > 0, got 0"),
+        ({"epsilon": -1.0}, ValueError, r"epsilon must be a finite number > 0, got -1"),
+        ({"epsilon": None}, TypeError, r"finite number > 0, got None; there is no def"),
+        ({"epsilon": True}, TypeError, r"finite number > 0, got True"),
+        ({"epsilon": [1]}, TypeError, r"finite number > 0, got \[1\]"),
+        ({"epsilon": math.nan}, ValueError, r"finite number > 0, got nan"),
+        ({"epsilon": math.inf}, ValueError, r"finite number > 0, got inf"),
+        ({"epsilon": "lots"}, ValueError, r"got the string 'lots'"),
+        ({"epsilon": "1/0"}, ValueError, r"got the string '1/0'"),
+        ({"epsilon": "1e-400"}, ValueError, r"within the range of a double"),
+        ({"epsilon": "1e400"}, ValueError, r"within the range of a double"),
+        (
+            {"epsilon": 1, "neighbours": "bounded"},
+            ValueError,
+            r"neighbours must be one of 'add_remove', 'replace', got 'bounded'",
+        ),
+        (
+            {"epsilon": 1, "workload": np.eye(3)},
+            TypeError,
+            r"workload must be a query matrix, got ndarray; wrap arrays with Dense",
+        ),
+        (
+            {"epsilon": 1, "strategy": np.eye(3)},
+            TypeError,
+            r"strategy must be a query matrix or a StrategyResult, got ndarray; wrap",
+        ),
+        (
+            {"epsilon": 1, "strategy": Identity(4)},
+            ValueError,
+            r"workload has 3 columns but strategy has 4; both must equal the number of",
+        ),
+        (
+            {"epsilon": 1, "strategy": Total(3)},
+            UnsupportedWorkloadError,
+            r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as",
+        ),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(options, kind, message):
+    arguments = {"workload": Prefix(3), "strategy": Identity(3), **options}
+    with pytest.raises(kind, match=message):
+        MatrixMechanism(
+            arguments.pop("workload"), arguments.pop("strategy"), **arguments
+        )
+
+
+def test_epsilon_is_required_and_named():
+    with pytest.raises(TypeError, match="epsilon"):
+        MatrixMechanism(Prefix(3), Identity(3))
+    with pytest.raises(TypeError, match="positional"):
+        MatrixMechanism(Prefix(3), Identity(3), 1.0)
+
+
+def test_the_range_of_the_scale(injected):
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon="1e-320")
+    with pytest.raises(ValueError, match="gives a noise scale of inf"):
+        mechanism.measure([1, 2])
+    assert mechanism.ledger.spent == 0
+    assert not injected
+
+
+def test_a_strategy_of_zeros_measures_nothing():
+    nothing = Dense(np.zeros((1, 2)))
+    mechanism = MatrixMechanism(nothing, nothing, epsilon=1)
+    with pytest.raises(ValueError, match="entries are all zero measures nothing"):
+        mechanism.measure([1, 2])
+    assert mechanism.ledger.spent == 0
+
+
+@pytest.mark.parametrize("scale", [0, -1, math.inf, math.nan])
+def test_a_measurement_without_noise_cannot_exist(scale):
+    with pytest.raises(ValueError, match="noiseless measurement would not be private"):
+        Measurement(np.ones(2), scale, 1.0, Fraction(1))
+
+
+def test_unknown_reconstruction():
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
+    measurement = mechanism.measure([1, 2])
+    with pytest.raises(ValueError, match="method must be one of 'least_squares', got"):
+        mechanism.reconstruct(measurement, "nnls")
+
+
+def test_reconstructing_something_else_is_explained():
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
+    with pytest.raises(TypeError, match=r"Measurement"):
+        mechanism.reconstruct(np.ones(2))
+
+
+@pytest.mark.parametrize("ledger", [1.0, "1", {"epsilon": 1}], ids=repr)
+def test_a_ledger_that_is_none_is_explained(ledger):
+    with pytest.raises(TypeError, match="ledger"):
+        MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger).measure(
+            [1, 2]
+        )
+
+
+@pytest.mark.parametrize("sensitivity", [0, -1, math.inf, math.nan])
+def test_wrong_sensitivity_of_a_release(sensitivity):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
+        laplace_release(
+            [1.0], sensitivity=sensitivity, epsilon=1, released="x", ledger=ledger
+        )
+    assert ledger.spent == 0
+
+
+def test_a_release_of_wrong_neighbours():
+    with pytest.raises(ValueError, match="neighbours must be one of"):
+        laplace_release(
+            [1.0], sensitivity=1, epsilon=1, released="x", neighbours="both"
+        )
+
+
+def test_release_of_a_scalar(injected):
+    release = laplace_release(3, sensitivity=2, epsilon=0.5, released="a total")
+    assert release.values == 3 + 4
+    assert release.scale == 4
+
+
+def test_repr():
+    mechanism = MatrixMechanism(
+        Scaled(2, Prefix(3)), Identity(3), epsilon="1/4", neighbours="replace"
+    )
+    assert repr(mechanism) == (
+        "MatrixMechanism(workload=Scaled(2, Prefix(3)), strategy=Identity(3), "
+        "epsilon=0.25, neighbours='replace')"
+    )

@@ -1,0 +1,196 @@
+"""The noise source: shapes, seeds, entropy and exact tie-breaking."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmech import PrivacyLeakWarning, noise
+from mmech.noise import (
+    check_insecure_rng,
+    integers_below,
+    keyed_argmax,
+    laplace,
+    random_argmax,
+    system_words,
+)
+
+
+def use_words(monkeypatch, words):
+    """Replace the operating system's entropy by a fixed list of words."""
+    remaining = [np.uint64(word) for word in words]
+
+    def draw(size):
+        taken, remaining[:size] = remaining[:size], []
+        return np.array(taken, dtype=np.uint64)
+
+    monkeypatch.setattr(noise, "system_words", draw)
+    return remaining
+
+
+def test_words_come_from_the_operating_system(monkeypatch):
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return bytes(range(size))
+
+    monkeypatch.setattr(noise.os, "urandom", urandom)
+    assert system_words(2).tolist() == [0x0706050403020100, 0x0F0E0D0C0B0A0908]
+    assert asked == [16]
+    assert system_words(0).shape == (0,)
+
+
+def test_laplace_is_the_inverse_distribution_function(monkeypatch):
+    # 53 leading bits give U in (0, 1], the last bit the sign.
+    words = [0, 1, 2**64 - 2, 2**64 - 1, 2**63 - 2**11, 2**63 - 2**11 + 1]
+    left = use_words(monkeypatch, words)
+    drawn = laplace(2.0, (6,))
+    smallest = 2 * 53 * math.log(2)
+    expected = [smallest, -smallest, 0, 0, 2 * math.log(2), -2 * math.log(2)]
+    np.testing.assert_allclose(drawn, expected)
+    assert not left
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0)])
+def test_laplace_shapes(shape):
+    drawn = laplace(1.0, shape)
+    assert drawn.shape == shape
+    assert drawn.dtype == np.float64
+    assert np.isfinite(drawn).all()
+
+
+def test_default_noise_differs_from_call_to_call():
+    assert not np.array_equal(laplace(1.0, (50,)), laplace(1.0, (50,)))
+    bounds = np.full(50, 2**40)
+    assert not np.array_equal(integers_below(bounds), integers_below(bounds))
+
+
+def test_no_global_seed_reaches_the_noise():
+    draws = []
+    for _ in range(2):
+        np.random.seed(0)  # noqa: NPY002
+        draws.append(laplace(1.0, (20,)))
+    assert not np.array_equal(*draws)
+
+
+def test_a_test_generator_is_reproducible():
+    draws = [laplace(1.0, (9,), insecure_rng=np.random.default_rng(3)) for _ in "ab"]
+    assert np.array_equal(*draws)
+    draws = [
+        integers_below([10] * 9, insecure_rng=np.random.default_rng(3)) for _ in "ab"
+    ]
+    assert np.array_equal(*draws)
+
+
+def test_the_scale_only_scales():
+    one, ten = (
+        laplace(scale, (9,), insecure_rng=np.random.default_rng(3))
+        for scale in (1.0, 10.0)
+    )
+    np.testing.assert_allclose(ten, 10 * one)
+
+
+@pytest.mark.parametrize("scale", [0, -1, math.nan, math.inf])
+def test_wrong_scales(scale):
+    with pytest.raises(ValueError, match="noise scale must be a finite number > 0"):
+        laplace(scale, (3,))
+
+
+def test_insecure_rng_warns():
+    with pytest.warns(PrivacyLeakWarning, match="gives no privacy; use it in tests"):
+        generator = check_insecure_rng(7)
+    assert isinstance(generator, np.random.Generator)
+    assert check_insecure_rng(None) is None
+
+
+def test_integers_below_reject_the_words_that_would_favour_small_numbers(monkeypatch):
+    # 2**64 mod 3 = 1: the last word is drawn again, for that entry alone.
+    left = use_words(monkeypatch, [2**64 - 1, 5, 2**64 - 2])
+    assert integers_below([3, 3]).tolist() == [(2**64 - 2) % 3, 2]
+    assert not left
+
+
+def test_integers_below_stay_below(rng):
+    bounds = rng.integers(1, 2**62, 200)
+    drawn = integers_below(bounds)
+    assert drawn.dtype == np.int64
+    assert ((drawn >= 0) & (drawn < bounds)).all()
+    assert integers_below(np.ones(5, int)).tolist() == [0] * 5
+    assert integers_below([]).shape == (0,)
+    powers = integers_below(np.full(100, 2**63 - 1))
+    assert (powers >= 0).all()
+
+
+@pytest.mark.parametrize("bounds", [[0], [3, -1], [-(2**40)]])
+def test_bounds_below_one_are_refused(bounds):
+    with pytest.raises((ValueError, OverflowError)):
+        integers_below(np.array(bounds))
+
+
+def test_argmax_without_ties():
+    scores = np.array([[1.0, 3.0, 2.0], [5.0, 0.0, -1.0], [-2.0, -1.0, -0.5]])
+    for chosen in (random_argmax(scores), keyed_argmax(scores, [0, 1, 2], key=5)):
+        assert chosen.tolist() == [1, 0, 2]
+        assert chosen.dtype == np.int64
+    assert random_argmax(np.zeros((0, 3))).shape == (0,)
+    assert random_argmax(np.ones((4, 1))).tolist() == [0] * 4
+
+
+def test_argmax_picks_the_tied_column_that_was_drawn(monkeypatch):
+    tied = np.array([[1, 7, 0, 7, 7], [3, 3, 1, 1, 1]])
+    for words, expected in [
+        ([0, 0], [1, 0]),
+        ([1, 1], [3, 1]),
+        ([2, 2], [4, 0]),
+    ]:
+        use_words(monkeypatch, words)
+        assert random_argmax(tied).tolist() == expected
+
+
+def test_argmax_only_picks_winners():
+    scores = np.tile([2, 5, 5, 1, 5], (200, 1))
+    chosen = random_argmax(scores)
+    assert set(chosen.tolist()) == {1, 2, 4}  # each missing with chance (2/3)**200
+    chosen = keyed_argmax(scores, np.arange(200), key=99)
+    assert set(chosen.tolist()) == {1, 2, 4}
+
+
+def test_argmax_refuses_scores_that_are_not_numbers():
+    with pytest.raises(ValueError, match="NaN"):
+        random_argmax([[1.0, math.nan]])
+
+
+def test_keyed_ties_are_a_function_of_item_and_key(rng):
+    scores = np.zeros((500, 4))
+    items = np.arange(500)
+    first = keyed_argmax(scores, items, key=2**63 + 11)
+    assert np.array_equal(first, keyed_argmax(scores, items, key=2**63 + 11))
+    order = rng.permutation(500)
+    assert np.array_equal(
+        keyed_argmax(scores, items[order], key=2**63 + 11), first[order]
+    )
+    other = keyed_argmax(scores, items, key=12)
+    assert 50 < (other != first).sum() < 500
+
+
+def test_keyed_ties_favour_no_column():
+    # A fixed function: 8000 items and 20 keys, so the counts are constants.
+    scores = np.zeros((8000, 3))
+    for key in range(20):
+        counts = np.bincount(keyed_argmax(scores, np.arange(8000), key), minlength=3)
+        assert abs(counts - 8000 / 3).max() < 5 * math.sqrt(8000 * 2 / 9)
+
+
+def test_no_other_module_draws_noise():
+    folder = Path(noise.__file__).parent
+    sources = {path.name: path.read_text() for path in folder.rglob("*.py")}
+    assert "os.urandom" in sources.pop("noise.py")
+    forbidden = (
+        r"urandom|import secrets|import random|SystemRandom|np\.random\.[a-z]+\("
+    )
+    for name, source in sources.items():
+        found = set(re.findall(forbidden, source)) - {"np.random.default_rng("}
+        assert not found, f"{name} uses {found}"

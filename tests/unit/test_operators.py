@@ -1,0 +1,683 @@
+"""Every operator of the catalogue obeys the protocol; repr, structure and size."""
+
+import copy
+import dataclasses
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import reference as ref
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from catalogue import CATALOGUE, LABELS, SIGNED, THETA
+
+import mmech
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Diagonal,
+    DomainTooLargeError,
+    Identity,
+    Kronecker,
+    Marginal,
+    Marginals,
+    Ones,
+    Partition,
+    PartitionStack,
+    PerformanceWarning,
+    PIdentity,
+    Prefix,
+    Product,
+    QueryMatrix,
+    Scaled,
+    Sparse,
+    Sum,
+    Total,
+    VStack,
+)
+from mmech.operators import AllRangeGram, Gram, Pinv, Transpose, _base, _pinv
+from mmech.testing import assert_query_matrix
+
+every_operator = pytest.mark.parametrize("name", CATALOGUE)
+
+
+# ------------------------------------------------------------------ conformance
+
+
+@every_operator
+def test_conformance(name, seed):
+    operator, dense = CATALOGUE[name]
+    assert_query_matrix(operator, dense, seed=seed)
+
+
+def test_the_catalogue_covers_every_public_operator():
+    def kinds(operator):
+        yield type(operator)
+        for value in vars(operator).values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, QueryMatrix):
+                    yield from kinds(part)
+
+    present = {kind for operator, _ in CATALOGUE.values() for kind in kinds(operator)}
+    public = {
+        kind
+        for module in (mmech, mmech.operators)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, QueryMatrix)
+    }
+    assert public - present == {QueryMatrix}
+
+
+@every_operator
+def test_conformance_in_blocks(name, monkeypatch):
+    # The block-wise fallbacks of a large domain, forced on a small one.
+    monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
+    operator, dense = CATALOGUE[name]
+    assert_query_matrix(operator, dense, check_pinv=False)
+
+
+@every_operator
+def test_generic_fallbacks(name):
+    # What the base class derives from products alone, without the shortcuts.
+    operator, dense = CATALOGUE[name]
+
+    class Bare(QueryMatrix):
+        shape = property(lambda self: operator.shape)
+        dtype = property(lambda self: operator.dtype)
+        _matmat = staticmethod(operator._matmat)
+        _rmatmat = staticmethod(operator._rmatmat)
+
+    bare = Bare()
+    absolute = np.abs(dense)
+    assert bare.sensitivity() == pytest.approx(ref.sensitivity(dense))
+    np.testing.assert_allclose(bare.to_dense(), dense, atol=1e-9)
+    np.testing.assert_allclose(bare.to_sparse().toarray(), dense, atol=1e-9)
+    np.testing.assert_allclose(bare.diag(), np.diagonal(dense), atol=1e-9)
+    np.testing.assert_allclose(bare.abs().to_dense(), absolute, atol=1e-9)
+    np.testing.assert_allclose(bare.row_abs_sums(), absolute.sum(axis=1), atol=1e-9)
+    np.testing.assert_allclose(bare.T.to_dense(), dense.T, atol=1e-9)
+    np.testing.assert_allclose(
+        bare.column_square_sums(), (absolute**2).sum(axis=0), rtol=1e-7, atol=1e-9
+    )
+
+
+@every_operator
+def test_pseudoinverse_by_lsmr(name, monkeypatch):
+    # The path of operators too large to factorise.
+    operator, dense = CATALOGUE[name]
+    if np.linalg.cond(dense) > 1e4 and np.linalg.matrix_rank(dense) == min(dense.shape):
+        pytest.skip("LSMR needs more iterations than the limit at this condition")
+    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
+    inverse = ref.pinv(dense)
+    scale = max(1.0, np.abs(inverse).max())
+    iterative = Pinv(operator)
+    np.testing.assert_allclose(iterative.to_dense(), inverse, atol=1e-7 * scale)
+    np.testing.assert_allclose(iterative.T.to_dense(), inverse.T, atol=1e-7 * scale)
+
+
+@every_operator
+def test_products_with_no_columns(name):
+    operator, _ = CATALOGUE[name]
+    m, n = operator.shape
+    assert (operator @ np.zeros((n, 0))).shape == (m, 0)
+    assert operator.rmatmat(np.zeros((m, 0))).shape == (n, 0)
+
+
+@every_operator
+def test_copies(name):
+    operator, dense = CATALOGUE[name]
+    for duplicate in (
+        copy.copy(operator),
+        copy.deepcopy(operator),
+        pickle.loads(pickle.dumps(operator)),
+    ):
+        assert type(duplicate) is type(operator)
+        assert duplicate.shape == operator.shape
+        np.testing.assert_allclose(duplicate.to_dense(), dense, atol=1e-9)
+
+
+def test_an_operator_without_rows_measures_nothing():
+    nothing = Dense(np.zeros((0, 3)))
+    assert nothing.sensitivity() == 0
+    assert (nothing @ [1.0, 2.0, 3.0]).shape == (0,)
+    assert VStack([nothing, Identity(3)]).sensitivity() == 1
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_kronecker_with_a_factor_without_rows(width):
+    nothing = Kronecker([Dense(np.zeros((0, 3))), Prefix(2)])
+    assert (nothing @ np.zeros((6, width))).shape == (0, width)
+    assert nothing.rmatmat(np.zeros((0, width))).shape == (6, width)
+    assert nothing.sensitivity() == 0
+
+
+# ------------------------------------------------------------------ values by hand
+
+
+def test_rows_in_the_documented_order():
+    assert AllRange(3).to_dense().tolist() == [
+        [1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1],
+        [0, 1, 0],
+        [0, 1, 1],
+        [0, 0, 1],
+    ]
+    assert PIdentity([[1.0, 1.0]]).to_dense().tolist() == [
+        [0.5, 0],
+        [0, 0.5],
+        [0.5, 0.5],
+    ]
+    # First factor slowest: cells are (a0,b0), (a0,b1), (a1,b0), (a1,b1).
+    rows = Kronecker([Total(2), Identity(2)]).to_dense().tolist()
+    assert rows == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    boxes = Conjunctions([[[False, True]], [[True, False]]])
+    assert boxes.to_dense().tolist() == [[0, 0, 1, 0]]
+    assert PartitionStack([[0, 0], [1, 0]], [1, 2]).to_dense().tolist() == [
+        [1, 1],
+        [0, 1],
+        [1, 0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        (-1 * Identity(3), 1),
+        (VStack([Identity(3), -1 * Identity(3)]), 2),
+        (Kronecker([-2 * Identity(2), Prefix(3)]), 6),
+        (VStack([Kronecker([Prefix(2), Total(2)]), Identity(4)]), 3),
+        (VStack([Prefix(3), Prefix(3).T]), 4),  # not the sum of the two maxima, 6
+        (Dense([[1, -1], [-1, 1]]) @ Dense([[1, 1], [1, 1]]), 0),
+        (Scaled(0, Prefix(5)), 0),
+        (PartitionStack(LABELS, [3, 2, 1]), 3),
+        (Sum([Identity(2), -1 * Identity(2)]), 0),
+        (PIdentity(THETA), 1),
+    ],
+    ids=str,
+)
+def test_sensitivity_by_hand(operator, expected):
+    assert operator.sensitivity() == expected
+    assert isinstance(operator.sensitivity(), float)
+
+
+def test_sensitivity_is_never_rounded_down_by_integer_overflow():
+    # 2**62 + 2**62 does not fit int64; a sensitivity of 0 would remove the noise.
+    large = 2**62
+    for operator in (
+        Dense([[large], [large]]),
+        VStack([Scaled(large, Identity(2)), Scaled(large, Identity(2))]),
+        Scaled(2**40, Scaled(2**40, Identity(2))),
+        VStack([Kronecker([Ones(2**22, 1)] * 3), Identity(1)]),
+        Product(Scaled(2**40, Identity(2)), Scaled(2**40, Identity(2))),
+    ):
+        try:
+            sensitivity = operator.sensitivity()
+        except (ValueError, OverflowError):
+            continue
+        assert sensitivity >= 2.0**63
+
+
+def test_entries_beyond_int64_are_refused_or_kept():
+    array = np.array([[2**63 + 2**60]], dtype=np.uint64)
+    for wrap in (Dense, lambda a: Sparse(sp.csr_array(a)), lambda a: Diagonal(a[0])):
+        try:
+            operator = wrap(array)
+        except ValueError:
+            continue
+        assert operator.sensitivity() >= 2.0**63
+
+
+def test_sensitivity_bound_of_boxes():
+    masks = [np.ones((5, 10), bool)] * 40
+    huge = Conjunctions(masks)
+    assert huge.shape == (5, 10**40)
+    assert huge.sensitivity_bound() == 5
+    masks = [np.array([[1, 0], [1, 0], [0, 1]], bool), np.ones((3, 2), bool)]
+    assert Conjunctions(masks).sensitivity_bound() == 2
+
+
+def test_trace_of_a_rectangle_is_refused():
+    with pytest.raises(ValueError, match=r"trace needs a square operator, got shape"):
+        Total(3).trace()
+
+
+# ------------------------------------------------------------------ repr and sugar
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        (Identity(4), "Identity(4) shape=(4, 4)"),
+        (Total(4), "Total(4) shape=(1, 4)"),
+        (Ones(2, 4), "Ones(2, 4) shape=(2, 4)"),
+        (AllRange(3), "AllRange(3) shape=(6, 3)"),
+        (Dense(SIGNED), "Dense(2 x 3) shape=(2, 3)"),
+        (Sparse(sp.csr_array(SIGNED)), "Sparse(2 x 3, nnz=4) shape=(2, 3)"),
+        (Diagonal([1, 2]), "Diagonal(n=2) shape=(2, 2)"),
+        (Partition([0, 1, 1]), "Partition(2 groups) shape=(2, 3)"),
+        (
+            PartitionStack(LABELS, [3, 2, 1]),
+            "PartitionStack(3 partitions) shape=(6, 6)",
+        ),
+        (
+            Conjunctions([np.ones((4, 2), bool), np.ones((4, 3), bool)]),
+            "Conjunctions(4 boxes over 2x3) shape=(4, 6)",
+        ),
+        (PIdentity(THETA), "PIdentity(p=2, n=4) shape=(6, 4)"),
+        (
+            Kronecker([Prefix(256), Identity(4)]),
+            "Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)",
+        ),
+        (
+            VStack([Total(3), -0.5 * Identity(3)]),
+            "VStack(Total(3), Scaled(-0.5, Identity(3))) shape=(4, 3)",
+        ),
+        (
+            Kronecker([Identity(2)] * 6),
+            "Kronecker(Identity(2), Identity(2), ... 3 more ..., Identity(2)) "
+            "shape=(64, 64)",
+        ),
+        (Prefix(3).T, "Transpose(Prefix(3)) shape=(3, 3)"),
+        (AllRange(3).pinv(), "Pinv(AllRange(3)) shape=(3, 6)"),
+    ],
+    ids=str,
+)
+def test_repr(operator, expected):
+    assert repr(operator) == expected
+
+
+def test_long_joins_name_the_right_number_of_parts():
+    label = repr(VStack([Total(2)] * 5))
+    assert label.startswith("VStack(Total(2), Total(2), ... 2 more ..., Total(2))")
+
+
+def test_scalars_from_both_sides():
+    dense = ref.prefix(3)
+    for weight in (2, -2, 0.5, np.int32(3), np.float32(0.5), np.float64(-1.5)):
+        for scaled in (weight * Prefix(3), Prefix(3) * weight):
+            assert isinstance(scaled, QueryMatrix)
+            np.testing.assert_allclose(scaled.to_dense(), weight * dense)
+    assert (np.int64(2) * Prefix(3)).dtype == np.int64
+    assert (2.0 * Prefix(3)).dtype == np.float64
+    assert (1 * Prefix(3)).shape == (3, 3)
+
+
+def test_small_numpy_integers_do_not_overflow_in_nested_weights():
+    # 4 * 100 does not fit int8: weights must be widened before they multiply.
+    assert (Identity(2) * 4 * np.int8(100)).sensitivity() == 400
+    assert (np.int32(2**30) * (4 * Identity(2))).sensitivity() == 2.0**32
+
+
+@pytest.mark.parametrize("weight", [10**30, -(10**30), 2**63, 1e300])
+def test_weights_beyond_int64(weight):
+    # Refused in words or exact, never a wrong number or a NumPy internal.
+    try:
+        scaled = Identity(2) * weight
+    except ValueError as error:
+        assert "weight" in str(error)  # noqa: PT017
+        return
+    assert scaled.sensitivity() == abs(float(weight))
+    np.testing.assert_allclose(scaled @ [1.0, 2.0], np.array([1, 2]) * float(weight))
+
+
+def test_arrays_from_the_left(rng):
+    array = rng.standard_normal((2, 3))
+    np.testing.assert_allclose(array @ Prefix(3), array @ ref.prefix(3))
+    np.testing.assert_allclose(array[0] @ Prefix(3), array[0] @ ref.prefix(3))
+    np.testing.assert_allclose([1, 2, 3] @ Prefix(3), [6, 5, 3])
+    assert ([1, 2, 3] @ Prefix(3)).dtype == np.int64
+
+
+def test_numpy_never_swallows_an_operator():
+    for operator, _ in CATALOGUE.values():
+        with pytest.raises(TypeError, match=r"is implicit; call \.to_dense\(\)"):
+            np.asarray(operator)
+        with pytest.raises(TypeError):
+            np.add(np.ones(2), operator)
+        with pytest.raises(TypeError):
+            np.ones(2) + operator
+
+
+def test_length_is_the_number_of_queries():
+    assert len(AllRange(4)) == 10
+    assert len(Total(4)) == 1
+
+
+def test_truth_value_of_a_huge_operator():
+    # `if operator:` and `operator or default` must not depend on the size.
+    assert Kronecker([Identity(100)] * 20)
+
+
+# ------------------------------------------------------------------ dtypes
+
+
+def test_integers_stay_exact_and_floats_stay_floats():
+    large = np.array([2**55 + 1, 1, 3])  # not a float64
+    assert (Prefix(3) @ large).tolist() == [2**55 + 1, 2**55 + 2, 2**55 + 5]
+    assert (Kronecker([Total(3)]) @ large).tolist() == [2**55 + 5]
+    assert (Prefix(3) @ np.float32([1, 2, 3])).dtype == np.float32
+    assert (Prefix(3) @ np.float16([1, 2, 3])).dtype == np.float64
+    assert (PIdentity([[1, 1, 1]]) @ large).dtype == np.float64
+    assert Dense([[1, 2]]).dtype == np.int64
+    assert Dense([[1.0, 2.0]]).dtype == np.float64
+    assert Dense([[True, False]]).dtype == np.int64
+    assert VStack([Total(2), 0.5 * Total(2)]).dtype == np.float64
+
+
+# ------------------------------------------------------------------ immutability
+
+
+def test_fields_cannot_be_assigned():
+    for operator in (Identity(3), Total(3), Partition([0, 1]), Dense(SIGNED)):
+        for name in (*vars(operator), "shape", "anything", "is_nonnegative"):
+            with pytest.raises((AttributeError, dataclasses.FrozenInstanceError)):
+                setattr(operator, name, 1)
+
+
+def stored_arrays(operator):
+    for name, value in vars(operator).items():
+        if name.startswith("_"):
+            continue  # caches of the operator's own
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, np.ndarray) and part.size:
+                yield part
+            if sp.issparse(part) and part.nnz:
+                yield from (part.data, part.indices, part.indptr)
+
+
+@every_operator
+def test_stored_arrays_are_read_only(name):
+    operator, _ = CATALOGUE[name]
+    assert not any(array.flags.writeable for array in stored_arrays(operator))
+
+
+@pytest.mark.parametrize(
+    "name", ["dense-signed", "sparse-signed", "diagonal-signed", "pidentity", "boxes"]
+)
+def test_copies_are_as_read_only_as_the_original(name):
+    operator, _ = CATALOGUE[name]
+    for duplicate in (copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
+        assert not any(array.flags.writeable for array in stored_arrays(duplicate))
+
+
+def test_input_arrays_are_copied():
+    array, theta = np.eye(3), np.ones((2, 3))
+    labels, masks = np.array([0, 1, 1]), [np.ones((2, 2), bool)]
+    matrix, values = sp.csr_array(np.eye(3)), np.ones(3)
+    operators = [
+        Dense(array),
+        PIdentity(theta),
+        Partition(labels),
+        Conjunctions(masks),
+        Sparse(matrix),
+        Diagonal(values),
+    ]
+    before = [operator.to_dense() for operator in operators]
+    for owned in (array, theta, labels, masks[0], matrix.data, values):
+        owned[...] = 0
+    for operator, dense in zip(operators, before, strict=True):
+        assert np.array_equal(operator.to_dense(), dense)
+    parts = [Identity(2), Total(2)]
+    stack = VStack(parts)
+    parts.append(Total(2))
+    assert stack.shape == (3, 2)
+
+
+# ------------------------------------------------------------------ size
+
+
+def test_huge_domains_without_allocation():
+    huge = Kronecker([Identity(100)] * 20)
+    assert huge.shape == (10**40, 10**40)
+    assert all(type(size) is int for size in huge.shape)
+    assert huge.sensitivity() == 1.0
+    assert huge.trace() == pytest.approx(1e40)
+    assert "Identity(100), ... 17 more ..., Identity(100)" in repr(huge)
+    assert huge.gram().shape == huge.T.shape == huge.pinv().shape == huge.shape
+    assert Kronecker([Prefix(100)] * 20).sensitivity() == pytest.approx(1e40)
+    assert Scaled(-2, Kronecker([Prefix(100)] * 20)).sensitivity() == pytest.approx(
+        2e40
+    )
+    assert (huge @ Kronecker([Prefix(100)] * 20)).shape == huge.shape
+    assert Identity(2**50).sensitivity() == 1.0
+
+
+def test_what_cannot_be_enumerated_says_so():
+    forest = Product(Prefix(10**6), Prefix(10**6))
+    difference = forest - forest
+    with pytest.raises(DomainTooLargeError, match="too many entries"):
+        difference.sensitivity()
+    with pytest.raises(DomainTooLargeError, match="do not fit in memory"):
+        Conjunctions([np.ones((1, 10), bool)] * 40).sensitivity()
+
+
+def test_even_a_domain_beyond_the_range_of_a_double():
+    with pytest.raises(DomainTooLargeError):
+        Conjunctions([np.ones((1, 10), bool)] * 400).sensitivity()
+    n = 10**160
+    with pytest.raises(DomainTooLargeError, match="too many entries"):
+        (Kronecker([Identity(n)]) - Kronecker([Prefix(n)])).sensitivity()
+
+
+def test_marginals_of_a_huge_domain():
+    sizes = (100,) * 18
+    huge = Marginals(sizes, {(0, 1): 0.5, (2,): -0.25, (): 0.25})
+    assert huge.shape == (10_101, 10**36)
+    assert huge.sensitivity() == 1
+    assert Marginal(sizes, [3]).sensitivity() == 1
+    assert huge.gram().trace() == pytest.approx(1e36 * (0.25 + 2 * 0.0625))
+    with pytest.raises(DomainTooLargeError, match="does not fit in memory"):
+        Marginal(sizes, [3]).rmatvec(np.ones(100))
+
+
+def test_weights_of_marginals_cannot_be_changed():
+    # The sensitivity is read from them.
+    marginals = Marginals((2, 3), {(0,): 1.0, (1,): 2.0})
+    with pytest.raises(TypeError):
+        marginals.weights[(1,)] = 0.0
+    assert marginals.sensitivity() == 3
+
+
+def test_rows_of_a_huge_box_domain():
+    masks = [np.array([[1, 1, 0], [1, 0, 0]], bool)] * 60
+    rows = Conjunctions(masks).row_abs_sums()
+    assert rows.tolist() == [2**60, 1]
+    masks = [np.ones((2, 10), bool)] * 30
+    assert Conjunctions(masks).row_abs_sums() == pytest.approx([1e30, 1e30])
+
+
+@pytest.mark.parametrize("target", ["to_dense", "to_sparse"])
+def test_large_conversions_warn(target, monkeypatch):
+    monkeypatch.setattr(_base, "DENSE_WARNING_ENTRIES", 5)
+    with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
+        getattr(Prefix(3), target)()
+    assert record[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(Total(3), target)()
+
+
+# ------------------------------------------------------------------ structure kept
+
+
+def test_products_keep_structure():
+    product = Kronecker([Prefix(3), Total(2)]) @ Kronecker([Dense(SIGNED.T), Prefix(2)])
+    assert isinstance(product, Kronecker)
+    assert len(product.factors) == 2
+    assert isinstance(VStack([Total(3), Prefix(3)]) @ Prefix(3), VStack)
+    assert isinstance(Dense(SIGNED) @ Dense(SIGNED.T), Dense)
+    assert isinstance(Sparse(sp.eye_array(2)) @ Sparse(sp.eye_array(2)), Sparse)
+    assert isinstance(Diagonal([1, 2]) @ Diagonal([3, 4]), Diagonal)
+    prefix = Prefix(3)
+    assert prefix @ Identity(3) is prefix
+    assert Identity(3) @ prefix is prefix
+    chain = (Total(3) @ Prefix(3)) @ AllRange(3).T
+    assert isinstance(chain, Product)
+    assert len(chain.factors) == 3
+    scaled = (2 * Prefix(3)) @ (-3 * Prefix(3))
+    assert isinstance(scaled, Scaled)
+    assert scaled.weight == -6
+    assert isinstance(scaled.operator, Product)
+    ones = Ones(2, 3) @ Ones(3, 4)
+    assert isinstance(ones, Scaled)
+    assert isinstance(ones.operator, Ones)
+
+
+def test_products_of_every_fitting_pair(rng):
+    pairs = [
+        (left, right)
+        for left in CATALOGUE
+        for right in CATALOGUE
+        if CATALOGUE[left][0].shape[1] == CATALOGUE[right][0].shape[0]
+    ]
+    chosen = rng.choice(len(pairs), size=min(len(pairs), 400), replace=False)
+    for left, right in (pairs[i] for i in chosen):
+        (a, dense_a), (b, dense_b) = CATALOGUE[left], CATALOGUE[right]
+        wanted = dense_a @ dense_b
+        scale = max(1.0, np.abs(dense_a).max() * np.abs(dense_b).max())
+        np.testing.assert_allclose(
+            (a @ b).to_dense(), wanted, atol=1e-9 * scale, err_msg=f"{left} @ {right}"
+        )
+
+
+def test_kronecker_products_of_unequal_factors_stay_implicit():
+    left = Kronecker([Prefix(2), Prefix(3)])
+    right = Kronecker([Prefix(3), Prefix(2)])
+    product = left @ right
+    assert isinstance(product, Product)
+    np.testing.assert_array_equal(
+        product.to_dense(), left.to_dense() @ right.to_dense()
+    )
+
+
+def test_grams_keep_structure():
+    assert isinstance(VStack([Prefix(3), Total(3)]).gram(), Sum)
+    assert isinstance(Kronecker([Prefix(3), Total(3)]).gram(), Kronecker)
+    assert isinstance(AllRange(3).gram(), AllRangeGram)
+    assert isinstance(Diagonal([1, 2]).gram(), Diagonal)
+    assert isinstance(Scaled(-2, Prefix(3)).gram(), Scaled)
+    assert Scaled(-2, Prefix(3)).gram().weight == 4
+    assert isinstance(Prefix(3).gram(), Gram)
+    identity = Identity(3)
+    assert identity.gram() is identity
+    assert isinstance(PartitionStack(LABELS, [3, 2, 1]).gram(), QueryMatrix)
+
+
+def test_grams_of_integer_matrices_are_integer():
+    for operator in (
+        Dense(SIGNED),
+        Dense(SIGNED.T),
+        Prefix(3),
+        Sparse(sp.eye_array(3)),
+    ):
+        assert operator.gram().dtype == operator.dtype
+
+
+def test_pseudoinverses_keep_structure():
+    inverse = Kronecker([Prefix(3), Total(2)]).pinv()
+    assert isinstance(inverse, Kronecker)
+    assert isinstance(Prefix(3).pinv(), Sparse)
+    assert isinstance(Partition([0, 1, 1]).pinv(), Product)
+    strategy = PIdentity(THETA)
+    assert strategy.pinv().pinv() is strategy
+    ranges = AllRange(3)
+    assert ranges.pinv().pinv() is ranges
+
+
+def test_transposes_keep_structure():
+    assert isinstance(Kronecker([Prefix(3), Total(2)]).T, Kronecker)
+    assert isinstance(Ones(2, 3).T, Ones)
+    assert isinstance(Dense(SIGNED).T, Dense)
+    assert isinstance(Prefix(3).T, Transpose)
+    prefix = Prefix(3)
+    assert prefix.T.T is prefix
+    gram = prefix.gram()
+    assert gram.T is gram
+
+
+def test_weights_are_merged():
+    scaled = -(2 * (3 * Prefix(3)))
+    assert isinstance(scaled, Scaled)
+    assert scaled.weight == -6
+    assert isinstance(scaled.operator, Prefix)
+
+
+def test_a_factorisation_is_computed_once(monkeypatch):
+    calls = []
+    original = _pinv.symmetric_pinv
+    monkeypatch.setattr(
+        _pinv, "symmetric_pinv", lambda gram: calls.append(1) or original(gram)
+    )
+    inverse = Pinv(AllRange(4))
+    for _ in range(3):
+        inverse.matvec(np.ones(10))
+        inverse.rmatvec(np.ones(4))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "dense",
+    [
+        np.diag(np.logspace(0, 7, 40)),  # stops at the iteration limit
+        1 / (1 + np.add.outer(np.arange(12), np.arange(12))),  # at the condition limit
+    ],
+    ids=["iterations", "condition"],
+)
+def test_lsmr_that_does_not_converge_warns(dense, monkeypatch):
+    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
+    with pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"):
+        Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))
+
+
+# ------------------------------------------------------------------ SciPy's solvers
+
+
+@pytest.fixture(params=["operator", "linear operator"])
+def as_seen_by_scipy(request):
+    if request.param == "operator":
+        return lambda operator: operator
+    return lambda operator: operator.aslinearoperator()
+
+
+SQUARE = [
+    Prefix(8),
+    Kronecker([Prefix(4), Dense([[2, 1], [0, 1]])]),
+    VStack([Prefix(4), Prefix(4).T + Identity(4)]) @ Kronecker([Prefix(2), Prefix(2)]),
+    PIdentity(np.ones((2, 8))),
+]
+
+
+@pytest.mark.parametrize("operator", SQUARE, ids=str)
+@pytest.mark.parametrize("solver", [spla.lsqr, spla.lsmr])
+def test_least_squares_solvers(operator, solver, as_seen_by_scipy, rng):
+    rhs = rng.standard_normal(operator.shape[0])
+    tight = {"atol": 1e-14, "btol": 1e-14, "conlim": 0}
+    tight["iter_lim" if solver is spla.lsqr else "maxiter"] = 200
+    solution = solver(as_seen_by_scipy(operator), rhs, **tight)[0]
+    expected = np.linalg.lstsq(operator.to_dense(), rhs)[0]
+    np.testing.assert_allclose(solution, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("operator", SQUARE, ids=str)
+def test_conjugate_gradients(operator, as_seen_by_scipy, rng):
+    gram = operator.gram()
+    rhs = rng.standard_normal(gram.shape[0])
+    solution, info = spla.cg(as_seen_by_scipy(gram), rhs, rtol=1e-12)
+    assert info == 0
+    np.testing.assert_allclose(gram.to_dense() @ solution, rhs, atol=1e-8)
+
+
+@pytest.mark.parametrize("operator", SQUARE, ids=str)
+def test_spectral_solvers(operator, as_seen_by_scipy):
+    dense = operator.to_dense().astype(float)
+    values = np.linalg.svd(dense, compute_uv=False)
+    start = np.linspace(1, 2, dense.shape[1])
+    largest = spla.eigsh(
+        as_seen_by_scipy(operator.gram()), k=2, v0=start, return_eigenvectors=False
+    )
+    np.testing.assert_allclose(np.sort(largest)[::-1], values[:2] ** 2, rtol=1e-8)
+    singular = spla.svds(as_seen_by_scipy(operator), k=2, return_singular_vectors=False)
+    np.testing.assert_allclose(np.sort(singular)[::-1], values[:2], rtol=1e-8)

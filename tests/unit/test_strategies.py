@@ -1,0 +1,443 @@
+"""Strategy optimization: objective, templates, options and known optima."""
+
+import numpy as np
+import pytest
+import reference as ref
+from catalogue import CATALOGUE
+from threadpoolctl import threadpool_limits
+
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    StrategyResult,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    loss,
+    optimize,
+)
+from mmech.strategies._pidentity import (
+    PIdentityObjective,
+    default_p,
+    minimize_pidentity,
+    random_starts,
+)
+
+UNION = VStack(
+    [
+        Kronecker([Prefix(24), Total(6)]),
+        -2 * Kronecker([Total(24), Identity(6)]),
+        Kronecker([AllRange(24), Prefix(6)]),
+    ]
+)
+
+QUICK = {"n_starts": 2, "max_iter": 60, "max_evaluations": 500}
+"""Options of several templates, for runs where the optimum does not matter."""
+
+
+def objective_of(workload):
+    gram = workload.gram()
+    return PIdentityObjective(gram, gram.diag().astype(float))
+
+
+GRAMS = [
+    Prefix(6),
+    AllRange(6),
+    Total(6),
+    Dense(np.arange(12.0).reshape(2, 6) - 5),
+    PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2]),
+    Kronecker([Prefix(3), Total(2)]),
+]
+
+
+# ------------------------------------------------------------------ objective
+
+
+@pytest.mark.parametrize("workload", GRAMS, ids=str)
+@pytest.mark.parametrize("p", [1, 2, 6, 9])
+@pytest.mark.parametrize("weight", [0.0, 1.0, 30.0])
+def test_objective_equals_the_dense_formula(workload, p, weight, rng):
+    dense = workload.to_dense()
+    columns = weight * rng.random((6, p))
+    value, gradient = objective_of(workload)(columns)
+    wanted = ref.pidentity_loss(dense.T @ dense, columns.T)
+    assert value == pytest.approx(wanted, rel=1e-7)
+    assert value == pytest.approx(loss(workload, PIdentity(columns.T)), rel=1e-9)
+    assert gradient.shape == (6, p)
+
+
+@pytest.mark.parametrize("workload", GRAMS, ids=str)
+@pytest.mark.parametrize("p", [1, 3, 7])
+def test_gradient_equals_finite_differences(workload, p, rng):
+    objective = objective_of(workload)
+    columns = 0.5 + rng.random((6, p))
+    value, gradient = objective(columns)
+    wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-6 * max(1, value))
+
+
+def test_gradient_where_the_factorisation_changes(rng):
+    # Large weights take the QR path; it must agree with explicit inversion.
+    objective = objective_of(Prefix(5))
+    columns = 1e3 * rng.random((5, 2)) + 500
+    gram = ref.prefix(5).T @ ref.prefix(5)
+    value, gradient = objective(columns)
+    assert value == pytest.approx(ref.pidentity_loss(gram, columns.T), rel=1e-6)
+    wanted = ref.finite_differences(
+        lambda point: ref.pidentity_loss(gram, point.T), columns, step=1e-1
+    )
+    np.testing.assert_allclose(
+        gradient, wanted, rtol=1e-2, atol=1e-4 * abs(wanted).max()
+    )
+
+
+def test_identity_is_a_strict_local_minimum():
+    for workload in GRAMS:
+        value, gradient = objective_of(workload)(np.zeros((6, 2)))
+        assert value == pytest.approx(np.square(workload.to_dense()).sum())
+        np.testing.assert_allclose(
+            gradient, 2 * workload.gram().diag()[:, None] + [0, 0]
+        )
+
+
+def test_descent_never_increases(rng):
+    start = rng.random((8, 2))
+    run = minimize_pidentity(Prefix(8).gram(), start, max_iter=100, tolerance=1e-9)
+    assert all(b <= a for a, b in zip(run.history, run.history[1:], strict=False))
+    assert run.loss <= objective_of(Prefix(8))(start)[0]
+    assert run.loss == pytest.approx(loss(Prefix(8), PIdentity(run.columns.T)))
+    assert (run.columns >= 0).all()
+
+
+def test_starts_are_far_from_zero(rng):
+    for n, p in [(1, 1), (3, 5), (40, 4)]:
+        starts = list(random_starts(n, p, rng, 6))
+        assert len(starts) == 6
+        for start in starts:
+            assert start.shape == (n, p)
+            assert (start >= 0).all()
+
+
+def test_default_number_of_extra_queries():
+    assert [default_p(n) for n in (1, 3, 4, 64, 256, 1024, 10**6)] == [
+        1,
+        3,
+        4,
+        4,
+        16,
+        64,
+        64,
+    ]
+
+
+# ------------------------------------------------------------------ guarantees
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_auto_is_never_worse_than_identity_or_workload(name, seed):
+    workload, dense = CATALOGUE[name]
+    result = optimize(workload, seed=seed, **QUICK)
+    rank = np.linalg.matrix_rank(dense, tol=1e-7 * max(np.abs(dense).max(), 1e-300))
+    identity = np.square(dense, dtype=float).sum()
+    itself = ref.sensitivity(dense) ** 2 * rank
+    assert 0 <= result.loss <= min(identity, itself) * (1 + 1e-8)
+    assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
+    strategy = result.strategy.to_dense()
+    wanted = ref.loss(dense, strategy)
+    assert result.loss == pytest.approx(wanted, rel=1e-5, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Total(16),
+        Total(100),
+        Dense(np.ones((5, 30))),
+        Dense(np.outer([1, -2, 3], np.arange(20))),
+        Dense(np.repeat(np.eye(3), 10, axis=1)),
+        PartitionStack(np.zeros((3, 20), int), [1, 1, 1]),
+        VStack([Total(40), -1 * Total(40)]),
+        Kronecker([Total(8), Total(8)]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("p", [1, 4])
+def test_losses_of_rank_deficient_workloads_stay_accurate(workload, p, seed):
+    # Descent drives some weights to their bound, where digits are lost first.
+    result = optimize(workload, template="pidentity", p=p, seed=seed)
+    dense = workload.to_dense().astype(float)
+    assert result.loss > 0
+    assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
+    wanted = ref.per_query_loss(dense, result.strategy.to_dense()).sum()
+    assert result.loss == pytest.approx(wanted, rel=1e-5)
+    assert all(value > 0 for value in result.history)
+
+
+def test_total_is_answered_by_itself(seed):
+    result = optimize(Total(50), seed=seed)
+    assert result.loss == pytest.approx(1, rel=0.01)
+
+
+# HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2).
+@pytest.mark.parametrize(
+    ("workload", "published"), [(Prefix(64), 906.5), (AllRange(64), 32066.5)], ids=str
+)
+def test_known_optima(workload, published, seed):
+    result = optimize(workload, seed=seed)
+    assert result.template == "pidentity"
+    assert result.loss <= published
+    assert result.loss > 0.99 * published
+    assert result.success
+
+
+def test_candidates_tell_what_was_tried(seed):
+    result = optimize(Prefix(16), seed=seed)
+    templates = {candidate.template for candidate in result.candidates}
+    assert templates >= {"identity", "workload", "pidentity", "kronecker"}
+    tried = [candidate for candidate in result.candidates if not candidate.note]
+    assert tried == list(result.candidates[: len(tried)])
+    losses = [candidate.loss for candidate in tried]
+    assert losses == sorted(losses)
+    assert losses[0] == pytest.approx(result.loss, rel=1e-8)
+    assert all(candidate.seconds >= 0 for candidate in result.candidates)
+    (kronecker,) = (c for c in result.candidates if c.template == "kronecker")
+    assert kronecker.note == "not a union of products"
+
+
+# ------------------------------------------------------------------ templates
+
+
+def test_closed_form_templates():
+    identity = optimize(Prefix(8), template="identity")
+    assert isinstance(identity.strategy, Identity)
+    assert identity.loss == 36
+    itself = optimize(Prefix(8), template="workload")
+    assert isinstance(itself.strategy, Prefix)
+    assert itself.loss == 64 * 8
+    for result in (identity, itself):
+        assert result.success
+        assert result.n_iter == 0
+        assert len(result.candidates) == 1
+
+
+def test_pidentity_template(seed):
+    result = optimize(Prefix(32), template="pidentity", p=3, seed=seed)
+    assert isinstance(result.strategy, PIdentity)
+    assert result.strategy.p == 3
+    assert result.loss == pytest.approx(loss(Prefix(32), result.strategy))
+    assert result.loss < optimize(Prefix(32), template="identity").loss
+    assert result.n_iter == len(result.history) > 0
+    assert result.history[-1] == pytest.approx(result.loss)
+
+
+def test_collapse_to_the_identity_is_reported(seed):
+    # All 2-way marginals of few cells: nothing beats the identity.
+    result = optimize(Identity(12), template="pidentity", seed=seed)
+    assert result.loss == 12
+    assert result.strategy.p == 0
+    assert "identity" in result.message
+
+
+@pytest.mark.parametrize("p", [None, 2, [2, 1]])
+def test_kronecker_of_a_single_product(p, seed):
+    workload = Kronecker([Prefix(16), AllRange(8)])
+    result = optimize(workload, template="kronecker", p=p, seed=seed)
+    assert isinstance(result.strategy, Kronecker)
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    separate = [
+        optimize(factor, template="identity").loss for factor in workload.factors
+    ]
+    assert result.loss < np.prod(separate)
+    wanted = ref.loss(workload.to_dense(), result.strategy.to_dense())
+    assert result.loss == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("p", [None, 1, [3, 2]])
+def test_kronecker_on_a_union(p, seed):
+    result = optimize(UNION, template="kronecker", p=p, seed=seed)
+    identity = optimize(UNION, template="identity").loss
+    assert isinstance(result.strategy, Kronecker)
+    assert result.loss < identity
+    wanted = ref.loss(UNION.to_dense(), result.strategy.to_dense())
+    assert result.loss == pytest.approx(wanted)
+    history = np.array(result.history)
+    assert history.size > 1
+    assert (np.diff(history) <= 1e-9 * history[0]).all()
+    assert result.n_iter == len(history)
+    assert history[-1] == pytest.approx(result.loss)
+
+
+def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
+    # On so few cells every start ends above the identity.
+    workload = VStack(
+        [Kronecker([Prefix(3), Total(2)]), Kronecker([Total(3), Identity(2)])]
+    )
+    result = optimize(workload, template="kronecker", seed=seed)
+    assert result.loss <= optimize(workload, template="identity").loss
+    assert isinstance(result.strategy, Kronecker)
+
+
+def test_kronecker_without_explicit_surrogates(seed, monkeypatch):
+    from mmech.strategies import _kronecker
+
+    explicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
+    monkeypatch.setattr(_kronecker, "EXPLICIT_FACTOR", 1)
+    implicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
+    assert implicit.loss == pytest.approx(explicit.loss, rel=1e-3)
+    wanted = ref.loss(UNION.to_dense(), implicit.strategy.to_dense())
+    assert implicit.loss == pytest.approx(wanted)
+
+
+def test_auto_on_unions_and_products(seed):
+    for workload in (UNION, Kronecker([Prefix(32), Prefix(32)])):
+        result = optimize(workload, seed=seed, **QUICK)
+        assert result.loss <= optimize(workload, template="identity").loss
+        tried = {c.template for c in result.candidates if not c.note}
+        assert "kronecker" in tried
+
+
+def test_options_of_one_template_do_not_disturb_auto(seed):
+    # One p per factor is an option of "kronecker".
+    workload = Kronecker([Prefix(8), Prefix(8)])
+    result = optimize(workload, p=[2, 2], seed=seed, max_evaluations=500)
+    assert result.loss <= optimize(workload, template="identity").loss
+
+
+def test_auto_on_large_factors(seed):
+    workload = Kronecker([Identity(5000), Prefix(8)])
+    result = optimize(workload, seed=seed, p=1, **QUICK)
+    assert result.loss <= 5000 * 36
+
+
+def test_auto_on_a_large_forest(seed):
+    labels = np.random.default_rng(seed).integers(0, 4, (5, 6000))
+    result = optimize(PartitionStack(labels, [4] * 5), seed=seed)
+    assert result.loss == pytest.approx(min(5 * 6000, 25 * 16))
+
+
+# ------------------------------------------------------------------ seeds, callbacks
+
+
+@pytest.mark.parametrize("workload", [Prefix(20), UNION], ids=["prefix", "union"])
+def test_the_same_seed_gives_the_same_strategy(workload):
+    def run(seed):
+        return optimize(workload, seed=seed, **QUICK)
+
+    first, again = run(7), run(7)
+    assert first.loss == again.loss
+    assert np.array_equal(first.strategy.to_dense(), again.strategy.to_dense())
+    assert first.history == again.history
+    for kind in (np.random.SeedSequence, np.random.default_rng):
+        assert run(kind(3)).loss == run(kind(3)).loss
+
+
+@pytest.mark.parametrize("workload", [AllRange(48), UNION], ids=["ranges", "union"])
+def test_the_result_does_not_depend_on_blas_threads(workload):
+    results = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads, user_api="blas"):
+            results.append(optimize(workload, seed=1, **QUICK))
+    assert results[0].loss == results[1].loss
+    dense = [result.strategy.to_dense() for result in results]
+    assert np.array_equal(dense[0], dense[1])
+
+
+@pytest.mark.parametrize(
+    ("workload", "template"),
+    [(Prefix(16), "pidentity"), (UNION, "kronecker")],
+    ids=["pidentity", "kronecker"],
+)
+def test_callback_sees_every_start_and_can_stop(workload, template):
+    seen = []
+    optimize(workload, template=template, seed=0, n_starts=3, callback=seen.append)
+    assert len(seen) == 3
+    assert all(isinstance(result, StrategyResult) for result in seen)
+    losses = [result.loss for result in seen]
+    assert losses == sorted(losses, reverse=True)
+    calls = []
+
+    def stop(result):
+        calls.append(result)
+        return True
+
+    stopped = optimize(workload, template=template, seed=0, n_starts=3, callback=stop)
+    assert len(calls) == 1
+    assert stopped.loss == calls[0].loss
+
+
+def test_callback_is_called_for_a_single_product():
+    seen = []
+    workload = Kronecker([Prefix(8), Prefix(8)])
+    optimize(workload, template="kronecker", seed=0, n_starts=2, callback=seen.append)
+    assert seen
+    assert isinstance(seen[-1].strategy, Kronecker)
+
+
+def test_iteration_limit_is_reported(seed):
+    result = optimize(
+        AllRange(64), template="pidentity", seed=seed, n_starts=1, max_iter=2
+    )
+    assert not result.success
+    assert "ITERATION" in result.message.upper()
+
+
+def test_result_is_frozen_and_prints_briefly():
+    result = optimize(Prefix(4), template="identity")
+    with pytest.raises(AttributeError):
+        result.loss = 0
+    assert repr(result) == (
+        "StrategyResult(template='identity', loss=10, strategy=Identity(4), "
+        "n_iter=0, success=True)"
+    )
+
+
+# ------------------------------------------------------------------ options
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        (
+            {"template": "hdmm"},
+            ValueError,
+            r"template must be one of 'auto', 'identity'",
+        ),
+        ({"template": "identity", "p": 3}, TypeError, r"no option 'p'; .* are: none"),
+        (
+            {"template": "pidentity", "restarts": 3},
+            TypeError,
+            r"no option 'restarts'; its options are: max_iter, n_starts, p, tolerance",
+        ),
+        ({"restarts": 3}, TypeError, "no option 'restarts'"),
+        ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
+        ({"template": "pidentity", "p": 1.5}, TypeError, r"p must be an integer >= 1"),
+        ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
+        ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
+        ({"template": "kronecker"}, UnsupportedWorkloadError, "needs a Kronecker or a"),
+    ],
+    ids=str,
+)
+def test_wrong_options(options, kind, message):
+    with pytest.raises(kind, match=message):
+        optimize(Prefix(4), **options)
+
+
+def test_wrong_number_of_p():
+    with pytest.raises(ValueError, match="one integer or 2 integers, one per factor"):
+        optimize(UNION, template="kronecker", p=[1, 2, 3])
+
+
+@pytest.mark.parametrize("tolerance", ["tight", None, float("nan"), -1.0])
+def test_wrong_tolerance(tolerance):
+    with pytest.raises((TypeError, ValueError), match="tolerance"):
+        optimize(Prefix(4), template="pidentity", tolerance=tolerance)
+
+
+def test_wrong_workload():
+    with pytest.raises(TypeError, match="got ndarray; wrap arrays with Dense"):
+        optimize(np.eye(3))
