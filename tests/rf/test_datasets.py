@@ -1,0 +1,215 @@
+"""Generated data sets against the published files, and reading of csv files."""
+
+import csv
+import gzip
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmech_rf.datasets import DATASETS, load_csv, load_iris, load_monks
+from mmech_rf.schema import Attribute, Schema
+
+RULES = [name for name in DATASETS if name != "iris"]
+
+
+@pytest.fixture
+def data_dir():
+    folder = os.environ.get("MMECH_DATA_DIR")
+    if not folder:
+        pytest.skip("MMECH_DATA_DIR does not name the folder of data files")
+    return Path(folder)
+
+
+def read_rows(path):
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream))
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_generated_rows_equal_the_file_in_order(name, data_dir):
+    header, *rows = read_rows(data_dir / f"{name}.csv.gz")
+    bunch = DATASETS[name]()
+    assert bunch.feature_names == header[:-1]
+    assert bunch.data.tolist() == [row[:-1] for row in rows]
+    assert bunch.target.tolist() == [row[-1] for row in rows]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_generated_schema_has_the_cells_of_the_file(name, data_dir):
+    schema = DATASETS[name]().schema
+    filed = Schema.from_json(data_dir / f"{name}.schema.json")
+    assert schema.class_labels == filed.class_labels
+    for ours, theirs in zip(schema.attributes, filed.attributes, strict=True):
+        assert (ours.name, ours.categories) == (theirs.name, theirs.categories)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "counts"),
+    [
+        ("car", (1728, 6), {"unacc": 1210, "acc": 384, "good": 69, "vgood": 65}),
+        (
+            "nursery",
+            (12960, 8),
+            {
+                "not_recom": 4320,
+                "priority": 4266,
+                "spec_prior": 4044,
+                "very_recom": 328,
+                "recommend": 2,
+            },
+        ),
+        ("balance-scale", (625, 4), {"L": 288, "B": 49, "R": 288}),
+        ("tic-tac-toe", (958, 9), {"positive": 626, "negative": 332}),
+        ("monks-1", (432, 6), {"0": 216, "1": 216}),
+        ("monks-2", (432, 6), {"0": 290, "1": 142}),
+        ("monks-3", (432, 6), {"0": 204, "1": 228}),
+        (
+            "iris",
+            (150, 4),
+            {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50},
+        ),
+    ],
+)
+def test_sizes_and_class_counts(name, shape, counts):
+    bunch = DATASETS[name]()
+    assert bunch.name == bunch.schema.name == name
+    assert bunch.data.shape == shape
+    assert Counter(bunch.target.tolist()) == counts
+    assert set(counts) == set(bunch.schema.class_labels)
+    codes, labels = bunch.schema.encode(bunch.data, bunch.target)
+    assert codes.shape == shape
+    assert (bunch.schema.decode_target(labels) == bunch.target).all()
+
+
+@pytest.mark.parametrize("name", ["car", "nursery", "balance-scale", "monks-2"])
+def test_factorials_fill_every_cell_in_cell_order(name):
+    bunch = DATASETS[name]()
+    codes = bunch.schema.encode(bunch.data)
+    cells = np.ravel_multi_index(tuple(codes.T), bunch.schema.domain_shape)
+    assert (cells == np.arange(bunch.schema.n_cells)).all()
+
+
+def test_kinds():
+    kinds = {
+        name: {attribute.kind for attribute in loader().schema.attributes}
+        for name, loader in DATASETS.items()
+    }
+    assert kinds["car"] == kinds["nursery"] == kinds["balance-scale"] == {"ordinal"}
+    assert kinds["tic-tac-toe"] == kinds["monks-1"] == {"categorical"}
+    assert kinds["iris"] == {"numeric"}
+
+
+def test_known_facts_about_car():
+    car = DATASETS["car"]()
+    hopeless = (car.data[:, 3] == "2") | (car.data[:, 5] == "low")
+    assert (car.target[hopeless] == "unacc").all()
+
+
+@pytest.mark.parametrize(
+    ("problem", "error", "message"),
+    [
+        (0, ValueError, "problem must be an integer >= 1, got 0"),
+        (4, ValueError, "problem must be 1, 2 or 3, got 4"),
+        (True, TypeError, "problem must be an integer >= 1, got True"),
+        (1.0, TypeError, "problem must be an integer >= 1, got 1.0"),
+    ],
+)
+def test_monks_problem_must_exist(problem, error, message):
+    with pytest.raises(error, match=message):
+        load_monks(problem)
+
+
+def test_iris_differs_from_the_file_as_documented_and_codes_do_not(data_dir):
+    rows = read_rows(data_dir / "iris.csv.gz")[1:]
+    filed = np.array([row[:-1] for row in rows], dtype=float)
+    iris = load_iris()
+    assert [tuple(map(int, cell)) for cell in np.argwhere(iris.data != filed)] == [
+        (34, 3),
+        (37, 1),
+        (37, 2),
+    ]
+    assert (iris.data[34, 3], iris.data[37, 1], iris.data[37, 2]) == (0.2, 3.6, 1.4)
+    assert (filed[34, 3], filed[37, 1], filed[37, 2]) == (0.1, 3.1, 1.5)
+    assert iris.target.tolist() == [row[-1] for row in rows]
+    paper = Schema.from_json(data_dir / "iris.mrf_schema.json")
+    assert iris.schema.domain_shape == paper.domain_shape == (4, 3, 6, 5)
+    assert (iris.schema.encode(iris.data) == paper.encode(filed)).all()
+
+
+def test_iris_bins_of_equal_width_inside_public_bounds():
+    schema = load_iris(n_bins=5).schema
+    assert schema.domain_shape == (5, 5, 5, 5)
+    assert [attribute.upper for attribute in schema.attributes] == [10, 5, 10, 5]
+    with pytest.raises(ValueError, match=r"n_bins .* must be an integer >= 1, got 0"):
+        load_iris(n_bins=0)
+
+
+def test_the_mapping_of_loaders_is_read_only():
+    with pytest.raises(TypeError):
+        DATASETS["car"] = None
+
+
+# ------------------------------------------------------------------------- csv
+
+SCHEMA = Schema(
+    [Attribute.categorical("a", ["x", "y"]), Attribute.numeric("n", cut_points=[2])],
+    [0, 1],
+    target="label",
+    name="toy",
+)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_load_csv(tmp_path, suffix):
+    path = tmp_path / f"toy.{suffix}"
+    opener = gzip.open if suffix.endswith("gz") else open
+    with opener(path, "wt", encoding="utf-8") as stream:
+        stream.write('\ufeffextra,n,label,a\n9,2.5,1,x\n\n"q,q",,0,y\n')
+    bunch = load_csv(path, SCHEMA)
+    assert bunch.data.tolist() == [["x", "2.5"], ["y", ""]]
+    assert bunch.target.tolist() == [1, 0]  # raw labels of the schema, not text
+    assert bunch.feature_names == ["a", "n"]
+    assert bunch.name == "toy"
+    assert bunch.schema is SCHEMA
+
+
+def test_load_csv_without_classes(tmp_path):
+    path = tmp_path / "queries.csv"
+    path.write_text("a,n\nx,1\n")
+    bunch = load_csv(path, SCHEMA, with_target=False)
+    assert bunch.target is None
+    assert SCHEMA.encode(bunch.data).tolist() == [[0, 0]]
+
+
+def test_load_csv_appends_required_columns(tmp_path):
+    schema = Schema([Attribute.categorical("a", ["x"])], [0, 1], required=["r"])
+    path = tmp_path / "toy.csv"
+    path.write_text("r,class,a\n,1,x\n7,0,x\n")
+    bunch = load_csv(path, schema)
+    assert bunch.feature_names == ["a", "r"]
+    assert bunch.data.tolist() == [["x", ""], ["x", "7"]]
+    codes, labels = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    assert codes.tolist() == [[0]]
+    assert labels.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,label\nx,1\n", "the header of the file has 0 columns named 'n'"),
+        ("a,n,n,label\nx,1,1,1\n", "the header of the file has 2 columns named 'n'"),
+        ("a,n\nx,1\n", "the header of the file has 0 columns named 'label'"),
+        ("", "the header of the file has 0 columns named 'a'"),
+        ("a,n,label\nx,1,1\nx,1\n", "line 3 of the file has 2 fields .* header has 3"),
+        ("a,n,label\nx,1,1\nx,1,2\n", "row 1 of y holds a label that is not one of"),
+        ("a,n,label\nx,1,\n", "row 0 of y holds a missing value"),
+    ],
+)
+def test_load_csv_errors(tmp_path, text, message):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_csv(path, SCHEMA)
