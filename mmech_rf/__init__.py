@@ -1,0 +1,70 @@
+"""Random forests under differential privacy, on the matrix mechanism of `mmech`.
+
+Names are imported when they are first used, so that the command line starts at once.
+"""
+
+import importlib as _importlib
+import logging as _logging
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+if _TYPE_CHECKING:
+    from mmech_rf import datasets
+    from mmech_rf.classifiers import (
+        BatchPredictionClassifier,
+        BatchTrainingClassifier,
+        LaplaceForestClassifier,
+        NonPrivateForestClassifier,
+        SubsampleAggregateClassifier,
+    )
+    from mmech_rf.forest import Forest, grow_random_forest
+    from mmech_rf.schema import Attribute, Schema
+    from mmech_rf.workloads import (
+        aggregation_workload,
+        prediction_workload,
+        training_workload,
+    )
+
+__all__ = [
+    # public facts
+    "Attribute",
+    "Schema",
+    "datasets",
+    # forests and workloads
+    "Forest",
+    "aggregation_workload",
+    "grow_random_forest",
+    "prediction_workload",
+    "training_workload",
+    # classifiers
+    "BatchPredictionClassifier",
+    "BatchTrainingClassifier",
+    "LaplaceForestClassifier",
+    "NonPrivateForestClassifier",
+    "SubsampleAggregateClassifier",
+]
+
+_HOMES = {
+    "classifiers": [name for name in __all__ if name.endswith("Classifier")],
+    "forest": ["Forest", "grow_random_forest"],
+    "schema": ["Attribute", "Schema"],
+    "workloads": [name for name in __all__ if name.endswith("_workload")],
+}
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "datasets":
+        return _importlib.import_module("mmech_rf.datasets")
+    for home, names in _HOMES.items():
+        if name in names:
+            found = getattr(_importlib.import_module(f"mmech_rf.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())

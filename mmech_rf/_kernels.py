@@ -1,0 +1,349 @@
+"""Numba kernels of the forests: growth, routing, counting and leaf predicates.
+
+Every array is C-contiguous. Kernels trust their arguments; `forest.py` checks
+them. The layout of a forest is described in `mmech_rf.forest.Forest`: nodes of
+all trees one after the other, `feature` (n_nodes,) int32 with -1 at a leaf,
+`child` (n_nodes,) int32 with the first child, or the leaf id at a leaf.
+"""
+
+import numba
+import numpy as np
+
+kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+# Records routed through one tree before the next tree is touched: enough to pay for
+# loading the tree, few enough for their one-byte codes to stay in a fast cache.
+BLOCK = 1024
+
+# splitmix64 (Steele, Lea, Flood 2014): increment and the two multipliers
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_27, _30, _31, _32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+_TWO_TO_32 = np.uint64(1 << 32)
+
+
+@kernel
+def _mix(state):
+    # splitmix64 output function: uint64 -> uint64, a bijection
+    state = (state ^ (state >> _30)) * _MULTIPLIER_1
+    state = (state ^ (state >> _27)) * _MULTIPLIER_2
+    return state ^ (state >> _31)
+
+
+@kernel
+def _child_state(state, branch):
+    # random state of child number `branch` (int64) of a node with `state` (uint64)
+    return _mix(state + np.uint64(branch + 1) * _GOLDEN)
+
+
+@kernel
+def _draw_below(bound, state):
+    # exactly uniform int64 in [0, bound), 0 < bound < 2**31, from a uint64 state
+    # (Lemire 2019: multiply, and reject the few words that would bias)
+    width = np.uint64(bound)
+    product = (_mix(state) >> _32) * width
+    if (product & _LOW_WORD) < width:
+        threshold = (_TWO_TO_32 - width) % width
+        while (product & _LOW_WORD) < threshold:
+            state = state ^ _mix(state + _GOLDEN)
+            product = (_mix(state) >> _32) * width
+    return np.int64(product >> _32)
+
+
+@kernel
+def _swap(values, i, j):
+    # exchange two entries of values (n,) int64
+    kept = values[i]
+    values[i] = values[j]
+    values[j] = kept
+
+
+@kernel
+def _next_sibling(level, node, last):
+    # step a depth-first walk past a leaf at `level`: node, last (depth + 1,) int64
+    # hold the current node and its last sibling; returns the new level, -1 = done
+    while level >= 0 and node[level] == last[level]:
+        level -= 1
+    if level >= 0:
+        node[level] += 1
+    return level
+
+
+@kernel
+def _grow_tree(
+    seed, sizes, depth, root, write, available, node, last, drawn, state, feature, child
+):
+    # one tree, depth first, from uint64 seed; sizes (d,) int64; available (m,) int64:
+    # the attributes that may be split on, left as found; node, last, drawn
+    # (depth + 1,) int64 and state (depth + 1,) uint64: workspace; feature, child
+    # (n_nodes,) int32, written only if `write`; returns (n_nodes, n_leaves)
+    n_nodes = 1
+    n_leaves = 0
+    level = 0
+    node[0] = root
+    last[0] = root
+    state[0] = seed
+    while level >= 0:
+        current = node[level]
+        if level > 0:
+            n_siblings = sizes[available[level - 1]]
+            branch = current - (last[level] - n_siblings + 1)
+            state[level] = _child_state(state[level - 1], branch)
+        climb_from = level
+        if level == depth:
+            # only the root of a tree of depth 0: see below
+            if write:
+                feature[current] = -1
+                child[current] = n_leaves
+            n_leaves += 1
+        else:
+            # The path holds available[:level]; what is left is drawn from.
+            drawn[level] = level + _draw_below(available.shape[0] - level, state[level])
+            _swap(available, level, drawn[level])
+            attribute = available[level]
+            size = sizes[attribute]
+            first = root + n_nodes
+            n_nodes += size
+            if write:
+                feature[current] = attribute
+                child[current] = first
+            if level + 1 < depth:
+                level += 1
+                node[level] = first
+                last[level] = first + size - 1
+                continue
+            # All children are leaves: most nodes of a tree are written here.
+            if write:
+                for value in range(size):
+                    feature[first + value] = -1
+                    child[first + value] = n_leaves + value
+            n_leaves += size
+            climb_from = level + 1
+        level = _next_sibling(level, node, last)
+        for undone in range(climb_from - 1, max(level, 0) - 1, -1):
+            _swap(available, undone, drawn[undone])
+    return n_nodes, n_leaves
+
+
+@kernel
+def count_nodes(seeds, sizes, splittable, depth, max_nodes, node_offsets, leaf_offsets):
+    # offsets (n_trees + 1,) int64 of the forest that `grow_trees` would write for
+    # seeds (n_trees,) uint64, sizes (d,) int64, splittable (m,) int64, depth <= m;
+    # returns the number of trees counted, less than n_trees if max_nodes is passed
+    available = splittable.copy()
+    node = np.empty(depth + 1, np.int64)
+    last = np.empty(depth + 1, np.int64)
+    drawn = np.empty(depth + 1, np.int64)
+    state = np.empty(depth + 1, np.uint64)
+    nothing = np.empty(0, np.int32)
+    node_offsets[0] = 0
+    leaf_offsets[0] = 0
+    for tree in range(seeds.shape[0]):
+        n_nodes, n_leaves = _grow_tree(
+            seeds[tree], sizes, depth, 0, False,
+            available, node, last, drawn, state, nothing, nothing,
+        )  # fmt: skip
+        node_offsets[tree + 1] = node_offsets[tree] + n_nodes
+        leaf_offsets[tree + 1] = leaf_offsets[tree] + n_leaves
+        if node_offsets[tree + 1] > max_nodes:
+            return tree
+    return seeds.shape[0]
+
+
+@kernel
+def grow_trees(seeds, sizes, splittable, depth, node_offsets, feature, child):
+    # random multiway trees: seeds (n_trees,) uint64, sizes (d,) int64, splittable
+    # (m,) int64, depth <= m, node_offsets (n_trees + 1,) int64 from `count_nodes`;
+    # feature, child (n_nodes,) int32
+    available = splittable.copy()
+    node = np.empty(depth + 1, np.int64)
+    last = np.empty(depth + 1, np.int64)
+    drawn = np.empty(depth + 1, np.int64)
+    state = np.empty(depth + 1, np.uint64)
+    for tree in range(seeds.shape[0]):
+        _grow_tree(
+            seeds[tree], sizes, depth, node_offsets[tree], True,
+            available, node, last, drawn, state, feature, child,
+        )  # fmt: skip
+
+
+@kernel
+def check_trees(sizes, feature, child, node_offsets, leaf_offsets, report):
+    # verify the layout: sizes (d,) int64, feature, child (n_nodes,) int32, offsets
+    # (n_trees + 1,) int64; report (3,) int64 = reason, node, depth of the forest;
+    # reason 0 = sound, 1 = bad attribute, 2 = attribute twice on a path, 3 = bad
+    # child, 4 = bad leaf id, 5 = wrong number of nodes, 6 = wrong number of leaves
+    n_attributes = sizes.shape[0]
+    used = np.zeros(n_attributes, np.bool_)
+    tested = np.empty(n_attributes + 1, np.int64)
+    node = np.empty(n_attributes + 1, np.int64)
+    last = np.empty(n_attributes + 1, np.int64)
+    report[:] = 0
+    for tree in range(node_offsets.shape[0] - 1):
+        stop = node_offsets[tree + 1]
+        n_leaves = leaf_offsets[tree + 1] - leaf_offsets[tree]
+        leaf = 0
+        free = node_offsets[tree] + 1
+        level = 0
+        node[0] = node_offsets[tree]
+        last[0] = node[0]
+        while level >= 0:
+            current = node[level]
+            attribute = feature[current]
+            report[1] = current
+            if attribute < -1 or attribute >= n_attributes:
+                report[0] = 1
+                return
+            if attribute >= 0:
+                if used[attribute]:
+                    report[0] = 2
+                    return
+                if child[current] != free:
+                    report[0] = 3
+                    return
+                if free + sizes[attribute] > stop:
+                    report[0] = 5
+                    return
+                used[attribute] = True
+                tested[level] = attribute
+                level += 1
+                node[level] = free
+                free += sizes[attribute]
+                last[level] = free - 1
+                continue
+            if child[current] != leaf:
+                report[0] = 4
+                return
+            leaf += 1
+            report[2] = max(report[2], level)
+            climb_from = level
+            level = _next_sibling(level, node, last)
+            for undone in range(max(level, 0), climb_from):
+                used[tested[undone]] = False
+        if free != stop:
+            report[0] = 5
+            return
+        if leaf != n_leaves:
+            report[0] = 6
+            return
+
+
+@kernel
+def _route(feature, child, root, codes, leaves):
+    # leaf id of records in one tree: feature, child (n_nodes,) int32, codes (N, d)
+    # uint8 or int32, leaves (N,) int32
+    # Unsigned indices: signed ones may be negative, and the test for that costs half
+    # the time.
+    root = np.uint32(root)
+    for i in range(codes.shape[0]):
+        record = np.uint32(i)
+        node = root
+        attribute = feature[node]
+        while attribute >= 0:
+            branch = np.uint32(codes[record, np.uint32(attribute)])
+            node = np.uint32(np.uint32(child[node]) + branch)
+            attribute = feature[node]
+        leaves[record] = child[node]
+
+
+@kernel
+def apply_trees(feature, child, node_offsets, codes, leaves):
+    # leaf ids of records: feature, child (n_nodes,) int32, node_offsets (n_trees + 1,)
+    # int64, codes (N, d) uint8 or int32, leaves (N, n_trees) int32
+    for start in range(0, codes.shape[0], BLOCK):
+        block = codes[start : start + BLOCK]
+        rows = leaves[start : start + BLOCK]
+        for tree in range(node_offsets.shape[0] - 1):
+            _route(feature, child, node_offsets[tree], block, rows[:, tree])
+
+
+@kernel
+def label_domain(sizes, feature, child, node_offsets, labels):
+    # leaf ids of every domain cell, C order: sizes (d,) int64, feature, child
+    # (n_nodes,) int32, node_offsets (n_trees + 1,) int64, labels (n_trees, n_cells)
+    # int32
+    n_trees, n_cells = labels.shape
+    n_attributes = sizes.shape[0]
+    codes = np.empty((BLOCK, n_attributes), np.int32)
+    cell = np.zeros(n_attributes, np.int32)
+    for start in range(0, n_cells, BLOCK):
+        stop = min(start + BLOCK, n_cells)
+        for row in range(stop - start):
+            codes[row] = cell
+            # The next cell: the last attribute runs fastest.
+            position = n_attributes - 1
+            while position >= 0 and cell[position] + 1 == sizes[position]:
+                cell[position] = 0
+                position -= 1
+            if position >= 0:
+                cell[position] += 1
+        for tree in range(n_trees):
+            block = codes[: stop - start]
+            row_labels = labels[tree, start:stop]
+            _route(feature, child, node_offsets[tree], block, row_labels)
+
+
+@kernel
+def count_leaves(feature, child, node_offsets, leaf_offsets, codes, classes, counts):
+    # add records to their leaf in every tree: feature, child (n_nodes,) int32, offsets
+    # (n_trees + 1,) int64, codes (N, d) uint8 or int32, classes (N,) int64, counts
+    # (n_leaves, k) int64
+    routed = np.empty(BLOCK, np.int32)
+    for start in range(0, codes.shape[0], BLOCK):
+        block = codes[start : start + BLOCK]
+        for tree in range(node_offsets.shape[0] - 1):
+            _route(feature, child, node_offsets[tree], block, routed)
+            tree_counts = counts[leaf_offsets[tree] : leaf_offsets[tree + 1]]
+            for i in range(block.shape[0]):
+                leaf = np.uint32(routed[i])
+                tree_counts[leaf, np.uint32(classes[start + i])] += 1
+
+
+@kernel
+def count_assigned_leaves(
+    feature, child, node_offsets, leaf_offsets, codes, classes, trees, counts
+):
+    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
+    # offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, classes, trees (N,)
+    # int64, counts (n_leaves, k) int64
+    leaf = np.empty(1, np.int32)
+    for i in range(codes.shape[0]):
+        tree = trees[i]
+        _route(feature, child, node_offsets[tree], codes[i : i + 1], leaf)
+        counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
+
+
+@kernel
+def leaf_masks(sizes, feature, child, node_offsets, leaf_offsets, masks):
+    # which values a leaf's path allows: sizes (d,) int64, feature, child (n_nodes,)
+    # int32, offsets (n_trees + 1,) int64; masks (n_leaves * sum(sizes),) bool: one
+    # (n_leaves, n_i) block per attribute, on entry all true
+    n_attributes = sizes.shape[0]
+    n_leaves = leaf_offsets[-1]
+    block = np.zeros(n_attributes, np.int64)
+    for attribute in range(1, n_attributes):
+        block[attribute] = block[attribute - 1] + n_leaves * sizes[attribute - 1]
+    node = np.empty(n_attributes + 1, np.int64)
+    last = np.empty(n_attributes + 1, np.int64)
+    for tree in range(node_offsets.shape[0] - 1):
+        level = 0
+        node[0] = node_offsets[tree]
+        last[0] = node[0]
+        while level >= 0:
+            current = node[level]
+            if feature[current] >= 0:
+                level += 1
+                node[level] = child[current]
+                last[level] = node[level] + sizes[feature[current]] - 1
+                continue
+            row = leaf_offsets[tree] + child[current]
+            for above in range(level):
+                attribute = feature[node[above]]
+                size = sizes[attribute]
+                taken = node[above + 1] - child[node[above]]
+                start = block[attribute] + row * size
+                for value in range(size):
+                    masks[start + value] = value == taken
+            level = _next_sibling(level, node, last)

@@ -1,0 +1,113 @@
+"""Compile a forest and a batch of queries into the workloads T, QTᵀT and QTᵀ.
+
+The rows of T are the root-to-leaf paths of the trees as predicates over the
+domain cells, the rows of Q are one-hot queries (Tajima, Wu, Houmansadr, AAAI
+2025, Section 3). All three come back as implicit operators of `mmech`; QTᵀ needs
+no domain at all, only the leaf that every query visits in every tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from mmech import Conjunctions, PartitionStack, Product, Sparse
+from mmech_rf.forest import Forest
+
+__all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
+
+LABEL_ENTRIES = 2**27
+"""Largest number of labels (trees times cells) that T is stored as: 512 MiB."""
+
+
+def training_workload(forest: Forest) -> PartitionStack | Conjunctions:
+    """Return T: one query per leaf of the forest, over the domain cells.
+
+    Parameters
+    ----------
+    forest : Forest
+        Trees over a domain of n cells, with o leaves in all.
+
+    Returns
+    -------
+    PartitionStack or Conjunctions, shape (o, n)
+        Row ``forest.leaf_offsets[t] + l`` counts the records in leaf l of tree t.
+        Stored as one label per tree and cell where that is at most 512 MiB, else
+        as one mask per leaf and attribute.
+
+    See Also
+    --------
+    Forest.count_leaves : T D from the records, without the domain.
+
+    Examples
+    --------
+    >>> from mmech_rf import grow_random_forest, training_workload
+    >>> forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    >>> T = training_workload(forest)
+    >>> T.shape[1], T.sensitivity()
+    (6, 2.0)
+    """
+    if forest.n_trees * forest.n_cells <= LABEL_ENTRIES:
+        n_groups = np.diff(forest.leaf_offsets)
+        return PartitionStack(forest.apply_domain(), n_groups, forest.domain_shape)
+    return Conjunctions(forest.leaf_masks())
+
+
+def aggregation_workload(forest: Forest, queries: ArrayLike) -> Sparse:
+    """Return QTᵀ: which leaf every query visits in every tree.
+
+    Parameters
+    ----------
+    forest : Forest
+        Trees with o leaves in all.
+    queries : array_like of int, shape (b, d)
+        Encoded inference queries; public.
+
+    Returns
+    -------
+    Sparse, shape (b, o)
+        One 1 per row and tree.
+
+    Examples
+    --------
+    >>> from mmech_rf import aggregation_workload, grow_random_forest
+    >>> forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    >>> aggregation_workload(forest, [[0, 1]]).to_dense().sum()
+    np.int64(2)
+    """
+    leaves = forest.apply(queries)
+    b, n_trees = leaves.shape
+    if b == 0:
+        raise ValueError(
+            "queries must hold at least one row, got none; a batch needs a query"
+        )
+    columns = (leaves + forest.leaf_offsets[:-1]).ravel()
+    starts = np.arange(0, b * n_trees + 1, n_trees)
+    ones = np.ones(b * n_trees, np.int64)
+    return Sparse(sp.csr_array((ones, columns, starts), shape=(b, forest.n_leaves)))
+
+
+def prediction_workload(forest: Forest, queries: ArrayLike) -> Product:
+    """Return QTᵀT: in how many trees a query and a cell share a leaf.
+
+    Parameters
+    ----------
+    forest : Forest
+        Trees over a domain of n cells.
+    queries : array_like of int, shape (b, d)
+        Encoded inference queries; public.
+
+    Returns
+    -------
+    Product, shape (b, n)
+        The product of QTᵀ and T, never multiplied out.
+
+    Examples
+    --------
+    >>> from mmech_rf import grow_random_forest, prediction_workload
+    >>> forest = grow_random_forest((3, 2), n_trees=4, depth=2, seed=0)
+    >>> prediction_workload(forest, [[0, 1]]).to_dense()
+    array([[0, 4, 0, 0, 0, 0]])
+    """
+    return Product(aggregation_workload(forest, queries), training_workload(forest))

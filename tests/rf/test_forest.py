@@ -1,0 +1,518 @@
+"""Forests against their plain Python twins, by hand, and as random objects."""
+
+import math
+import pickle
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import rf_reference
+from hypothesis import given, settings
+
+from mmech.exceptions import DomainTooLargeError
+from mmech_rf import _kernels
+from mmech_rf import forest as forest_module
+from mmech_rf.forest import Forest, grow_random_forest
+
+CAR = (4, 4, 4, 3, 3, 3)
+# outlook (3 values) at the root; windy (2 values) below its second value
+HAND = {
+    "domain_shape": (3, 2),
+    "feature": [0, -1, 1, -1, -1, -1],
+    "child": [1, 0, 4, 3, 1, 2],
+    "node_offsets": [0, 6],
+    "leaf_offsets": [0, 4],
+}
+
+
+@pytest.fixture
+def hand():
+    return Forest(**HAND)
+
+
+@st.composite
+def forests(draw):
+    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    n_trees = draw(st.integers(1, 4))
+    depth = draw(st.integers(0, 5))
+    return grow_random_forest(shape, n_trees, depth, seed=draw(st.integers(0, 2**40)))
+
+
+@st.composite
+def forests_with_records(draw):
+    forest = draw(forests())
+    n_records = draw(st.integers(0, 8))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    codes = rng.integers(0, forest.domain_shape, (n_records, forest.n_features))
+    classes = rng.integers(0, 3, n_records)
+    trees = rng.integers(0, forest.n_trees, n_records)
+    return forest, codes, classes, trees
+
+
+few_examples = settings(max_examples=60, deadline=None)
+
+
+# ------------------------------------------------------------- worked by hand
+def test_a_tree_worked_by_hand(hand):
+    assert hand.apply_domain().tolist() == [[0, 0, 1, 2, 3, 3]]
+    assert hand.apply([[1, 1], [2, 0]]).tolist() == [[2], [3]]
+    counts = hand.count_leaves([[1, 1], [1, 1], [0, 0]], [0, 1, 1], 2)
+    assert counts.tolist() == [[0, 1], [0, 0], [1, 1], [0, 0]]
+    outlook, windy = hand.leaf_masks()
+    assert outlook.astype(int).tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]
+    assert windy.astype(int).tolist() == [[1, 1], [1, 0], [0, 1], [1, 1]]
+    assert (hand.n_trees, hand.n_leaves, hand.n_nodes) == (1, 4, 6)
+    assert (hand.depth, hand.n_features, hand.n_cells) == (2, 2, 6)
+
+
+def test_paths_in_words(hand):
+    names = ["outlook", "windy"]
+    categories = [["rain", "sunny", "overcast"], ["false", "true"]]
+    expected = [
+        "outlook=rain",
+        "outlook=sunny & windy=false",
+        "outlook=sunny & windy=true",
+        "outlook=overcast",
+    ]
+    assert hand.leaf_paths(0, names, categories) == expected
+    assert [hand.path(0, leaf, names, categories) for leaf in range(4)] == expected
+    assert hand.path(0, 2) == "x0=1 & x1=1"
+
+
+def test_depth_zero_is_one_leaf_for_everyone():
+    forest = grow_random_forest((2, 3), n_trees=3, depth=0, seed=0)
+    assert (forest.n_leaves, forest.n_nodes, forest.depth) == (3, 3, 0)
+    assert forest.apply_domain().tolist() == [[0] * 6] * 3
+    assert all(mask.all() for mask in forest.leaf_masks())
+    assert forest.leaf_paths(1) == [forest.path(1, 0)] == ["any record"]
+    assert forest.count_leaves([[0, 0], [1, 2]], [0, 0], 1).tolist() == [[2]] * 3
+
+
+def test_repr():
+    forest = grow_random_forest(CAR, n_trees=128, depth=6, seed=0)
+    assert repr(forest) == "Forest(n_trees=128, depth=6, n_leaves=221184, n_cells=1728)"
+
+
+def test_full_depth_has_one_leaf_per_cell():
+    forest = grow_random_forest((2, 3, 1, 4), n_trees=5, depth=9, seed=0)
+    assert np.diff(forest.leaf_offsets).tolist() == [24] * 5
+    assert forest.depth == 3
+    for labels in forest.apply_domain():
+        assert sorted(labels) == list(range(24))
+
+
+def test_number_of_leaves_when_all_sizes_are_equal():
+    forest = grow_random_forest((4,) * 20, n_trees=3, depth=5, seed=0)
+    assert np.diff(forest.leaf_offsets).tolist() == [4**5] * 3
+    assert np.diff(forest.node_offsets).tolist() == [(4**6 - 1) // 3] * 3
+
+
+def test_expected_number_of_leaves():
+    # mean of n_i n_j over pairs; 6 standard errors: false alarms below 1e-8
+    forest = grow_random_forest((2, 5, 9), n_trees=4000, depth=2, seed=0)
+    leaves = np.diff(forest.leaf_offsets)
+    expected = (2 * 5 + 2 * 9 + 5 * 9) / 3
+    error = 6 * leaves.std() / math.sqrt(leaves.size)
+    assert abs(leaves.mean() - expected) < error
+
+
+def test_attributes_of_one_value_are_never_tested():
+    forest = grow_random_forest((1, 2, 1, 3), n_trees=20, depth=4, seed=0)
+    assert set(np.unique(forest.feature)) == {-1, 1, 3}
+    lone = grow_random_forest((1, 1), n_trees=2, depth=3, seed=0)
+    assert (lone.n_leaves, lone.depth) == (2, 0)
+
+
+def test_wide_domains_use_wider_codes():
+    forest = grow_random_forest((300, 2), n_trees=3, depth=2, seed=0)
+    codes = np.array([[299, 1], [256, 0], [0, 1]])
+    assert np.array_equal(forest.apply(codes), rf_reference.apply(forest, codes))
+
+
+def test_more_attributes_than_bits_in_a_word():
+    forest = grow_random_forest((2,) * 130, n_trees=4, depth=4, seed=0)
+    codes = np.random.default_rng(0).integers(0, 2, (20, 130))
+    assert np.array_equal(forest.apply(codes), rf_reference.apply(forest, codes))
+    assert forest.n_cells == 2**130
+
+
+# ---------------------------------------------------------- against the twins
+@few_examples
+@given(forests_with_records())
+def test_routing_and_counting_equal_the_twins(drawn):
+    forest, codes, classes, trees = drawn
+    leaves = forest.apply(codes)
+    assert leaves.dtype == np.int32
+    assert np.array_equal(leaves, rf_reference.apply(forest, codes))
+    counts = forest.count_leaves(codes, classes, 3)
+    assert np.array_equal(counts, rf_reference.count_leaves(forest, codes, classes, 3))
+    assert counts.sum() == forest.n_trees * len(codes)
+    assigned = forest.count_assigned_leaves(codes, classes, 3, trees)
+    twin = rf_reference.count_assigned_leaves(forest, codes, classes, 3, trees)
+    assert np.array_equal(assigned, twin)
+    assert assigned.sum() == len(codes)
+
+
+@few_examples
+@given(forests())
+def test_labels_and_masks_equal_the_twins(forest):
+    labels = forest.apply_domain()
+    assert labels.dtype == np.int32
+    assert np.array_equal(labels, rf_reference.apply_domain(forest))
+    masks = forest.leaf_masks()
+    for mask, twin in zip(masks, rf_reference.leaf_masks(forest), strict=True):
+        assert np.array_equal(mask, twin)
+
+
+@few_examples
+@given(forests())
+def test_leaves_of_a_tree_partition_the_domain(forest):
+    cells = rf_reference.cells(forest.domain_shape)
+    inside = np.ones((forest.n_leaves, forest.n_cells), dtype=bool)
+    for attribute, mask in enumerate(forest.leaf_masks()):
+        inside &= mask[:, cells[:, attribute]]
+    for start, stop in zip(
+        forest.leaf_offsets[:-1], forest.leaf_offsets[1:], strict=True
+    ):
+        assert (inside[start:stop].sum(axis=0) == 1).all()
+        assert (inside[start:stop].sum(axis=1) >= 1).all()
+
+
+@few_examples
+@given(forests())
+def test_no_attribute_is_tested_twice_on_a_path(forest):
+    def walk(tree, used):
+        if tree is not None:
+            attribute, children = tree
+            assert attribute not in used
+            for child in children:
+                walk(child, used | {attribute})
+
+    for tree in rf_reference.as_nested(forest):
+        walk(tree, frozenset())
+
+
+@few_examples
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    st.integers(0, 5),
+    st.integers(0, 2**40),
+)
+def test_growth_equals_the_twin(shape, depth, seed):
+    forest = grow_random_forest(shape, 3, depth, seed=seed)
+    seeds = np.random.SeedSequence(seed).generate_state(3, np.uint64)
+    assert rf_reference.as_nested(forest) == rf_reference.grow(shape, seeds, depth)
+
+
+@few_examples
+@given(forests())
+def test_paths_equal_the_twin(forest):
+    for tree, nested in enumerate(rf_reference.as_nested(forest)):
+        expected = [
+            " & ".join(f"x{i}={value}" for i, value in leaf.items()) or "any record"
+            for leaf in rf_reference.leaves_of(nested)
+        ]
+        assert forest.leaf_paths(tree) == expected
+        assert [forest.path(tree, leaf) for leaf in range(len(expected))] == expected
+
+
+def test_records_past_one_block_and_one_chunk(monkeypatch):
+    monkeypatch.setattr(forest_module, "CHUNK", 1500)
+    forest = grow_random_forest(CAR, n_trees=5, depth=3, seed=1)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, CAR, (3200, 6))
+    classes = rng.integers(0, 4, 3200)
+    trees = rng.integers(0, 5, 3200)
+    cell = np.ravel_multi_index(codes.T, CAR)
+    leaves = forest.apply_domain()[:, cell].T
+    assert np.array_equal(forest.apply(codes), leaves)
+    rows = leaves + forest.leaf_offsets[:-1]
+    counts = np.zeros((forest.n_leaves, 4), dtype=np.int64)
+    np.add.at(counts, (rows, classes[:, None]), 1)
+    assert np.array_equal(forest.count_leaves(codes, classes, 4), counts)
+    assigned = np.zeros((forest.n_leaves, 4), dtype=np.int64)
+    np.add.at(assigned, (rows[np.arange(3200), trees], classes), 1)
+    counted = forest.count_assigned_leaves(codes, classes, 4, trees)
+    assert np.array_equal(counted, assigned)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_any_integer_layout_gives_the_same_leaves(dtype, order):
+    forest = grow_random_forest(CAR, n_trees=4, depth=3, seed=1)
+    codes = np.random.default_rng(0).integers(0, CAR, (30, 6))
+    other = np.array(codes, dtype=dtype, order=order)
+    assert np.array_equal(forest.apply(other), forest.apply(codes))
+    assert np.array_equal(forest.apply(other[::-1]), forest.apply(codes)[::-1])
+
+
+def test_no_records():
+    forest = grow_random_forest(CAR, n_trees=4, depth=2, seed=1)
+    nobody = np.empty((0, 6), dtype=np.int64)
+    assert forest.apply(nobody).shape == (0, 4)
+    assert not forest.count_leaves(nobody, [], 2).any()
+    assert not forest.count_assigned_leaves(nobody, [], 2, []).any()
+
+
+# ------------------------------------------------------------------ randomness
+def same(a, b):
+    return np.array_equal(a.feature, b.feature) and np.array_equal(a.child, b.child)
+
+
+def test_same_seed_same_forest():
+    forest = grow_random_forest(CAR, n_trees=10, depth=3, seed=5)
+    assert same(forest, grow_random_forest(CAR, n_trees=10, depth=3, seed=5))
+    assert not same(forest, grow_random_forest(CAR, n_trees=10, depth=3, seed=6))
+    sequence = np.random.SeedSequence(5)
+    for _ in range(2):
+        assert same(forest, grow_random_forest(CAR, 10, 3, seed=sequence))
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_generators_are_advanced(make):
+    source = make(3)
+    first = grow_random_forest(CAR, n_trees=10, depth=3, seed=source)
+    second = grow_random_forest(CAR, n_trees=10, depth=3, seed=source)
+    assert not same(first, second)
+    assert same(first, grow_random_forest(CAR, n_trees=10, depth=3, seed=make(3)))
+
+
+def test_no_seed_draws_a_new_forest():
+    assert not same(grow_random_forest(CAR, 50, 3), grow_random_forest(CAR, 50, 3))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3, 6])
+def test_fewer_trees_are_a_prefix(depth):
+    ten = grow_random_forest(CAR, n_trees=10, depth=depth, seed=5)
+    twenty = grow_random_forest(CAR, n_trees=20, depth=depth, seed=5)
+    for name in ("feature", "child", "node_offsets", "leaf_offsets"):
+        short = getattr(ten, name)
+        assert np.array_equal(short, getattr(twenty, name)[: short.size])
+
+
+def test_shallow_trees_are_deep_trees_cut_off():
+    def cut(tree, depth):
+        if tree is None or depth == 0:
+            return None
+        return tree[0], [cut(child, depth - 1) for child in tree[1]]
+
+    shallow = grow_random_forest(CAR, n_trees=4, depth=2, seed=5)
+    deep = grow_random_forest(CAR, n_trees=4, depth=4, seed=5)
+    expected = [cut(tree, 2) for tree in rf_reference.as_nested(deep)]
+    assert rf_reference.as_nested(shallow) == expected
+
+
+def test_draws_reject_the_words_that_would_bias():
+    # With this bound a quarter of the words is rejected; small bounds hardly ever do.
+    bound = 3 * 2**29
+    states = np.random.default_rng(0).integers(2**64, size=100, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        drawn = [_kernels._draw_below(bound, state) for state in states]
+    assert drawn == [rf_reference.draw_below(bound, int(state)) for state in states]
+
+
+# Quantiles of the chi-square law at 1 - 1e-6: the false-alarm rate of each test
+# below over all seeds (the seed is fixed, so a pass stays a pass).
+CHI2_QUANTILE = {6: 38.26, 35: 89.95, 41: 99.17}
+
+
+def chi_square(observed):
+    expected = observed.sum() / observed.size
+    return ((observed - expected) ** 2 / expected).sum()
+
+
+def test_root_attributes_are_uniform():
+    forest = grow_random_forest((2,) * 7, n_trees=7000, depth=1, seed=11)
+    roots = forest.feature[forest.node_offsets[:-1]]
+    assert chi_square(np.bincount(roots, minlength=7)) < CHI2_QUANTILE[6]
+
+
+def test_attribute_pairs_on_a_path_are_uniform():
+    # root and last child of the root: 7 * 6 ordered pairs
+    forest = grow_random_forest((3,) * 7, n_trees=8400, depth=2, seed=12)
+    roots = forest.feature[forest.node_offsets[:-1]].astype(int)
+    last = forest.feature[forest.child[forest.node_offsets[:-1]] + 2]
+    pairs = np.bincount(roots * 7 + last, minlength=49).reshape(7, 7)
+    assert not pairs.diagonal().any()
+    assert chi_square(pairs[~np.eye(7, dtype=bool)]) < CHI2_QUANTILE[41]
+
+
+def test_siblings_draw_independently():
+    # the two children of a root among 4 attributes: 3 * 3 pairs for each of 4 roots
+    forest = grow_random_forest((2,) * 4, n_trees=7200, depth=2, seed=13)
+    start = forest.node_offsets[:-1]
+    roots, first = forest.feature[start], forest.child[start]
+    left, right = forest.feature[first], forest.feature[first + 1]
+    pairs = np.bincount((roots * 4 + left) * 4 + right, minlength=64)
+    roots, left, right = np.indices((4, 4, 4)).reshape(3, -1)
+    allowed = (left != roots) & (right != roots)
+    assert not pairs[~allowed].any()
+    assert allowed.sum() == 36
+    assert chi_square(pairs[allowed]) < CHI2_QUANTILE[35]
+
+
+# -------------------------------------------------------------- the object
+def test_arrays_are_read_only_and_pickling_keeps_them_so():
+    forest = grow_random_forest(CAR, n_trees=3, depth=2, seed=0)
+    loaded = pickle.loads(pickle.dumps(forest))
+    assert repr(loaded) == repr(forest)
+    for copy in (forest, loaded):
+        for name in ("feature", "child", "node_offsets", "leaf_offsets"):
+            assert not getattr(copy, name).flags.writeable
+            assert np.array_equal(getattr(copy, name), getattr(forest, name))
+    with pytest.raises(AttributeError):
+        forest.feature = loaded.feature
+
+
+def test_a_forest_keeps_its_own_copy():
+    feature = np.array(HAND["feature"], dtype=np.int32)
+    forest = Forest(**{**HAND, "feature": feature})
+    feature[0] = 1
+    assert forest.feature[0] == 0
+
+
+def test_a_schema_is_anything_with_a_domain_shape():
+    forest = grow_random_forest(SimpleNamespace(domain_shape=(2, 3)), 2, 1, seed=0)
+    assert same(forest, grow_random_forest(np.array([2, 3]), 2, 1, seed=0))
+    assert forest.domain_shape == (2, 3)
+
+
+# ---------------------------------------------------------------- errors
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"domain_shape": ()}, "at least one attribute"),
+        ({"domain_shape": (3, 0)}, r"domain_shape\[1\] must be an integer >= 1, got 0"),
+        ({"feature": [0, -1]}, "one entry per node each, got 2 and 6"),
+        ({"node_offsets": [0]}, "node_offsets must start at 0"),
+        ({"node_offsets": [1, 6]}, "node_offsets must start at 0"),
+        ({"leaf_offsets": [0, 2, 2]}, "leaf_offsets must start at 0"),
+        ({"leaf_offsets": [0, 2, 4]}, "one entry per tree and one more, got 2 and 3"),
+        ({"node_offsets": [0, 5]}, "must end at the number of nodes 6, got 5"),
+        ({"feature": [2, -1, 1, -1, -1, -1]}, "node 0 .* attribute outside"),
+        ({"feature": [-2, -1, 1, -1, -1, -1]}, "node 0 .* attribute outside"),
+        ({"feature": [0, -1, 0, -1, -1, -1]}, "node 2 .* already used on its path"),
+        ({"child": [2, 0, 4, 3, 1, 2]}, "node 0 .* depth-first order"),
+        ({"child": [1, 0, 4, 1, 2, 3]}, "node 4 .* from the left"),
+        ({"domain_shape": (4, 2)}, "node 2 .* depth-first order"),
+        (
+            {"feature": [0, -1, 1, 1, -1, -1], "child": [1, 0, 4, 6, 1, 2]},
+            "node 3 .* more or fewer nodes",
+        ),
+        (
+            {
+                "feature": [0, *[-1] * 6],
+                "child": [1, *range(6)],
+                "node_offsets": [0, 7],
+            },
+            "more or fewer nodes",
+        ),
+        ({"leaf_offsets": [0, 5]}, "more or fewer leaves"),
+        ({"child": [[1, 0, 4, 3, 1, 2]]}, "child must have one dimension"),
+        ({"child": [1, 0, 4, 3, 1, 2**40]}, "child must fit int32"),
+    ],
+)
+def test_unsound_arrays_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Forest(**{**HAND, **changed})
+
+
+def test_arrays_of_floats_are_refused():
+    with pytest.raises(TypeError, match="feature must hold integers, got dtype float"):
+        Forest(**{**HAND, "feature": [0.0, -1, 1, -1, -1, -1]})
+
+
+@pytest.mark.parametrize(
+    ("codes", "error", "message"),
+    [
+        ([[0.0, 1.0]], TypeError, "codes must hold integers, got dtype float64"),
+        ([["a", "b"]], TypeError, "encode records with the schema"),
+        ([0, 1], ValueError, r"shape \(N, 2\), one column per attribute, got \(2,\)"),
+        ([[0, 1, 1]], ValueError, r"got \(1, 3\)"),
+        ([[0, 1], [3, 0]], ValueError, r"attribute 0 must lie in 0..2, row 1 does not"),
+        ([[0, -1]], ValueError, r"attribute 1 must lie in 0..1, row 0 does not"),
+    ],
+)
+def test_codes_are_checked(hand, codes, error, message):
+    with pytest.raises(error, match=message):
+        hand.apply(codes)
+    with pytest.raises(error, match=message):
+        hand.count_leaves(codes, [0] * len(codes), 1)
+
+
+@pytest.mark.parametrize(
+    ("classes", "n_classes", "error", "message"),
+    [
+        ([0.0, 1.0], 2, TypeError, "class_codes must hold integers"),
+        ([0], 2, ValueError, r"each of the 2 records, got shape \(1,\)"),
+        ([0, 2], 2, ValueError, r"class_codes must lie in 0..1, row 1 does not"),
+        ([-1, 0], 2, ValueError, "row 0 does not"),
+        ([0, 0], 0, ValueError, "n_classes must be an integer >= 1, got 0"),
+    ],
+)
+def test_classes_are_checked(hand, classes, n_classes, error, message):
+    codes = [[0, 0], [1, 1]]
+    with pytest.raises(error, match=message):
+        hand.count_leaves(codes, classes, n_classes)
+    with pytest.raises(error, match=message):
+        hand.count_assigned_leaves(codes, classes, n_classes, [0, 0])
+
+
+def test_assigned_trees_are_checked(hand):
+    with pytest.raises(ValueError, match=r"tree_index must lie in 0..0, row 0 does"):
+        hand.count_assigned_leaves([[0, 0]], [0], 1, [1])
+
+
+def test_paths_are_checked(hand):
+    with pytest.raises(ValueError, match="below the number of trees 1, got 1"):
+        hand.path(1, 0)
+    with pytest.raises(ValueError, match="below the 4 leaves of tree 0, got 4"):
+        hand.path(0, 4)
+    with pytest.raises(ValueError, match="must name all 2 attributes, got 1"):
+        hand.path(0, 0, ["outlook"])
+    with pytest.raises(ValueError, match=r"\(3, 2\) of them, got \(3, 1\)"):
+        hand.leaf_paths(0, None, ["abc", "a"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_trees": 0}, ValueError, "a forest needs at least one tree, got 0"),
+        ({"n_trees": -1}, ValueError, "n_trees must be an integer"),
+        ({"n_trees": 2.0}, TypeError, "n_trees must be an integer"),
+        ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
+        ({"depth": None}, TypeError, "depth must be an integer"),
+        ({"splits": "binary"}, ValueError, "must be one of 'multiway', got 'binary'"),
+        ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
+        ({"seed": "1"}, TypeError, "seed must be an integer"),
+        ({"schema_or_domain_shape": 5}, TypeError, "sequence of attribute sizes"),
+        ({"schema_or_domain_shape": (2, 2.5)}, TypeError, r"domain_shape\[1\]"),
+        ({"schema_or_domain_shape": (2, 2**31)}, DomainTooLargeError, "bin it first"),
+    ],
+)
+def test_arguments_of_growth_are_checked(arguments, error, message):
+    sound = {"schema_or_domain_shape": (2, 3), "n_trees": 2, "depth": 1, "seed": 0}
+    with pytest.raises(error, match=message):
+        grow_random_forest(**{**sound, **arguments})
+
+
+def test_forests_too_large_are_refused_before_they_are_grown(monkeypatch):
+    with pytest.raises(DomainTooLargeError, match=r"268,435,456 nodes; choose a small"):
+        grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)
+    # The smallest trees would fit, the ones drawn do not.
+    monkeypatch.setattr(forest_module, "MAX_NODES", 100)
+    with pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"):
+        grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
+
+
+def test_tables_too_large_are_refused(monkeypatch):
+    forest = grow_random_forest((1000,) * 4, n_trees=3, depth=1, seed=0)
+    with pytest.raises(DomainTooLargeError, match=r"3,000,000,000,000 .* leaf_masks"):
+        forest.apply_domain()
+    huge = grow_random_forest((10,) * 100, n_trees=3, depth=1, seed=0)
+    with pytest.raises(DomainTooLargeError, match=r"labels of about 10\^100 cells"):
+        huge.apply_domain()
+    monkeypatch.setattr(forest_module, "MAX_MASK_ENTRIES", 10)
+    with pytest.raises(DomainTooLargeError, match=r"30 leaves over 1,000 .* 30,000"):
+        huge.leaf_masks()

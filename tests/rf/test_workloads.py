@@ -1,0 +1,167 @@
+"""T, QTᵀT and QTᵀ against plain loops over paths, cells and queries."""
+
+from unittest import mock
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import rf_reference
+from hypothesis import given, settings
+
+from mmech import Conjunctions, PartitionStack
+from mmech.testing import assert_query_matrix
+from mmech_rf import (
+    Attribute,
+    Schema,
+    aggregation_workload,
+    grow_random_forest,
+    prediction_workload,
+    training_workload,
+    workloads,
+)
+
+FORMS = pytest.mark.parametrize(
+    ("form", "limit"), [(PartitionStack, workloads.LABEL_ENTRIES), (Conjunctions, 0)]
+)
+few = settings(max_examples=25)
+
+
+@st.composite
+def forests_with_queries(draw):
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    schema = Schema(
+        tuple(
+            Attribute.categorical(f"x{i}", list(range(size)))
+            for i, size in enumerate(sizes)
+        ),
+        ("no", "yes"),
+    )
+    n_trees = draw(st.integers(1, 4))
+    depth = draw(st.integers(0, 4))
+    forest = grow_random_forest(schema, n_trees, depth, seed=draw(st.integers(0, 999)))
+    query = st.tuples(*(st.integers(0, size - 1) for size in sizes))
+    rows = draw(st.lists(query, min_size=1, max_size=5))
+    queries = schema.encode([list(row) for row in rows])
+    return forest, queries
+
+
+def paths(forest):
+    """The tests on the path of every leaf, in the order of the rows of T."""
+    trees = rf_reference.as_nested(forest)
+    return [path for tree in trees for path in rf_reference.leaves_of(tree)]
+
+
+def holds(path, record):
+    return all(record[i] == value for i, value in path.items())
+
+
+def dense_training(forest):
+    cells = rf_reference.cells(forest.domain_shape)
+    return np.array([[int(holds(p, cell)) for cell in cells] for p in paths(forest)])
+
+
+def dense_aggregation(forest, queries):
+    return np.array([[int(holds(p, row)) for p in paths(forest)] for row in queries])
+
+
+def compiled(form, limit, build, *arguments):
+    """Build a workload with T in one of its two forms."""
+    with mock.patch.object(workloads, "LABEL_ENTRIES", limit):
+        workload = build(*arguments)
+    leaves = workload if build is training_workload else workload.factors[-1]
+    assert isinstance(leaves, form)
+    return workload
+
+
+@FORMS
+@given(case=forests_with_queries())
+@few
+def test_training_workload_is_the_table_of_paths(form, limit, case):
+    forest, _ = case
+    T = compiled(form, limit, training_workload, forest)
+    assert_query_matrix(T, dense_training(forest))
+    assert T.sensitivity() == forest.n_trees
+
+
+@given(case=forests_with_queries())
+@few
+def test_aggregation_workload_is_the_table_of_visits(case):
+    assert_query_matrix(aggregation_workload(*case), dense_aggregation(*case))
+
+
+@FORMS
+@given(case=forests_with_queries())
+@few
+def test_prediction_workload_counts_shared_leaves(form, limit, case):
+    forest, queries = case
+    workload = compiled(form, limit, prediction_workload, forest, queries)
+    cells = rf_reference.cells(forest.domain_shape)
+    shared = [
+        [
+            sum(holds(p, query) and holds(p, cell) for p in paths(forest))
+            for cell in cells
+        ]
+        for query in queries
+    ]
+    assert_query_matrix(workload, shared)
+    product = aggregation_workload(forest, queries) @ training_workload(forest)
+    np.testing.assert_array_equal(workload.to_dense(), product.to_dense())
+    explicit = dense_aggregation(forest, queries) @ dense_training(forest)
+    np.testing.assert_array_equal(workload.to_dense(), explicit)
+
+
+@FORMS
+@given(case=forests_with_queries(), seed=st.integers(0, 999))
+@few
+def test_counts_of_cells_agree_with_counts_of_leaves(form, limit, case, seed):
+    forest, queries = case
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, forest.domain_shape, (30, forest.n_features))
+    classes = rng.integers(0, 3, 30)
+    table = np.zeros((forest.n_cells, 3), np.int64)
+    for record, label in zip(codes, classes, strict=True):
+        table[np.ravel_multi_index(record, forest.domain_shape), label] += 1
+    leaf_counts = forest.count_leaves(codes, classes, 3)
+    T = compiled(form, limit, training_workload, forest)
+    np.testing.assert_array_equal(T @ table, leaf_counts)
+    votes = aggregation_workload(forest, queries) @ leaf_counts
+    workload = compiled(form, limit, prediction_workload, forest, queries)
+    np.testing.assert_array_equal(workload @ table, votes)
+    assert votes.dtype == (workload @ table).dtype == np.int64
+
+
+def test_repeated_queries_stay_apart():
+    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    once = aggregation_workload(forest, [[0, 1]]).to_dense()
+    twice = aggregation_workload(forest, [[0, 1], [0, 1]]).to_dense()
+    np.testing.assert_array_equal(twice, np.vstack([once, once]))
+
+
+BOTH = pytest.mark.parametrize("build", [aggregation_workload, prediction_workload])
+
+
+@BOTH
+def test_no_queries_are_an_error(build):
+    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    with pytest.raises(
+        ValueError, match="queries must hold at least one row, got none"
+    ):
+        build(forest, np.empty((0, 2), np.int64))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("queries", "error", "message"),
+    [
+        ([[0, 2]], ValueError, "attribute 1 must lie in 0..1, row 0 does not"),
+        ([[-1, 0]], ValueError, "attribute 0 must lie in 0..2, row 0 does not"),
+        ([[0, 0, 0]], ValueError, r"codes must have shape \(N, 2\)"),
+        ([0, 1], ValueError, r"codes must have shape \(N, 2\)"),
+        ([[0.5, 1.0]], TypeError, "codes must hold integers"),
+        ([["a", "b"]], TypeError, "encode records with the schema first"),
+    ],
+)
+def test_queries_outside_the_domain_are_an_error(build, queries, error, message):
+    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    with pytest.raises(error, match=message):
+        build(forest, queries)
