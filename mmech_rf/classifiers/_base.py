@@ -1,0 +1,549 @@
+"""What all forest classifiers share: public set-up, accounting, prediction.
+
+A subclass measures counts (`_fit_counts`) and turns codes into classes
+(`_predict_classes`). Everything public (schema, forests, strategies, budget
+shares) is settled here before a record is looked at.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mmech import (
+    DomainTooLargeError,
+    MatrixMechanism,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    QueryMatrix,
+    StrategyResult,
+    optimize,
+)
+from mmech._validation import check_choice, check_epsilon, check_integer
+from mmech.budget import NEIGHBOURS, LedgerEntry
+from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, system_words
+from mmech_rf.classifiers._labels import classes_like
+from mmech_rf.forest import Forest, grow_random_forest
+from mmech_rf.schema import Schema
+
+__all__ = ["Ensemble", "ForestClassifier", "spawn"]
+
+MAX_TABLE_ENTRIES = 2**27
+"""Largest table of counts, cells times classes: 1 GiB of int64."""
+
+INFERRED_CELLS = 10**6
+"""Inferred schemas bin numeric attributes so that the domain stays below this."""
+
+STAGES = ("trees", "optimization", "measurement", "prediction")
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """One forest over a subset of the attributes, with its share of the budget.
+
+    Attributes
+    ----------
+    features : ndarray of int64
+        Positions of the attributes it sees.
+    forest : Forest
+        Trees over those attributes.
+    epsilon : Fraction
+        Its share of the privacy budget.
+    """
+
+    features: NDArray[np.int64]
+    forest: Forest
+    epsilon: Fraction
+
+    def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the columns of encoded records that this ensemble sees."""
+        if self.features.size == codes.shape[1]:
+            return codes
+        return np.ascontiguousarray(codes[:, self.features])
+
+    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the domain cell of every encoded record."""
+        places = np.cumprod((1, *self.forest.domain_shape[:0:-1]), dtype=np.int64)
+        return np.asarray(self.select(codes) @ places[::-1], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a fit settled that a later `set_params` must not rewrite.
+
+    Attributes
+    ----------
+    neighbours : str
+        Neighbour relation of the releases.
+    inferred : bool
+        Whether the schema was read from the records.
+    insecure : bool
+        Whether the noise came from ``insecure_rng``.
+    """
+
+    neighbours: str
+    inferred: bool
+    insecure: bool
+
+
+class ForestClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the private forest classifiers; not used by itself."""
+
+    _votings: tuple[str, ...] = ("hard", "weight")
+    _needs_cells = True
+    _holds_secrets = False
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        n_trees: int = 128,
+        depth: int | str = "auto",
+        n_ensembles: int = 1,
+        max_features: int | None = None,
+        voting: str = "hard",
+        template: str = "auto",
+        neighbours: str = "add_remove",
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.n_trees = n_trees
+        self.depth = depth
+        self.n_ensembles = n_ensembles
+        self.max_features = max_features
+        self.voting = voting
+        self.template = template
+        self.neighbours = neighbours
+        self.handle_unknown = handle_unknown
+        self.handle_missing = handle_missing
+        self.ledger = ledger
+        self.random_state = random_state
+        self.insecure_rng = insecure_rng
+
+    # ---- fitting ---------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> ForestClassifier:
+        """Grow the forests, then count the records in them.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (N, d)
+            Records in the schema's raw values. Sensitive.
+        y : array_like, shape (N,)
+            Class labels of any type. Sensitive.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a value or a label is not valid; nothing is released.
+        BudgetExceededError
+            If the ledger does not cover epsilon; nothing is released.
+        """
+        before = dict(vars(self))
+        for name in before:
+            if name in _PRIVATE_STATE or (name.endswith("_") and name[0] != "_"):
+                delattr(self, name)
+        try:
+            self._fit(X, y)
+        except BaseException:
+            # Nothing half fitted: what an earlier fit paid for stays usable.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
+        epsilon = self._check_parameters()
+        self._insecure_rng = check_insecure_rng(self.insecure_rng)
+        self._terms = Terms(
+            self.neighbours, self.schema is None, self._insecure_rng is not None
+        )
+        schema, codes, class_codes = self._encode_training(X, y)
+        self.schema_ = schema
+        self.timings_ = dict.fromkeys(STAGES, 0.0)
+        with self._timed("trees"):
+            self.ensembles_ = self._grow(schema, epsilon)
+        self.ledger_ = self.ledger
+        if self.ledger_ is None:
+            self.ledger_ = PrivacyLedger(epsilon, neighbours=self.neighbours)
+        elif self.ledger_.neighbours != self.neighbours:
+            raise ValueError(
+                f"the ledger accounts for neighbours={self.ledger_.neighbours!r} but "
+                f"the classifier for {self.neighbours!r}; use the same for both"
+            )
+        self.releases_: tuple[LedgerEntry, ...] = ()
+        self._tie_key = int(self._words(1)[0])
+        self._fit_counts(codes, class_codes)
+
+    def _check_parameters(self) -> Fraction:
+        epsilon = check_epsilon(self.epsilon)
+        check_integer(self.n_trees, "n_trees")
+        check_integer(self.n_ensembles, "n_ensembles")
+        if self.n_ensembles > self.n_trees:
+            raise ValueError(
+                f"n_trees must be at least n_ensembles = {self.n_ensembles}, one tree "
+                f"per ensemble, got {self.n_trees}"
+            )
+        if isinstance(self.depth, str):
+            check_choice(self.depth, "depth", ("auto",))
+        else:
+            check_integer(self.depth, "depth", minimum=0)
+        check_choice(self.voting, "voting", self._votings)
+        check_choice(self.neighbours, "neighbours", NEIGHBOURS)
+        if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
+            raise TypeError(
+                f"ledger must be a PrivacyLedger, got {type(self.ledger).__name__}"
+            )
+        if self.schema is not None and not isinstance(self.schema, Schema):
+            raise TypeError(
+                f"schema must be a Schema, got {type(self.schema).__name__}; "
+                "read one with Schema.from_json"
+            )
+        return epsilon
+
+    def _encode_training(
+        self, X: Any, y: Any
+    ) -> tuple[Schema, NDArray[np.int64], NDArray[np.int64]]:
+        policies: dict[str, Any] = {
+            "handle_unknown": self.handle_unknown,
+            "handle_missing": self.handle_missing,
+        }
+        if self.schema is None:
+            warnings.warn(
+                "schema=None reads categories, bounds and classes from the records, "
+                "which the guarantee does not cover; pass a public Schema",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+            X, y = validate_data(self, X, y, dtype=None)
+            check_classification_targets(y)
+            _check_plain(X)
+            if X.shape[0] and len(np.unique(y)) < 2:
+                raise ValueError(
+                    "the labels hold one class only; a classifier needs at least 2 "
+                    "classes: pass a Schema that lists them"
+                )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                bins = int(INFERRED_CELLS ** (1 / X.shape[1]))
+                schema = Schema.infer(X, y, n_bins=max(2, min(10, bins)))
+            self.classes_ = np.unique(y)
+        else:
+            schema = self.schema
+            if y is None:
+                raise ValueError(
+                    f"{type(self).__name__} requires y to be passed, but the target y "
+                    "is None; pass the class label of every record"
+                )
+            self.n_features_in_ = schema.n_features
+            self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
+            self.classes_ = classes_like(schema, y)
+        codes, class_codes = schema.encode(X, y, **policies)
+        return schema, codes, class_codes
+
+    def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
+        d = schema.n_features
+        size = d if self.max_features is None else self.max_features
+        check_integer(size, "max_features")
+        if size > d:
+            raise ValueError(
+                f"max_features must be at most the number of attributes, {d}, got "
+                f"{size}; use None for all of them"
+            )
+        q = self.n_ensembles
+        trees = [self.n_trees // q + (i < self.n_trees % q) for i in range(q)]
+        ensembles = []
+        for n_trees, seed in zip(trees, spawn(self.random_state, q), strict=True):
+            rng = np.random.default_rng(seed)
+            features = np.sort(rng.permutation(d)[:size])
+            shape = tuple(schema.domain_shape[i] for i in features)
+            depth = max(1, size // 2) if self.depth == "auto" else int(self.depth)
+            self._check_domain(shape, schema.n_classes)
+            forest = grow_random_forest(shape, n_trees, depth, seed=rng)
+            ensembles.append(Ensemble(features, forest, epsilon / q))
+        return ensembles
+
+    def _check_domain(self, shape: tuple[int, ...], n_classes: int) -> None:
+        if not self._needs_cells:
+            return
+        cells = math.prod(shape)
+        if cells * n_classes > MAX_TABLE_ENTRIES:
+            size = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
+            raise DomainTooLargeError(
+                f"the domain has {size} cells and {n_classes} classes, and "
+                f"{type(self).__name__} keeps a table of at most {MAX_TABLE_ENTRIES:,} "
+                "entries; use fewer attributes per ensemble (max_features=, "
+                "n_ensembles=), or SubsampleAggregateClassifier, which counts leaves"
+            )
+
+    def _fit_counts(
+        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
+    ) -> None:
+        raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
+
+    # ---- releasing -------------------------------------------------------
+
+    def _count_table(
+        self,
+        ensemble: Ensemble,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the exact table D, cells by classes. Sensitive."""
+        k = self.schema_.n_classes
+        n = ensemble.forest.n_cells
+        entries = ensemble.cells(codes) * k + class_codes
+        return np.bincount(entries, minlength=n * k).reshape(n, k)
+
+    def _optimize(self, workload: QueryMatrix) -> StrategyResult:
+        return optimize(workload, template=self.template, seed=0)
+
+    def _mechanism(
+        self,
+        ensemble: Ensemble,
+        workload: QueryMatrix,
+        strategy: QueryMatrix,
+        contribution: int = 1,
+    ) -> MatrixMechanism:
+        mechanism = MatrixMechanism(
+            workload,
+            strategy,
+            epsilon=ensemble.epsilon,
+            neighbours=self._terms.neighbours,
+            contribution=contribution,
+            ledger=self.ledger_,
+        )
+        mechanism._insecure_rng = self._insecure_rng
+        return mechanism
+
+    def _reserve(self) -> None:
+        """Raise before anything is drawn unless the releases of all ensembles fit."""
+        assert self.ledger_ is not None
+        self.ledger_.check(sum((e.epsilon for e in self.ensembles_), Fraction(0)))
+
+    def _answer(
+        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Release the workload's answers on exact counts, and remember it."""
+        measurement = mechanism.measure(counts)
+        released = f"{self._what} measured by {mechanism.strategy._label()}"
+        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
+        self.releases_ = (*self.releases_, entry)
+        return np.asarray(mechanism.workload @ mechanism.reconstruct(measurement))
+
+    def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
+        errors = [mechanism.expected_error() for mechanism in mechanisms]
+        return float(self.schema_.n_classes * sum(errors))
+
+    # ---- predicting ------------------------------------------------------
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class label of every record.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values; public.
+
+        Returns
+        -------
+        ndarray, shape (b,)
+            Labels in the type they were given in.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If a value is not valid. Policies of ``"drop"`` count as ``"error"``
+            here, because every query needs an answer.
+        """
+        check_is_fitted(self)
+        if self._terms.inferred:
+            X = validate_data(self, X, dtype=None, reset=False)
+            codes = self.schema_.encode(X, handle_unknown="clip")
+        else:
+            unknown, missing = (
+                "error" if policy == "drop" else policy
+                for policy in (self.handle_unknown, self.handle_missing)
+            )
+            codes = self.schema_.encode(
+                X, handle_unknown=unknown, handle_missing=missing
+            )
+        with self._timed("prediction"):
+            classes = self._predict_classes(codes)
+        return np.asarray(self.classes_)[classes]
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        raise NotImplementedError(f"{type(self).__name__} must define _predict_classes")
+
+    def _break_ties(
+        self, scores: NDArray[Any], codes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Arg max over classes of a released model: one answer per distinct record."""
+        mixed = np.zeros(codes.shape[0], np.uint64)
+        for column in codes.T:
+            mixed = mixed * np.uint64(1_000_003) + column.astype(np.uint64)
+        return keyed_argmax(scores, mixed, self._tie_key)
+
+    def _random_argmax(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        """Arg max over classes, ties broken by fresh system entropy."""
+        return random_argmax(scores, insecure_rng=self._insecure_rng)
+
+    def _words(self, size: int) -> NDArray[np.uint64]:
+        if self._insecure_rng is None:
+            return system_words(size)
+        return self._insecure_rng.integers(0, 2**64, size, dtype=np.uint64)
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a block to a stage, less those of stages inside it."""
+        started, before = time.perf_counter(), sum(self.timings_.values())
+        try:
+            yield
+        finally:
+            inside = sum(self.timings_.values()) - before
+            self.timings_[stage] += time.perf_counter() - started - inside
+
+    # ---- what was released -----------------------------------------------
+
+    _what = "counts"
+    _afterwards = "Predictions are post-processing: any number of them is free."
+
+    @property
+    def privacy_statement_(self) -> str:
+        """What was released, at which epsilon, to whom it gives protection."""
+        check_is_fitted(self)
+        spent = sum((entry.epsilon for entry in self.releases_), Fraction(0))
+        relation = {
+            "add_remove": "by adding or removing one record",
+            "replace": "by replacing one record",
+        }[self._terms.neighbours]
+        lines = [
+            f"Released so far: epsilon = {float(spent):g} for neighbouring data sets "
+            f"that differ {relation}."
+            if self.releases_
+            else "Nothing has been released yet."
+        ]
+        lines += [
+            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, "
+            f"L1 sensitivity {entry.sensitivity:g}, Laplace noise."
+            for entry in self.releases_
+        ]
+        lines.append(self._afterwards)
+        lines.append(
+            "The schema, the forests, the strategy and the parameters do not depend "
+            "on records."
+            if not self._terms.inferred
+            else "NOT COVERED: the schema was read from the records (schema=None)."
+        )
+        if self._terms.insecure:
+            lines.append("NOT PRIVATE: the noise came from insecure_rng.")
+        lines.append(
+            "Idealised: the noise is continuous Laplace in double precision. "
+            "Not protected: timings, and the error that an invalid record raises."
+        )
+        return "\n".join(lines)
+
+    def __repr__(self, **kwargs: Any) -> str:
+        text = str(super().__repr__(**kwargs))
+        if self._holds_secrets and hasattr(self, "ensembles_"):
+            return f"{text} [holds sensitive counts: do not save or share]"
+        return text
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._holds_secrets and hasattr(self, "ensembles_"):
+            raise TypeError(
+                f"a fitted {type(self).__name__} holds sensitive counts and cannot be "
+                "pickled or copied; save its predictions instead"
+            )
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "ensembles_" in state:
+            for name in ("timings_", "ledger_", "_insecure_rng"):
+                state.pop(name, None)
+            if state.get("ledger") is not None:
+                state["ledger"] = SPENT
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "ensembles_" not in state:
+            return
+        if state.get("ledger") == SPENT:
+            self.ledger = _spent_ledger(self._terms.neighbours)
+        self._insecure_rng = None
+        self.ledger_ = None
+        self.timings_ = dict.fromkeys(STAGES, 0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that two fits differ: noise never comes from random_state."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+_PRIVATE_STATE = (
+    "_answered",
+    "_contribution",
+    "_counts",
+    "_insecure_rng",
+    "_terms",
+    "_tie_key",
+)
+"""Attributes of a fit beside those that end with an underscore."""
+
+SPENT = "spent"
+"""Stands for a shared ledger in the state of a copied or saved model."""
+
+
+def _spent_ledger(neighbours: str) -> PrivacyLedger:
+    """Return a ledger with nothing left, for copies that must not spend again."""
+    ledger = PrivacyLedger(1, neighbours=neighbours)
+    ledger.spend(1, "spent where the model was fitted", sensitivity=1)
+    return ledger
+
+
+def _check_plain(X: NDArray[Any]) -> None:
+    """Raise unless every cell of an object array is text, a number or missing."""
+    if X.dtype.kind != "O":
+        return
+    plain = (str, bool, int, float, np.generic, type(None))
+    for kind in set(map(type, X.ravel().tolist())):
+        if not issubclass(kind, plain):
+            raise TypeError(
+                f"X holds a {kind.__name__}, but every value of this argument must be "
+                "a string or a number; convert it"
+            )
+
+
+def spawn(random_state: Any, count: int) -> list[Any]:
+    """Return independent public seeds, different for every ensemble."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
+    elif isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.SeedSequence):
+        return list(random_state.spawn(count))
+    return list(np.random.SeedSequence(random_state).spawn(count))

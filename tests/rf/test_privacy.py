@@ -1,0 +1,376 @@
+"""What one record can change, and how much noise that is paid with.
+
+Sensitivities are found by trying every change of one record on a small domain,
+on the very counts that reach the mechanism; scales are those that reach the
+noise; the ledger is compared in exact fractions.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import rf_cases
+from rf_cases import (
+    ASSIGNING,
+    CELLS,
+    CLASSES,
+    PER_BATCH,
+    PRIVATE,
+    SCHEMA,
+    classifier,
+    records,
+    release,
+)
+from scipy.stats import beta
+
+import mmech.mechanism
+from mmech import PrivacyLedger
+from mmech_rf import LaplaceForestClassifier, SubsampleAggregateClassifier
+from mmech_rf.classifiers import _laplace_forest, _subsample_aggregate
+
+ALL = pytest.mark.parametrize("name", PRIVATE)
+RAW = CELLS.astype(str)
+ASSIGNING_CLASSES = (SubsampleAggregateClassifier, LaplaceForestClassifier)
+EVERY_RECORD = [(cell, label) for cell in RAW.tolist() for label in CLASSES]
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Exact releases, each noted with its counts; see `rf_cases.watch`."""
+    rf_cases.silence(monkeypatch)
+    return rf_cases.watch(monkeypatch)
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """The tree of every record of the coming fits: clear and fill it before each."""
+    carried = []
+
+    def assign(self, n_records, n_trees):
+        assert len(carried) == n_records
+        return np.array(carried, dtype=np.int64) % n_trees
+
+    for cls in ASSIGNING_CLASSES:
+        monkeypatch.setattr(cls, "_assign", assign)
+    return carried
+
+
+def counts_of(watched, draws, model, data):
+    """Exact counts per ensemble that a data set of (row, label, draw) leads to."""
+    watched.clear()
+    draws[:] = [draw for _, _, draw in data]
+    rows = np.array([row for row, _, _ in data]).reshape(-1, len(RAW[0]))
+    release(model, rows, np.array([label for _, label, _ in data], dtype=str))
+    return [(seen.counts, seen.mechanism) for seen in watched]
+
+
+def random_data(n_records, seed=0):
+    X, y = records(n_records, seed)
+    trees = np.random.default_rng(seed + 1).integers(0, 60, n_records)
+    return list(zip(X.tolist(), y.tolist(), trees.tolist(), strict=True))
+
+
+def check_change(name, before, after, mechanism, forest):
+    """Check which exact counts a record has changed; return the L1 change."""
+    change = after - before
+    rows, columns = np.nonzero(change)
+    if name == "subsample hard":
+        # One leaf changes its label: one entry goes down, another one up.
+        assert len(rows) in (0, 2)
+        assert len(set(rows)) <= 1
+        assert sorted(change[rows, columns].tolist()) in ([], [-1, 1])
+    elif name == "laplace shared":
+        trees = np.searchsorted(forest.leaf_offsets, rows, side="right") - 1
+        assert sorted(trees.tolist()) == list(range(forest.n_trees))
+        assert len(set(columns)) == 1
+        assert len(set(change[rows, columns].tolist())) == 1
+    else:
+        assert len(rows) == 1
+    assert np.abs(change).max(initial=0) <= 1
+    return np.abs(mechanism.strategy @ change).sum()
+
+
+# -------------------------------------------------------- every change of one record
+@pytest.mark.parametrize("size", [0, 1, 25])
+@ALL
+def test_every_addition_of_a_record(name, size, watched, draws):
+    """All 12 cells times 3 classes, added in front of and behind the others."""
+    model = classifier(name, n_trees=3, n_ensembles=2, max_features=2)
+    data = random_data(size)
+    before = counts_of(watched, draws, model, data)
+    draws[:] = []
+    forests = [e.forest for e in model.fit([], []).ensembles_]
+    largest = [0.0, 0.0]
+    for position in (0, size):
+        for number, (row, label) in enumerate(EVERY_RECORD):
+            more = [*data[:position], (row, label, number % 6), *data[position:]]
+            after = counts_of(watched, draws, model, more)
+            for i, forest in enumerate(forests):
+                change = check_change(
+                    name, before[i][0], after[i][0], after[i][1], forest
+                )
+                largest[i] = max(largest[i], change)
+    claimed = [seen.measurement.sensitivity for seen in watched]
+    if name == "subsample hard":
+        assert all(a <= b for a, b in zip(largest, claimed, strict=True))
+    else:
+        # The sensitivity is the exact maximum, not a bound.
+        assert largest == claimed
+
+
+def test_hard_voting_reaches_its_sensitivity(watched, draws):
+    """A record that breaks a tie flips a label: two entries of one leaf."""
+    model = classifier("subsample hard", n_trees=1)
+    data = [(RAW[0].tolist(), "no", 0)]
+    ((before, _),) = counts_of(watched, draws, model, data)
+    flipped = 0
+    for extra in range(1, 3):
+        more = data + [(RAW[0].tolist(), "yes", 0)] * extra
+        ((after, mechanism),) = counts_of(watched, draws, model, more)
+        flipped = max(flipped, np.abs(mechanism.strategy @ (after - before)).sum())
+        before = after
+    assert flipped == 2 == watched[-1].measurement.sensitivity
+
+
+@pytest.mark.parametrize("template", ["pidentity", "workload"])
+@pytest.mark.parametrize(
+    "name", ["batch training", "batch prediction", "subsample weight"]
+)
+def test_sensitivity_of_other_strategies_is_the_maximum_over_records(
+    name, template, watched, draws, monkeypatch
+):
+    rf_cases.remember(monkeypatch)
+    model = classifier(name, n_trees=3, template=template)
+    data = random_data(10)
+    ((before, _),) = counts_of(watched, draws, model, data)
+    changes = []
+    for tree in range(3):
+        for row, label in EVERY_RECORD:
+            ((after, mechanism),) = counts_of(
+                watched, draws, model, [*data, (row, label, tree)]
+            )
+            changes.append(np.abs(mechanism.strategy @ (after - before)).sum())
+    assert max(changes) == pytest.approx(watched[-1].measurement.sensitivity, rel=1e-12)
+
+
+@pytest.mark.parametrize("removed", [0, 12, 24], ids=["first", "middle", "last"])
+@ALL
+def test_removing_a_record_moves_no_other(name, removed, watched, draws):
+    """The assignment travels with the record: every other keeps its tree."""
+    model = classifier(name, n_trees=6)
+    data = random_data(25)
+    ((before, mechanism),) = counts_of(watched, draws, model, data)
+    draws[:] = []
+    forest = model.fit([], []).ensembles_[0].forest
+    fewer = data[:removed] + data[removed + 1 :]
+    ((after, _),) = counts_of(watched, draws, model, fewer)
+    check_change(name, before, after, mechanism, forest)
+    if name not in ("laplace shared", "subsample hard"):
+        assert before.sum() - after.sum() == 1
+    shuffled = [data[i] for i in np.random.default_rng(0).permutation(len(data))]
+    ((same, _),) = counts_of(watched, draws, model, shuffled)
+    np.testing.assert_array_equal(same, before)
+
+
+@ALL
+def test_every_replacement_of_a_record_is_within_the_sensitivity(name, watched, draws):
+    """The new record may fall to another tree than the old one did."""
+    model = classifier(name, n_trees=2, neighbours="replace")
+    data = random_data(8)
+    ((before, _),) = counts_of(watched, draws, model, data)
+    changes = []
+    for position in (0, 7):
+        for tree in (0, 1):
+            for row, label in EVERY_RECORD:
+                other = [*data[:position], (row, label, tree), *data[position + 1 :]]
+                ((after, mechanism),) = counts_of(watched, draws, model, other)
+                changes.append(np.abs(mechanism.strategy @ (after - before)).sum())
+    claimed = watched[-1].measurement.sensitivity
+    assert max(changes) <= claimed
+    if name != "subsample hard":
+        assert max(changes) == claimed
+
+
+# ------------------------------------------------------------------- the assignment
+@pytest.mark.parametrize("name", ASSIGNING)
+def test_the_assignment_comes_from_the_system_and_one_draw_per_record(
+    name, watched, monkeypatch
+):
+    asked = []
+
+    def integers_below(bounds, **options):
+        asked.append((np.asarray(bounds).tolist(), options))
+        return np.zeros(len(bounds), np.int64)
+
+    for module in (_laplace_forest, _subsample_aggregate):
+        monkeypatch.setattr(module, "integers_below", integers_below)
+    model = classifier(name, n_trees=5, n_ensembles=2)
+    for n_records in (0, 1, 7, 40):
+        asked.clear()
+        release(model, *records(n_records))
+        # No generator is passed on, the bound is the number of trees alone.
+        assert asked == [([3] * n_records, {}), ([2] * n_records, {})]
+
+
+@pytest.mark.parametrize("name", ASSIGNING)
+def test_random_state_does_not_assign(name, watched):
+    """Equal assignments of 300 records to 6 trees: probability 6 ** -300."""
+    X, y = records(300)
+    model = classifier(name, n_trees=6, random_state=3)
+    release(model, X, y)
+    release(model, X, y)
+    assert (watched[0].counts != watched[1].counts).any()
+    assert watched[0].counts.shape == watched[1].counts.shape
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("cls", ASSIGNING_CLASSES)
+def test_the_assignment_is_uniform_and_independent(cls):
+    """Counts of trees and of pairs of neighbours, 7 standard errors: < 1e-10."""
+    trees = cls(SCHEMA, epsilon=1)._assign(60_000, 3)
+    for counts in (
+        np.bincount(trees, minlength=3),
+        np.bincount(3 * trees[::2] + trees[1::2], minlength=9),
+    ):
+        p = 1 / counts.size
+        deviation = math.sqrt(counts.sum() * p * (1 - p))
+        assert np.abs(counts - counts.sum() * p).max() < 7 * deviation
+
+
+# ------------------------------------------------------------- the noise and its price
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("n_ensembles", [1, 3])
+@ALL
+def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch):
+    scales = rf_cases.silence(monkeypatch)
+    seen = rf_cases.watch(monkeypatch)
+    X, y = records(30)
+    model = classifier(
+        name, epsilon="0.7", n_trees=9, n_ensembles=n_ensembles, neighbours=neighbours
+    )
+    if "template" in model.get_params():
+        rf_cases.remember(monkeypatch)
+        model.set_params(template="pidentity")
+    fitted = release(model, X, y)
+    share = Fraction(7, 10) / n_ensembles
+    contribution = {"subsample hard": 2, "laplace shared": 9 // n_ensembles}.get(
+        name, 1
+    )
+    relation = 2 if neighbours == "replace" else 1
+    expected = [
+        contribution
+        * np.abs(one.mechanism.strategy.to_dense()).sum(axis=0).max()
+        * relation
+        / float(share)
+        for one in seen
+    ]
+    assert scales == pytest.approx(expected, rel=1e-12)
+    assert [entry.epsilon for entry in fitted.releases_] == [share] * n_ensembles
+    assert [entry.epsilon for entry in fitted.ledger_.entries] == [share] * n_ensembles
+    assert fitted.ledger_.spent == Fraction(7, 10)
+    assert fitted.ledger_.remaining == 0
+    for entry, scale in zip(fitted.releases_, scales, strict=True):
+        assert scale == pytest.approx(entry.sensitivity / float(entry.epsilon))
+
+
+@pytest.mark.parametrize("name", PER_BATCH)
+def test_later_parameters_cannot_thin_the_noise(name, monkeypatch):
+    """What was counted at fit decides: "hard" labels need twice the noise."""
+    X, y = records(30)
+    scales = rf_cases.silence(monkeypatch)
+    untouched = classifier(name, neighbours="replace").fit(X, y)
+    untouched.predict(RAW)
+    tampered = classifier(name, neighbours="replace").fit(X, y)
+    tampered.set_params(
+        voting="weight",
+        neighbours="add_remove",
+        epsilon=100,
+        n_trees=1,
+        n_ensembles=3,
+        ledger=PrivacyLedger(1000),
+    )
+    tampered.predict(RAW)
+    assert scales[1] == scales[0] == (4 if name == "subsample hard" else 2)
+    assert tampered.ledger_.remaining == 0
+
+
+@ALL
+def test_noise_is_drawn_from_the_system_unless_a_test_asks(name, monkeypatch):
+    sources = []
+    laplace = mmech.mechanism.laplace
+
+    def note(scale, shape, *, insecure_rng=None):
+        sources.append(insecure_rng)
+        return laplace(scale, shape, insecure_rng=insecure_rng)
+
+    monkeypatch.setattr(mmech.mechanism, "laplace", note)
+    X, y = records(20)
+    for random_state in (0, np.random.RandomState(0), np.random.default_rng(0)):
+        release(classifier(name, random_state=random_state), X, y)
+    assert sources == [None] * 3
+
+
+@ALL
+def test_the_public_side_never_sees_the_records(name, monkeypatch):
+    """Strategies, forests and expected errors of unlike data sets are the same."""
+    if name != "laplace shared" and name != "laplace disjoint":
+        rf_cases.remember(monkeypatch)
+    public = []
+    for n_records, seed in ((0, 0), (1, 1), (90, 2)):
+        model = release(classifier(name, n_ensembles=2), *records(n_records, seed))
+        public.append(
+            (
+                [e.forest.feature.tolist() for e in model.ensembles_],
+                [e.features.tolist() for e in model.ensembles_],
+                [repr(r.strategy) for r in getattr(model, "strategies_", [])],
+                model.expected_error_,
+                model.classes_.tolist(),
+                model.releases_,
+                model.privacy_statement_,
+            )
+        )
+    assert public[0] == public[1] == public[2]
+
+
+# ------------------------------------------------------------------------ the audit
+def audited_epsilon(model, alpha):
+    """A lower confidence bound on epsilon from noisy counts of two neighbours.
+
+    The event is that the count of a leaf exceeds 1, with and without the one
+    record in it: with Laplace noise of scale 1 / epsilon its probabilities differ
+    by the factor exp(epsilon) exactly. Clopper-Pearson bounds, each at alpha / 2.
+    """
+    n_fits = 2000
+    hits = []
+    for rows, labels in (([], []), ([["0", "0", "0"]], ["no"])):
+        above = 0
+        for _ in range(n_fits):
+            fitted = model.fit(rows, labels)
+            leaf = fitted.ensembles_[0].forest.apply([[0, 0, 0]])[0, 0]
+            above += fitted.leaf_counts_[0][leaf, 0] > 1
+        hits.append(above)
+    without, present = hits
+    at_least = beta.ppf(alpha / 2, present, n_fits - present + 1)
+    at_most = beta.ppf(1 - alpha / 2, without + 1, n_fits - without)
+    return math.log(at_least / at_most)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["batch training", "laplace disjoint"])
+def test_audit_of_leaf_counts(name, monkeypatch):
+    """False alarm at most 1e-6; a mutant with half the noise must be caught.
+
+    The mutant's true epsilon is 2, its bound about 1.55 with a standard error of
+    0.09, so that it escapes about once in 10 ** 9 runs.
+    """
+    rf_cases.remember(monkeypatch)
+    model = classifier(name, n_trees=1, depth=3, epsilon=1)
+    assert audited_epsilon(model, 1e-6) <= 1
+    laplace = mmech.mechanism.laplace
+    monkeypatch.setattr(
+        mmech.mechanism,
+        "laplace",
+        lambda scale, shape, **options: laplace(scale / 2, shape, **options),
+    )
+    assert audited_epsilon(model, 1e-6) > 1

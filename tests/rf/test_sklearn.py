@@ -1,0 +1,55 @@
+"""scikit-learn's own checks, on inferred schemas and with repeatable noise.
+
+The checks compare fits with each other and expect high accuracy, so epsilon is
+huge and the noise comes from a fixed generator. The one random thing that is
+left then is the assignment of records to trees, which never has a seed: where
+there is one, the checks get a single tree.
+"""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mmech_rf import (
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    NonPrivateForestClassifier,
+    SubsampleAggregateClassifier,
+)
+
+pytestmark = [
+    # schema=None and insecure_rng warn at every fit, as they should
+    pytest.mark.filterwarnings("ignore::mmech.PrivacyLeakWarning"),
+    # sample_weight, array API and consistency checks that do not apply say so
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning"),
+]
+
+CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
+MATRIX = CHECKED | {"template": "identity"}
+HOLDS_COUNTS = "holds exact counts, which must not reach a file"
+PER_BATCH = {
+    "check_estimators_pickle": HOLDS_COUNTS,
+    "check_dict_unchanged": "the first predict is the release, and is recorded",
+}
+
+
+def expected_failures(estimator):
+    per_batch = (BatchPredictionClassifier, SubsampleAggregateClassifier)
+    return PER_BATCH if isinstance(estimator, per_batch) else {}
+
+
+@parametrize_with_checks(
+    [
+        BatchTrainingClassifier(n_trees=4, **MATRIX),
+        BatchTrainingClassifier(n_trees=4, voting="weight", **MATRIX),
+        LaplaceForestClassifier(n_trees=4, **CHECKED),
+        LaplaceForestClassifier(n_trees=1, data="disjoint", **CHECKED),
+        BatchPredictionClassifier(n_trees=4, **MATRIX),
+        SubsampleAggregateClassifier(n_trees=1, **MATRIX),
+        SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
+        NonPrivateForestClassifier(n_trees=4, depth=2),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_compatibility(estimator, check):
+    check(estimator)
