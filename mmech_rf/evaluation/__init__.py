@@ -1,0 +1,43 @@
+"""Repeated comparison of private forests on one data set.
+
+Reports test accuracy, which is not private: meant for public data.
+"""
+
+from mmech_rf.evaluation._methods import METHODS, Method, make_methods
+from mmech_rf.evaluation._plot import check_plot_path, plot_accuracy
+from mmech_rf.evaluation._records import Records, load_records
+from mmech_rf.evaluation._table import (
+    accuracy_table,
+    comparison_table,
+    write_csv,
+)
+from mmech_rf.evaluation._trials import (
+    Evaluation,
+    Summary,
+    Trial,
+    evaluate,
+    summarize,
+    warm_up,
+)
+
+__all__ = [
+    # what is compared, on what
+    "METHODS",
+    "Method",
+    "Records",
+    "load_records",
+    "make_methods",
+    # comparing
+    "Evaluation",
+    "Summary",
+    "Trial",
+    "evaluate",
+    "summarize",
+    "warm_up",
+    # showing
+    "accuracy_table",
+    "check_plot_path",
+    "comparison_table",
+    "plot_accuracy",
+    "write_csv",
+]

@@ -1,0 +1,133 @@
+"""Records for a comparison: a built-in data set, or a csv file and its schema."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mmech_rf.datasets import DATASETS, load_csv
+from mmech_rf.schema import Schema
+
+__all__ = ["Records", "load_records"]
+
+_UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
+_INFORMED_SCHEMAS = {
+    "adult-binary": "its quintiles were computed from the data",
+    "banknote": "its bounds are round numbers chosen with knowledge of the data",
+    "iris": "its bounds and cut points were chosen with knowledge of the data",
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """Labelled records that a schema can read.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray, shape (N, d)
+        Raw values.
+    y : ndarray, shape (N,)
+        Raw class labels.
+    schema : Schema
+    n_dropped : int
+        How many records with missing values were left out.
+    """
+
+    name: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    schema: Schema
+    n_dropped: int = 0
+
+    @property
+    def caveat(self) -> str | None:
+        """Why the schema is not wholly public, for the sets where it is not."""
+        reason = _INFORMED_SCHEMAS.get(self.schema.name or "")
+        return reason and (
+            f"The public schema of {self.schema.name} is not wholly independent of "
+            f"the data: {reason}."
+        )
+
+
+def load_records(
+    source: str, schema_file: str | None = None, *, missing: str = "error"
+) -> Records:
+    """Load a built-in data set by name, or a csv file with its schema.
+
+    Parameters
+    ----------
+    source : str
+        Name in `datasets.DATASETS`, or path of a csv file with a header row.
+    schema_file : str, optional
+        Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
+    missing : {"error", "drop"}, default="error"
+        What to do with records that have missing values.
+
+    Returns
+    -------
+    Records
+        All of them readable by the schema.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be opened.
+    ValueError
+        If there is no such data set, or file and schema do not match.
+
+    Examples
+    --------
+    >>> records = load_records("car")
+    >>> records.X.shape, records.schema.n_cells
+    ((1728, 6), 1728)
+    """
+    if source in DATASETS:
+        if schema_file is not None:
+            raise ValueError(
+                f"the built-in data set {source!r} brings its own schema; leave the "
+                "schema file out"
+            )
+        bunch = DATASETS[source]()
+    elif schema_file is not None:
+        bunch = _read(source, schema_file)
+    elif Path(source).exists():
+        raise ValueError(
+            f"the file {source!r} needs a schema, its public attributes and classes; "
+            "give it with --schema FILE"
+        )
+    else:
+        raise ValueError(
+            f"there is no built-in data set and no file named {source!r}; choose from "
+            f"{', '.join(DATASETS)}, or give the path of a csv file"
+        )
+    schema: Schema = bunch.schema
+    _, _, index = schema.encode(
+        bunch.data, bunch.target, handle_missing=missing, return_index=True
+    )
+    if index.size < 5:
+        raise ValueError(
+            f"{source!r} has {index.size} complete records; comparing needs at least 5"
+        )
+    # Columns after the attributes only decide which records to drop.
+    X = bunch.data[index, : schema.n_features]
+    n_dropped = len(bunch.target) - index.size
+    name = source if source in DATASETS else Path(source).name
+    return Records(name, X, bunch.target[index], schema, n_dropped)
+
+
+def _read(source: str, schema_file: str) -> Any:
+    try:
+        schema = Schema.from_json(Path(schema_file))
+    except ValueError as error:
+        raise ValueError(f"cannot use the schema {schema_file!r}: {error}") from error
+    try:
+        return load_csv(source, schema)
+    except (ValueError, csv.Error, *_UNREADABLE) as error:
+        raise ValueError(f"cannot use the data {source!r}: {error}") from error

@@ -1,0 +1,309 @@
+"""The command line, called as a function and once as a process."""
+
+import csv
+import itertools
+import subprocess
+import sys
+
+import pytest
+
+import mmech
+from mmech_rf import Attribute, Schema, __main__, datasets, evaluation
+from mmech_rf.__main__ import main
+
+FAST = ("--trees", "4", "--depth", "2", "--repeats", "2")
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the command line; return exit code, output and errors."""
+
+    def call(*args):
+        capsys.readouterr()
+        return main([str(arg) for arg in args]), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A csv file of 48 records, and its schema."""
+    sizes = ["small", "large"]
+    schema = Schema(
+        [
+            Attribute.ordinal("size", sizes),
+            Attribute.categorical("colour", ["red", "green", "blue"]),
+            Attribute.numeric("weight", lower=0, upper=8, n_bins=2),
+        ],
+        ["no", "yes"],
+        target="sold",
+        name="fruit",
+    )
+    schema.to_json(tmp_path / "fruit.json")
+    cells = itertools.product(sizes, ["red", "green", "blue"], range(8))
+    rows = [
+        (size, colour, weight, "yes" if size == "large" else "no")
+        for size, colour, weight in cells
+    ]
+    write_rows(tmp_path / "fruit.csv", [("size", "colour", "weight", "sold"), *rows])
+    return tmp_path
+
+
+def write_rows(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+def fruit(files, *args):
+    data, schema = files / "fruit.csv", files / "fruit.json"
+    return ("evaluate", "--data", data, "--schema", schema, *FAST, *args)
+
+
+def test_names_in_the_help_are_those_of_the_library():
+    assert tuple(datasets.DATASETS) == __main__.DATASETS
+    assert tuple(evaluation.METHODS) == __main__.METHODS
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])
+def test_help_explains_and_shows_examples(run, args):
+    code, out, err = run(*args)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: mmech-rf")
+    assert "examples:" in out
+    if args and args[0] == "evaluate":
+        for name in (*datasets.DATASETS, *evaluation.METHODS):
+            assert name in " ".join(out.split()).replace("- ", "-")
+
+
+def test_version_from_a_process():
+    command = [sys.executable, "-m", "mmech_rf", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"mmech-rf {mmech.__version__}\n"
+    assert done.stderr == ""
+
+
+def test_demo_shows_every_method_with_its_release_and_stages(run):
+    small = ("--trees", 8, "--depth", 3, "--repeats", 1)
+    code, out, err = run("demo", *small, "--epsilon", "1.5")
+    assert code == 0
+    assert err.startswith("preparing kernels (compiled on the first run only) ... ")
+    methods = evaluation.make_methods()
+    table = [line for line in out.splitlines() if "  " in line.strip()]
+    for method in methods:
+        (line,) = (line for line in table if line.startswith(f"{method.label}  "))
+        assert method.released in line
+    assert "at ε = 1.5" in out
+    for stage in ("trees", "optimization", "measurement", "prediction", "total"):
+        assert stage in out
+    text = " ".join(out.split())
+    assert "1,382 cars and are tested on 346, in a random split" in text
+    assert "noise has scale 8/ε" in text
+    assert "not private: they come from the records without noise" in text
+
+
+def test_evaluate_built_in_data_at_several_budgets(run):
+    code, out, err = run(
+        *("evaluate", "--data", "monks-1", "--epsilon", "2", "1/2", "2", *FAST),
+        *("--methods", "laplace-shared", "majority", "--quiet"),
+    )
+    assert (code, err) == (0, "")
+    header, _, laplace, majority, *_ = out.splitlines()[2:]
+    assert " ".join(header.split()) == "method released ε = 0.5 ε = 2 seconds"
+    assert laplace.startswith("Laplace, shared data (hard)")
+    assert laplace.count("±") == 2
+    first, second = majority.split("not private")[1].split(" ± ")[:2]
+    assert first.strip() in second  # the same at every budget
+
+
+def test_evaluate_a_csv_file_and_write_every_trial(run, files):
+    code, out, _ = run(*fruit(files, "--csv", files / "out.csv", "--epsilon", 1, 50))
+    assert code == 0
+    assert "fruit.csv, 4 trees, depth 2: test accuracy, mean ± std over 2" in out
+    with open(files / "out.csv", encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 2 * (5 * 2 + 2)
+    for row in rows:
+        seconds = {key: float(row[key]) for key in row if key.endswith("_seconds")}
+        total = seconds.pop("total_seconds")
+        assert len(seconds) == 4
+        assert min(seconds.values()) >= 0
+        assert sum(seconds.values()) <= total
+        is_private = row["released"] != "not private"
+        assert is_private == bool(row["epsilon"]) == bool(row["expected_error"])
+    training = [row for row in rows if row["method"] == "batch-training"]
+    assert {row["epsilon"] for row in training} == {"1.0", "50.0"}
+    low, high = (float(row["expected_error"]) for row in training[:2])
+    assert low == pytest.approx(2500 * high)
+
+
+def test_the_voting_rule_is_applied_and_shown(run, files):
+    code, out, _ = run(*fruit(files, "--voting", "weight"))
+    assert code == 0
+    assert "batch training (weight)" in out
+    assert "(hard)" not in out
+
+
+@pytest.mark.parametrize("budgets", [["1"], ["0.5", "1", "4"]])
+def test_plot_writes_a_picture(run, files, budgets):
+    pytest.importorskip("matplotlib")
+    picture = files / "out.png"
+    code, *_ = run(*fruit(files, "--plot", picture, "--epsilon", *budgets))
+    assert code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size > 5000
+
+
+def test_plot_without_a_private_method(run, files):
+    pytest.importorskip("matplotlib")
+    picture = files / "out.svg"
+    code, *_ = run(*fruit(files, "--plot", picture, "--methods", "majority"))
+    assert code == 0
+    assert b"<svg" in picture.read_bytes()
+
+
+def test_a_method_whose_domain_is_too_large_is_skipped(run, files):
+    names = [f"a{i}" for i in range(16)]
+    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
+    schema.to_json(files / "fruit.json")
+    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
+    write_rows(files / "fruit.csv", [[*names, "class"], *rows])
+    code, out, _ = run(*fruit(files, "--methods", "batch-training", "laplace-shared"))
+    assert code == 0
+    assert "* Skipped batch training (hard): the domain has" in out
+    assert "Laplace, shared data (hard)" in out
+
+
+def test_records_with_missing_values_can_be_left_out(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write("small,,3,yes\n")
+    args = fruit(files, "--methods", "majority")
+    code, _, err = run(*args)
+    assert code == 2
+    assert "column 'colour'" in err
+    assert "--missing drop" in err
+    code, out, _ = run(*args, "--missing", "drop")
+    assert code == 0
+    assert "1 records with missing values were left out" in out
+
+
+def test_schemas_made_with_knowledge_of_the_data_are_named(run):
+    args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
+    assert "schema of iris is not wholly independent" in run(*args, "iris")[1]
+    assert "not wholly independent" not in run(*args, "monks-1")[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["bogus"], "invalid choice: 'bogus'"),
+        (["demo", "--epsilon", "-1"], "epsilon must be a finite number > 0, got -1"),
+        (["demo", "--epsilon", "nan"], "epsilon must be a finite number > 0"),
+        (["demo", "--trees", "0"], "must be a whole number from 1"),
+        (["demo", "--depth", "deep"], "must be a whole number >= 0 or auto"),
+        (["demo", "--colour"], "unrecognized arguments: --colour"),
+        (["evaluate"], "required: --data"),
+        (["evaluate", "--data", "nope"], "no built-in data set and no file named"),
+        (["evaluate", "--data", "nope", "--schema", "s"], "'s': No such file"),
+        (["evaluate", "--data", "car", "--schema", "s"], "brings its own schema"),
+        (["evaluate", "--data", "car", "--methods", "x"], "invalid choice: 'x'"),
+        (["evaluate", "--data", "car", "--csv", "no/out.csv"], "no folder 'no'"),
+        (["evaluate", "--data", "car", "--csv", "."], "it is a folder"),
+        (["evaluate", "--data", "car", "--plot", "a.txt"], "must end in .png"),
+    ],
+)
+def test_wrong_input_ends_with_one_sentence(run, args, reason):
+    assert_refused(run(*args), reason)
+
+
+def assert_refused(outcome, reason):
+    code, out, err = outcome
+    assert code == 2
+    assert out == ""
+    assert err.startswith("mmech-rf: error: ")
+    assert err.count("\n") == 1
+    assert reason in err
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("fruit.json", "{no json", "fruit.json': the schema is not valid JSON"),
+        ("fruit.json", '{"features": []}', "fruit.json': the schema"),
+        ("fruit.csv", "size,colour\nsmall,red\n", "0 columns named 'weight'"),
+        ("fruit.csv", "size,colour,weight,sold\nsmall,red\n", "line 2 of the file"),
+        ("fruit.csv", "size,colour,weight,sold\nsmall,red,1,no\n", "at least 5"),
+        ("fruit.csv", "size,colour,weight,sold\ntiny,red,1,no\n", "column 'size'"),
+        ("fruit.csv", "size,colour,weight,sold\nsmall,red,1,so\n", "row 0 of y"),
+        ("fruit.csv", "", "the header of the file"),
+    ],
+)
+def test_files_that_do_not_fit_end_with_one_sentence(run, files, name, text, reason):
+    (files / name).write_text(text)
+    assert_refused(run(*fruit(files)), reason)
+
+
+def test_a_csv_file_needs_a_schema(run, files):
+    outcome = run("evaluate", "--data", files / "fruit.csv")
+    assert_refused(outcome, "needs a schema")
+
+
+def test_a_file_that_only_claims_to_be_compressed(run, files):
+    path = files / "fruit.csv.gz"
+    path.write_text("size\n")
+    outcome = run("evaluate", "--data", path, "--schema", files / "fruit.json")
+    assert_refused(outcome, "fruit.csv.gz': Not a gzipped file")
+
+
+def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    outcome = run("evaluate", "--data", "car", "--plot", "out.png")
+    assert_refused(outcome, 'pip install "mmech[plot]"')
+
+
+def test_an_interrupt_ends_with_one_line(run, monkeypatch):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "evaluate", interrupt)
+    args = ("evaluate", "--data", "monks-1", "--methods", "majority", "--quiet")
+    assert run(*args) == (130, "", "mmech-rf: interrupted\n")
+
+
+def test_a_narrow_table_shows_the_seconds_below():
+    records = evaluation.load_records("monks-1")
+    methods = evaluation.make_methods(["laplace-shared", "majority"], n_trees=2)
+    found = evaluation.evaluate(records, methods, [1], repeats=1)
+    summaries = evaluation.summarize(found.trials)
+    wide = evaluation.comparison_table(summaries, width=150).splitlines()
+    narrow = evaluation.comparison_table(summaries, width=80).splitlines()
+    assert len(wide) == 5
+    assert len(narrow) == 2 * len(wide) + 1
+    assert max(map(len, narrow)) <= 80
+    assert all(line.startswith(part) for line, part in zip(wide, narrow, strict=False))
+
+
+def test_one_table_compares_at_one_budget():
+    records = evaluation.load_records("monks-1")
+    methods = evaluation.make_methods(["laplace-shared"], n_trees=2)
+    found = evaluation.evaluate(records, methods, [1, 2], repeats=1)
+    with pytest.raises(ValueError, match="must be of one epsilon"):
+        evaluation.comparison_table(evaluation.summarize(found.trials))
+
+
+def test_the_split_follows_the_seed_and_the_noise_does_not():
+    records = evaluation.load_records("monks-2")
+    methods = evaluation.make_methods(["laplace-shared", "majority"], n_trees=2)
+    runs = [
+        evaluation.evaluate(records, methods, ["0.1"], repeats=8, seed=3).trials
+        for _ in range(2)
+    ]
+    found = [
+        {
+            name: [t.accuracy for t in trials if t.method.name == name]
+            for name in ("majority", "laplace-shared")
+        }
+        for trials in runs
+    ]
+    assert found[0]["majority"] == found[1]["majority"]
+    assert len(set(found[0]["majority"])) > 1
+    assert found[0]["laplace-shared"] != found[1]["laplace-shared"]
