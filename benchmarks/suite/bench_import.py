@@ -1,0 +1,58 @@
+"""What a new process pays before it can work; each line runs in its own."""
+
+PRODUCTS = {
+    "AllRange": (
+        "from mmech import AllRange; y = AllRange(64) @ np.arange(64.0)",
+        "i, j = np.triu_indices(64); s = np.append(0, np.arange(64.0).cumsum());"
+        "z = s[j + 1] - s[i]",
+    ),
+    "PartitionStack": (
+        "from mmech import PartitionStack;"
+        "y = PartitionStack(np.arange(1024)[None] % 8, [8]) @ np.ones(1024)",
+        "z = np.bincount(np.arange(1024) % 8, np.ones(1024))",
+    ),
+}
+"""Name to (first product with a kernel, the same in NumPy)."""
+
+
+class Import:
+    """The two packages, beside the libraries that they stand on.
+
+    `mmech_rf` loads its parts when they are first used, so a part is named, too.
+    """
+
+    params = (
+        [
+            "import mmech",
+            "import mmech_rf",
+            "from mmech_rf import BatchTrainingClassifier, datasets",
+            "import scipy.sparse, scipy.optimize",
+            "import sklearn.ensemble",
+        ],
+    )
+    param_names = ("statement",)
+
+    def setup(self, statement):
+        exec(statement, {})
+
+    def timeraw_import(self, statement):
+        return statement
+
+
+class FirstProduct:
+    """Import and one compiled product, read from the cache on disk."""
+
+    params = (list(PRODUCTS),)
+    param_names = ("operator",)
+
+    def setup(self, operator):
+        names = {}
+        for code in ("import numpy as np", *PRODUCTS[operator]):
+            exec(code, names)
+        assert (names["y"] == names["z"]).all()
+
+    def timeraw_mmech(self, operator):
+        return f"import numpy as np; {PRODUCTS[operator][0]}"
+
+    def timeraw_numpy(self, operator):
+        return f"import numpy as np; {PRODUCTS[operator][1]}"

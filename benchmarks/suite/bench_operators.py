@@ -1,0 +1,252 @@
+"""Products with implicit query matrices, beside explicit ones and pylops."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Kronecker,
+    PartitionStack,
+    Prefix,
+    Sparse,
+)
+from mmech_rf import aggregation_workload, grow_random_forest
+
+from ._common import (
+    CAR,
+    check,
+    partition_rows,
+    prefix_rows,
+    range_gram,
+    range_rows,
+)
+
+try:
+    import pylops
+except ImportError:
+    pylops = None
+
+
+def vectors(n, k):
+    return np.random.default_rng(0).random((n, k))
+
+
+class PrefixProduct:
+    """Prefix sums of four classes, beside a dense triangle."""
+
+    params = ([256, 4096],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.ours, self.dense = Prefix(n), prefix_rows(n)
+        self.x = vectors(n, 4)
+        check(self.ours @ self.x, self.dense @ self.x)
+
+    def time_mmech(self, n):
+        self.ours @ self.x
+
+    def time_dense(self, n):
+        self.dense @ self.x
+
+
+class AllRangeProduct:
+    """All range sums of four classes, and the transposed product."""
+
+    params = ([64, 256],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.ours, self.sparse = AllRange(n), range_rows(n)
+        self.low, self.high = np.triu_indices(n)
+        self.x, self.y = vectors(n, 4), vectors(self.low.size, 4)
+        check(self.ours @ self.x, self.sparse @ self.x)
+        check(self.ours @ self.x, self.numpy_ranges())
+        check(self.ours.T @ self.y, self.sparse.T @ self.y)
+
+    def numpy_ranges(self):
+        sums = np.concatenate([np.zeros((1, 4)), np.cumsum(self.x, axis=0)])
+        return sums[self.high + 1] - sums[self.low]
+
+    def time_mmech(self, n):
+        self.ours @ self.x
+
+    def time_numpy(self, n):
+        self.numpy_ranges()
+
+    def time_sparse(self, n):
+        self.sparse @ self.x
+
+    def time_transpose_mmech(self, n):
+        self.ours.T @ self.y
+
+    def time_transpose_sparse(self, n):
+        self.sparse.T @ self.y
+
+
+class AllRangeGramProduct:
+    """The product that range optimization repeats: WᵀW times 32 vectors."""
+
+    params = ([256, 2048],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.ours, self.dense = AllRange(n).gram(), range_gram(n)
+        self.x = vectors(n, 32)
+        check(self.ours @ self.x, self.dense @ self.x)
+
+    def time_mmech(self, n):
+        self.ours @ self.x
+
+    def time_dense(self, n):
+        self.dense @ self.x
+
+
+class KroneckerProduct:
+    """Prefix ⊗ ranges ⊗ dense, beside SciPy's explicit product and einsum."""
+
+    params = ([6, 12],)
+    param_names = ("factor_size",)
+
+    def setup(self, n):
+        last = np.random.default_rng(0).random((n, n))
+        self.ours = Kronecker([Prefix(n), AllRange(n), Dense(last)])
+        self.factors = (prefix_rows(n), range_rows(n).toarray(), last)
+        self.sparse = sp.csr_array(
+            sp.kron(sp.kron(*self.factors[:2], format="csr"), last, format="csr")
+        )
+        self.x = vectors(n**3, 4)
+        check(self.ours @ self.x, self.sparse @ self.x)
+        check(self.ours @ self.x, self.numpy_einsum())
+
+    def numpy_einsum(self):
+        cube = self.x.reshape(*(factor.shape[1] for factor in self.factors), 4)
+        out = np.einsum("ai,bj,ck,ijkx->abcx", *self.factors, cube, optimize=True)
+        return out.reshape(-1, 4)
+
+    def time_mmech(self, n):
+        self.ours @ self.x
+
+    def time_einsum(self, n):
+        self.numpy_einsum()
+
+    def time_sparse(self, n):
+        self.sparse @ self.x
+
+
+class PartitionProduct:
+    """T of 128 trees of depth 4 over the car domain, beside a CSR matrix."""
+
+    params = ([4, 64],)
+    param_names = ("columns",)
+
+    def setup(self, k):
+        forest = grow_random_forest(CAR, 128, 4, seed=0)
+        labels, leaves = forest.apply_domain(), np.diff(forest.leaf_offsets)
+        self.ours = PartitionStack(labels, leaves)
+        self.sparse = partition_rows(labels, leaves)
+        self.gram, self.sparse_gram = self.ours.gram(), self.sparse.T @ self.sparse
+        self.x, self.y = vectors(forest.n_cells, k), vectors(forest.n_leaves, k)
+        check(self.ours @ self.x, self.sparse @ self.x)
+        check(self.ours.T @ self.y, self.sparse.T @ self.y)
+        check(self.gram @ self.x, self.sparse_gram @ self.x)
+
+    def time_mmech(self, k):
+        self.ours @ self.x
+
+    def time_sparse(self, k):
+        self.sparse @ self.x
+
+    def time_transpose_mmech(self, k):
+        self.ours.T @ self.y
+
+    def time_transpose_sparse(self, k):
+        self.sparse.T @ self.y
+
+    def time_gram_mmech(self, k):
+        self.gram @ self.x
+
+    def time_gram_sparse(self, k):
+        self.sparse_gram @ self.x
+
+
+class ConjunctionProduct:
+    """Leaves of 16 trees as boxes, beside the CSR matrix of their cells."""
+
+    params = ([(4,) * 6, (4,) * 8],)
+    param_names = ("domain_shape",)
+
+    def setup(self, domain_shape):
+        forest = grow_random_forest(domain_shape, 16, 4, seed=0)
+        leaves = np.diff(forest.leaf_offsets)
+        self.ours = Conjunctions(forest.leaf_masks())
+        self.sparse = partition_rows(forest.apply_domain(), leaves)
+        self.x, self.y = vectors(forest.n_cells, 4), vectors(forest.n_leaves, 4)
+        check(self.ours @ self.x, self.sparse @ self.x)
+        check(self.ours.T @ self.y, self.sparse.T @ self.y)
+
+    def time_mmech(self, domain_shape):
+        self.ours @ self.x
+
+    def time_sparse(self, domain_shape):
+        self.sparse @ self.x
+
+    def time_transpose_mmech(self, domain_shape):
+        self.ours.T @ self.y
+
+    def time_transpose_sparse(self, domain_shape):
+        self.sparse.T @ self.y
+
+
+class SparseProduct:
+    """QTᵀ of a batch of queries: what the wrapper adds to SciPy's product."""
+
+    params = ([100, 10_000],)
+    param_names = ("queries",)
+
+    def setup(self, b):
+        forest = grow_random_forest(CAR, 128, 4, seed=0)
+        queries = np.random.default_rng(0).integers(0, CAR, (b, len(CAR)))
+        self.ours = aggregation_workload(forest, queries)
+        assert isinstance(self.ours, Sparse)
+        self.sparse = self.ours.to_sparse().astype(np.float64)
+        self.x = vectors(forest.n_leaves, 4)
+        check(self.ours @ self.x, self.sparse @ self.x)
+
+    def time_mmech(self, b):
+        self.ours @ self.x
+
+    def time_scipy(self, b):
+        self.sparse @ self.x
+
+
+class BesidePylops:
+    """The operators that pylops has too, on one vector."""
+
+    params = (["Prefix", "Kronecker", "Sparse"],)
+    param_names = ("operator",)
+
+    def setup(self, operator):
+        if pylops is None:
+            raise NotImplementedError("pylops is not installed")
+        self.ours, self.pylops = getattr(self, f"pair_{operator.lower()}")()
+        self.x = vectors(self.ours.shape[1], 1)[:, 0]
+        check(self.ours @ self.x, self.pylops @ self.x)
+
+    def pair_prefix(self):
+        return Prefix(65_536), pylops.CausalIntegration(65_536, kind="full")
+
+    def pair_kronecker(self):
+        parts = [pylops.MatrixMult(prefix_rows(64)) for _ in range(2)]
+        return Kronecker([Prefix(64), Prefix(64)]), pylops.Kronecker(*parts)
+
+    def pair_sparse(self):
+        matrix = sp.random_array((4096, 4096), density=0.01, rng=0, format="csr")
+        return Sparse(matrix), pylops.MatrixMult(matrix)
+
+    def time_mmech(self, operator):
+        self.ours @ self.x
+
+    def time_pylops(self, operator):
+        self.pylops @ self.x

@@ -1,0 +1,137 @@
+"""Compiling forests into workloads, and whole classifiers, on the car data."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.ensemble import ExtraTreesClassifier
+
+from mmech_rf import (
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    aggregation_workload,
+    datasets,
+    grow_random_forest,
+    prediction_workload,
+    training_workload,
+)
+
+from ._common import CAR, check, partition_rows
+from .bench_forest import numpy_apply
+
+
+class Compile:
+    """T, QTᵀT and QTᵀ with 346 queries, beside a construction in NumPy and SciPy."""
+
+    params = ([16, 128],)
+    param_names = ("n_trees",)
+
+    def setup(self, n_trees):
+        self.forest = grow_random_forest(CAR, n_trees, 4, seed=0)
+        self.leaves = np.diff(self.forest.leaf_offsets)
+        self.queries = np.random.default_rng(0).integers(0, CAR, (346, len(CAR)))
+        x = np.random.default_rng(1).random((self.forest.n_cells, 2))
+        y = np.random.default_rng(1).random((self.forest.n_leaves, 2))
+        check(self.time_training_mmech(n_trees) @ x, self.scipy_training() @ x)
+        check(self.time_prediction_mmech(n_trees) @ x, self.scipy_prediction() @ x)
+        check(self.time_aggregation_mmech(n_trees) @ y, self.scipy_aggregation() @ y)
+
+    def scipy_training(self):
+        cells = np.indices(CAR).reshape(len(CAR), -1).T
+        return partition_rows(numpy_apply(self.forest, cells).T, self.leaves)
+
+    def scipy_aggregation(self):
+        leaves = numpy_apply(self.forest, self.queries) + self.forest.leaf_offsets[:-1]
+        rows = np.repeat(np.arange(len(leaves)), leaves.shape[1])
+        entries = (np.ones(leaves.size), (rows, leaves.ravel()))
+        return sp.csr_array(entries, shape=(len(leaves), self.forest.n_leaves))
+
+    def scipy_prediction(self):
+        return self.scipy_aggregation() @ self.scipy_training()
+
+    def time_training_mmech(self, n_trees):
+        return training_workload(self.forest)
+
+    def time_training_scipy(self, n_trees):
+        self.scipy_training()
+
+    def time_prediction_mmech(self, n_trees):
+        return prediction_workload(self.forest, self.queries)
+
+    def time_prediction_scipy(self, n_trees):
+        self.scipy_prediction()
+
+    def time_aggregation_mmech(self, n_trees):
+        return aggregation_workload(self.forest, self.queries)
+
+    def time_aggregation_scipy(self, n_trees):
+        self.scipy_aggregation()
+
+
+METHODS = {
+    "batch training": BatchTrainingClassifier,
+    "batch prediction": BatchPredictionClassifier,
+}
+
+
+class FitPredict:
+    """128 trees of depth 4, 80/20 split, fit and predict; not private beside it.
+
+    scikit-learn's trees are binary, see the data and pay nothing for privacy: their
+    time is the comparison, their accuracy an upper mark. Encoding of raw values is
+    in our time only.
+    """
+
+    params = (list(METHODS), [1.0, 2.0])
+    param_names = ("method", "epsilon")
+
+    def setup(self, method, epsilon):
+        car = datasets.load_car()
+        order = np.random.default_rng(0).permutation(len(car.target))
+        self.train, self.test = order[346:], order[:346]
+        self.car, self.codes = car, car.schema.encode(car.data).astype(np.float32)
+        exact = self.fit(METHODS[method], epsilon=1e9)
+        self.check_without_noise(exact)
+
+    def check_without_noise(self, model):
+        """At a huge epsilon, predictions are those of exact weighted votes."""
+        schema, train, test = self.car.schema, self.train, self.test
+        codes, classes = schema.encode(self.car.data, self.car.target)
+        forest = model.ensembles_[0].forest
+        counts = forest.count_leaves(codes[train], classes[train], schema.n_classes)
+        rows = forest.apply(codes[test]) + forest.leaf_offsets[:-1]
+        if model.voting == "hard":
+            check(model.leaf_counts_[0], counts, rtol=1e-4)
+            return
+        votes = counts[rows].sum(axis=1)
+        untied = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
+        expected = np.array(schema.class_labels)[votes.argmax(axis=1)]
+        assert (model.predict(self.car.data[test]) == expected)[untied].all()
+
+    def fit(self, classifier, epsilon, seed=0):
+        model = classifier(
+            self.car.schema, epsilon=epsilon, n_trees=128, depth=4, random_state=seed
+        )
+        return model.fit(self.car.data[self.train], self.car.target[self.train])
+
+    def score(self, labels):
+        return float(np.mean(labels == self.car.target[self.test]))
+
+    def time_mmech(self, method, epsilon):
+        model = self.fit(METHODS[method], epsilon)
+        return model.predict(self.car.data[self.test])
+
+    def time_sklearn(self, method, epsilon):
+        model = ExtraTreesClassifier(128, max_depth=4, random_state=0)
+        model.fit(self.codes[self.train], self.car.target[self.train])
+        return model.predict(self.codes[self.test])
+
+    def track_accuracy(self, method, epsilon):
+        """Mean over five forests and noises; the noise has no seed."""
+        models = [self.fit(METHODS[method], epsilon, seed) for seed in range(5)]
+        return np.mean(
+            [self.score(m.predict(self.car.data[self.test])) for m in models]
+        )
+
+    def track_accuracy_sklearn(self, method, epsilon):
+        return self.score(self.time_sklearn(method, epsilon))
+
+    track_accuracy.unit = track_accuracy_sklearn.unit = "share"
