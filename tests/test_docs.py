@@ -1,0 +1,184 @@
+"""README code runs, public names are documented, and imports stay light."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import mmech
+import mmech_rf
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = (mmech, mmech_rf)
+PYTHON_BLOCK = re.compile(r"^```(?:python|pycon)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LOCAL_PATH = re.compile(
+    r"(?<![\w./-])/(?:work|home|root|tmp|usr|opt|mnt|var|Users)/\w|\b[A-Z]:\\\w"
+)
+
+public_names = pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        pytest.param(package, name, id=f"{package.__name__}.{name}")
+        for package in PACKAGES
+        for name in package.__all__
+    ],
+)
+
+
+def readme_blocks():
+    return PYTHON_BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def run_python(code):
+    """Run code in a new process from the root, with this process's import path."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+# ---- README ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(len(readme_blocks())))
+def test_readme_block_runs(number):
+    """Blocks run in order in one namespace: a block may use names of those above.
+
+    Blocks with ``>>>`` are doctests with their output, the others plain code.
+    """
+    code = (
+        "import doctest, re, sys\n"
+        f"blocks = {readme_blocks()[: number + 1]!r}\n"
+        "flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS\n"
+        "names, parser = {}, doctest.DocTestParser()\n"
+        "runner = doctest.DocTestRunner(optionflags=flags)\n"
+        "for i, block in enumerate(blocks):\n"
+        "    if '>>> ' not in block:\n"
+        "        exec(compile(block, f'README block {i}', 'exec'), names)\n"
+        "        continue\n"
+        "    test = parser.get_doctest(block, names, f'README {i}', 'README.md', 0)\n"
+        "    runner.run(test, clear_globs=False)\n"
+        "    names.update(test.globs)\n"
+        "sys.exit(runner.failures > 0)\n"
+    )
+    run = run_python(code)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_readme_mentions_only_public_names():
+    """``from mmech import name`` in the README names things that are public."""
+    for block in readme_blocks():
+        for package in PACKAGES:
+            pattern = rf"^(?:>>> )?from {package.__name__} import (.+)$"
+            for names in re.findall(pattern, block, re.MULTILINE):
+                for name in re.findall(r"\w+", names):
+                    assert name in package.__all__
+
+
+# ---- docstrings --------------------------------------------------------------
+
+
+@public_names
+def test_public_name_is_documented(package, name):
+    """Classes and functions show an example; errors and warnings say it in a line."""
+    thing = getattr(package, name)
+    documentation = inspect.getdoc(thing)
+    assert documentation, f"{name} has no docstring"
+    summary = documentation.splitlines()[0]
+    assert summary.endswith("."), f"{name}: the summary is not a sentence: {summary}"
+    if isinstance(thing, types.ModuleType):
+        return
+    assert thing.__doc__, f"{name} only inherits a docstring"
+    if isinstance(thing, type) and issubclass(thing, (Exception, Warning)):
+        return
+    assert re.search(r"^Examples\n-{8}$", documentation, re.MULTILINE), (
+        f"{name} has no Examples section"
+    )
+    assert ">>> " in documentation.split("Examples\n--------", 1)[1]
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_all_names_exist_once(package):
+    assert package.__doc__
+    assert len(set(package.__all__)) == len(package.__all__)
+    for name in package.__all__:
+        assert hasattr(package, name)
+
+
+@public_names
+def test_public_methods_are_documented(package, name):
+    """Methods and properties that a public class defines have a docstring."""
+    thing = getattr(package, name)
+    if not isinstance(thing, type):
+        pytest.skip("not a class")
+    for attribute, value in vars(thing).items():
+        function = value.fget if isinstance(value, property) else value
+        function = getattr(function, "func", function)  # cached_property
+        function = getattr(function, "__func__", function)  # classmethod
+        if attribute.startswith("_") or not inspect.isfunction(function):
+            continue
+        assert inspect.getdoc(function), f"{name}.{attribute} has no docstring"
+
+
+# ---- imports -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        (
+            "import mmech",
+            ("mmech_rf", "sklearn", "joblib", "numba", "matplotlib", "pandas"),
+        ),
+        # scikit-learn itself imports pandas where it is installed.
+        ("from mmech_rf import *", ("matplotlib",)),
+    ],
+)
+def test_import_is_light(statement, absent):
+    run = run_python(f"{statement}; import sys; print(*sys.modules, sep=chr(10))")
+    assert run.returncode == 0, run.stderr
+    loaded = set(run.stdout.split())
+    assert loaded & {"mmech", "mmech_rf"}
+    assert not loaded & set(absent)
+
+
+def test_engine_has_no_import_of_the_layer_above():
+    """Not even inside a function."""
+    for path in sorted((ROOT / "mmech").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        found = re.search(r"^\s*(?:from|import) (?:mmech_rf|sklearn)\b", source, re.M)
+        assert not found, f"{path.name}: {found and found.group()}"
+
+
+# ---- files -------------------------------------------------------------------
+
+
+def package_files():
+    folders = ("mmech", "mmech_rf", "benchmarks", "notebooks")
+    suffixes = {".py", ".md", ".json", ".toml", ".ipynb", ".csv", ".txt"}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    files += [ROOT / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")]
+    return [path for path in files if path.suffix in suffixes and path.is_file()]
+
+
+def test_no_file_mentions_a_local_path():
+    for path in package_files():
+        found = LOCAL_PATH.search(path.read_text(encoding="utf-8"))
+        assert not found, f"{path.relative_to(ROOT)}: {found and found.group()}"
+
+
+def test_readme_shows_both_commands():
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert "python -m pip install . && mmech-rf demo" in shown
+    assert 'python -m pip install ".[test]" && python -m pytest' in shown
