@@ -21,6 +21,7 @@ from mmech.operators._base import (
 
 __all__ = [
     "Gram",
+    "HStack",
     "Kronecker",
     "Product",
     "Scaled",
@@ -255,7 +256,9 @@ class Scaled(QueryMatrix):
 
     def gram(self) -> QueryMatrix:
         """Return the scaled gram of the operator."""
-        return Scaled(self.weight**2, self.operator.gram())
+        from mmech.operators._algebra import scale
+
+        return scale(self.weight**2, self.operator.gram())
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator over the weight."""
@@ -291,9 +294,17 @@ class Scaled(QueryMatrix):
         """Return the absolute weight times the sensitivity of the operator."""
         return abs(self.weight) * self.operator.sensitivity()
 
+    def l2_sensitivity(self) -> float:
+        """Return the absolute weight times the L2 sensitivity of the operator."""
+        return abs(self.weight) * self.operator.l2_sensitivity()
+
     def diag(self) -> Array:
         """Return the main diagonal."""
         return self.operator.diag() * self.weight
+
+    def trace(self) -> float:
+        """Return the weight times the trace of the operator."""
+        return self.weight * self.operator.trace()
 
     def _dense(self) -> Array:
         return self.operator._dense() * self.weight
@@ -431,6 +442,10 @@ class Sum(QueryMatrix):
         """Return the main diagonal."""
         return self._add(lambda term: term.diag())
 
+    def trace(self) -> float:
+        """Return the sum of the traces of the terms."""
+        return float(sum(term.trace() for term in self.terms))
+
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
         total = reduce(lambda a, b: a + b, (term.to_sparse() for term in self.terms))
@@ -505,7 +520,16 @@ class VStack(QueryMatrix):
         """Return the sum of the grams of the blocks."""
         if len(self.blocks) == 1:
             return self.blocks[0].gram()
-        return Sum([block.gram() for block in self.blocks])
+        from mmech.operators._algebra import add
+
+        return add(*[block.gram() for block in self.blocks])
+
+    def pinv(self) -> QueryMatrix:
+        """Return (AᵀA)⁻¹Aᵀ, in closed form for two Kroneckers of full rank."""
+        from mmech.operators._pair import pair_inverse_gram
+
+        inverse = pair_inverse_gram(self)
+        return super().pinv() if inverse is None else Product(inverse, self.T)
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
@@ -542,6 +566,54 @@ class VStack(QueryMatrix):
         """Return the explicit matrix in compressed sparse row format."""
         parts = [block.to_sparse() for block in self.blocks]
         return sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class HStack(Transpose):
+    """Operators side by side: one set of queries over the union of their domains.
+
+    Parameters
+    ----------
+    blocks : sequence of QueryMatrix, each of shape (m, n_i)
+        The operators to join, first on the left; their answers add up.
+
+    Examples
+    --------
+    >>> from mmech import HStack, Identity, Prefix
+    >>> HStack([Identity(2), -1 * Prefix(2)]) @ [5, 3, 1, 1]
+    array([4, 1])
+    """
+
+    blocks: tuple[QueryMatrix, ...]
+
+    def __init__(self, blocks: Sequence[QueryMatrix]) -> None:
+        checked = _check_operators(blocks, "HStack")
+        if len({block.shape[0] for block in checked}) > 1:
+            raise ValueError(
+                "blocks side by side need the same number of queries, got "
+                + ", ".join(f"{block.shape[0]}" for block in checked)
+                + " rows"
+            )
+        object.__setattr__(self, "blocks", checked)
+        super().__init__(VStack([block.T for block in checked]))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.blocks,))
+
+    def _arguments(self) -> str:
+        return _joined(self.blocks)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return HStack([block.abs() for block in self.blocks])
+
+    def sensitivity(self) -> float:
+        """Return the largest sensitivity of a block."""
+        return max(block.sensitivity() for block in self.blocks)
+
+    def l2_sensitivity(self) -> float:
+        """Return the largest L2 sensitivity of a block."""
+        return max(block.l2_sensitivity() for block in self.blocks)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -671,6 +743,10 @@ class Kronecker(QueryMatrix):
     def sensitivity(self) -> float:
         """Return the product of the factors' sensitivities, at any domain size."""
         return float(np.prod([factor.sensitivity() for factor in self.factors]))
+
+    def l2_sensitivity(self) -> float:
+        """Return the product of the factors' L2 sensitivities, at any size."""
+        return float(np.prod([factor.l2_sensitivity() for factor in self.factors]))
 
     def diag(self) -> Array:
         """Return the main diagonal."""

@@ -21,6 +21,7 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Dense, Identity
 from mmech.operators._compose import Kronecker, Scaled, Sum
 from mmech.operators._pidentity import PIdentity
+from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import (
     Callback,
     default_p,
@@ -131,7 +132,7 @@ def kronecker_strategy(
         )
         if result.loss < best.loss:
             best = result
-        if callback is not None and callback(best):
+        if time_is_up() or (callback is not None and callback(best)):
             break
     return best
 
@@ -267,6 +268,8 @@ def _alternate(
             thetas[i] = run.columns
             traces[i] = grams.traces(run.columns)
         history.append(float(squared @ np.prod(traces, axis=0)))
+        if time_is_up():
+            break
         if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
             return thetas, history, True
     return thetas, history, False

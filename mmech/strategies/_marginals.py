@@ -18,17 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech._validation import check_integer
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix, product_of
 from mmech.operators._marginals import (
+    MAX_LATTICE_ATTRIBUTES,
     Marginals,
     anova_energies,
     attributes_of,
     check_domain_shape,
-    check_lattice,
     mask_of,
     subset_cells,
 )
+from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import Callback
 from mmech.strategies._result import StrategyResult
 
@@ -36,7 +37,7 @@ __all__ = ["domain_shape_of", "marginals_strategy"]
 
 Floats = NDArray[np.float64]
 
-MAX_EVALUATIONS = 300_000
+MAX_EVALUATIONS = 400_000
 """Default work, in evaluations of the loss, on small lattices ..."""
 
 MAX_WORK = 5 * 10**9
@@ -53,10 +54,10 @@ INFLATIONS = 6
 
 RANDOM_STARTS = 50
 
-CHAINS = 12
+CHAINS = 24
 """Local searches, from as many different starts."""
 
-CHAIN_HEAT = 0.02
+CHAIN_HEAT = 0.05
 """Relative worsening that the local search accepts at first, on average."""
 
 SEARCH_ITERATIONS = 60
@@ -100,6 +101,8 @@ def marginals_strategy(
     UnsupportedWorkloadError
         If the attributes are not known or the workload has no closed-form
         projection on the marginal algebra.
+    DomainTooLargeError
+        If there are more than 20 attributes.
     """
     shape = domain_shape_of(workload) if domain_shape is None else domain_shape
     if shape is None:
@@ -113,7 +116,13 @@ def marginals_strategy(
             f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
             f"{workload.shape[1]} columns; both must be the same domain"
         )
-    check_lattice(len(sizes))
+    if len(sizes) > MAX_LATTICE_ATTRIBUTES:
+        raise DomainTooLargeError(
+            f"template 'marginals' lists the 2^{len(sizes)} subsets of "
+            f"{len(sizes)} attributes, too many (at most {MAX_LATTICE_ATTRIBUTES} "
+            "attributes); use template='kronecker' for unions of products, or "
+            "'identity'"
+        )
     energies = anova_energies(workload, sizes)
     if energies is None:
         raise UnsupportedWorkloadError(
@@ -212,7 +221,7 @@ class _Search:
     def run(self) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""
         for blocks in self._designs():
-            if self.used > self.budget // 2:
+            if self.used > self.budget // 2 or (self.pool and time_is_up()):
                 break
             if self._try(self._uniform(blocks)):
                 yield
@@ -223,7 +232,7 @@ class _Search:
         length = max(1, (self.budget - self.used) // CHAINS)
         for loss, theta in list(self.starts):
             yield from self._chain(loss, theta, length)
-        while self.used < self.budget:
+        while self.used < self.budget and not time_is_up():
             yield from self._chain(*self.pool[0], length)
 
     def _merge_greedily(self, stop: int) -> Iterator[None]:
@@ -262,7 +271,7 @@ class _Search:
         """Walk from one strategy, accepting slightly worse ones ever less often."""
         stop = min(self.used + work, self.budget)
         length = max(1, stop - self.used)
-        while self.used < stop:
+        while self.used < stop and not time_is_up():
             candidate, value = self._descend(self._move(theta))
             heat = CHAIN_HEAT * (stop - self.used) / length
             if value < loss * (1 + heat * self.rng.exponential()):

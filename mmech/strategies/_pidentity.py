@@ -21,6 +21,7 @@ from mmech._validation import check_integer
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
 from mmech.operators._pidentity import PIdentity, thin_factors
+from mmech.strategies._deadline import time_is_up
 from mmech.strategies._result import StrategyResult
 
 __all__ = [
@@ -179,7 +180,7 @@ def pidentity_strategy(
         )
         if result.loss < min(best.loss, identity * (1 - COLLAPSE_GAP)):
             best = result
-        if callback is not None and callback(best):
+        if time_is_up() or (callback is not None and callback(best)):
             break
     return best
 
@@ -242,6 +243,8 @@ def minimize_pidentity(
 
     def record(intermediate_result: scipy.optimize.OptimizeResult) -> None:
         history.append(float(intermediate_result.fun) * unit * n)
+        if time_is_up():
+            raise StopIteration
 
     run = scipy.optimize.minimize(
         normalised,

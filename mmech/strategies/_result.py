@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mmech.operators._base import QueryMatrix
 
@@ -59,6 +61,13 @@ class StrategyResult:
         Loss after every iteration, first to last.
     candidates : tuple of Candidate
         Everything that was considered, best first.
+    workload : QueryMatrix, shape (m, n), or None
+        What the strategy was optimized for.
+    norm : {"L1", "L2"}
+        Norm ‖A‖ of a column that the loss is about: "L1" for Laplace noise and pure
+        epsilon, "L2" for Gaussian noise and zCDP, where the loss is ‖A‖₂² ‖W A⁺‖_F²
+        and the expected error at rho is loss / (2 rho). A mechanism refuses the
+        result of the other norm.
 
     Examples
     --------
@@ -76,10 +85,33 @@ class StrategyResult:
     message: str = "closed form"
     history: tuple[float, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
+    workload: QueryMatrix | None = field(default=None)
+    norm: str = "L1"
+
+    @cached_property
+    def bound_ratio(self) -> float:
+        """Loss over a lower bound on the loss of every strategy.
+
+        At least one; a ratio of two is close to all that Laplace noise can reach.
+        Computed on first use, in about a second at most: small workloads against
+        the dual bound (`dual_bound`), larger ones against weaker bounds.
+        """
+        from mmech.bounds import cheap_loss_bound
+
+        if self.workload is None:
+            raise ValueError(
+                "this result does not hold its workload, which the bound needs; divide "
+                "expected_error by dual_bound of the workload instead"
+            )
+        bound, _ = cheap_loss_bound(self.workload)
+        if bound == 0:
+            return 1.0 if self.loss == 0 else math.inf
+        return self.loss / bound
 
     def __repr__(self) -> str:
+        norm = "" if self.norm == "L1" else f", norm={self.norm!r}"
         return (
             f"StrategyResult(template={self.template!r}, loss={self.loss:.6g}, "
             f"strategy={self.strategy._label()}, n_iter={self.n_iter}, "
-            f"success={self.success})"
+            f"success={self.success}{norm})"
         )

@@ -14,15 +14,19 @@ from mmech import error
 from mmech._validation import check_choice, check_operator
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Kronecker, Product, Scaled, Transpose, VStack
-from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES
+from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES, Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.reduction import reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
+from mmech.strategies._deadline import time_is_up, time_limit
 from mmech.strategies._kronecker import kronecker_strategy
 from mmech.strategies._marginals import domain_shape_of, marginals_strategy
 from mmech.strategies._pidentity import pidentity_strategy
 from mmech.strategies._result import Candidate, StrategyResult
+from mmech.strategies._reweight import low_rank_strategy
+from mmech.strategies._union import MAX_CELLS as UNION_CELLS
+from mmech.strategies._union import union_strategy
 
 __all__ = ["optimize"]
 
@@ -34,6 +38,8 @@ TEMPLATES: dict[str, Template] = {
     "marginals": marginals_strategy,
     "pidentity": pidentity_strategy,
     "kronecker": kronecker_strategy,
+    "union": union_strategy,
+    "low_rank": low_rank_strategy,
 }
 """Template name to function; the names are the values of ``template=``."""
 
@@ -53,6 +59,13 @@ GLANCE = 10_000
 TIE = 1e-9
 """Relative gain below which "auto" keeps the simpler strategy."""
 
+LOW_RANK_ROWS = 128
+LOW_RANK_ENTRIES = 2**18
+"""Largest workload of few queries that "auto" reweights."""
+
+MAX_UNION_TERMS = 16
+"""Largest union that "auto" optimizes jointly."""
+
 LARGE_RANK = 2**26
 """Above this size "auto" does not bound the rank of an unstructured workload."""
 
@@ -61,8 +74,10 @@ def optimize(
     workload: QueryMatrix,
     *,
     template: str = "auto",
+    privacy: str = "pure",
     seed: Any = None,
     callback: Callable[[StrategyResult], Any] | None = None,
+    budget_seconds: float | None = None,
     **options: Any,
 ) -> StrategyResult:
     r"""Choose strategy queries A that answer a workload W with little noise.
@@ -75,16 +90,23 @@ def optimize(
     workload : QueryMatrix, shape (m, n)
         Queries to answer.
     template : {"auto", "identity", "workload", "marginals", "pidentity", \
-            "kronecker"}, \
+            "kronecker", "union", "low_rank"}, \
             default="auto"
         Family of strategies. "auto" tries those that fit and returns the best;
         the result is never worse than measuring the cells ("identity") or the
         queries themselves ("workload").
+    privacy : {"pure", "zcdp"}, default="pure"
+        Laplace noise under pure epsilon, or Gaussian noise under zCDP: the latter is
+        `optimize_gaussian`, with its own templates and options, no random starts and
+        nothing to call back.
     seed : int, SeedSequence or Generator, default=None
         Seed of random starts; the same seed gives the same strategy.
     callback : callable, default=None
         Called with an intermediate `StrategyResult` after every start of a
         descent; returning True ends it early.
+    budget_seconds : float, default=None
+        Time after which the best so far is returned, with ``success=False``; only
+        this makes the result depend on the speed of the machine.
     **options
         Options of the template: ``p`` (int, or one per factor for "kronecker"),
         ``n_starts``, ``max_iter``, ``tolerance``.
@@ -121,16 +143,30 @@ def optimize(
     32063
     """
     check_operator(workload, "workload")
+    check_choice(privacy, "privacy", ("pure", "zcdp"))
+    if privacy == "zcdp":
+        from mmech.gaussian import optimize_gaussian
+
+        return optimize_gaussian(workload, template=template, **options)
     check_choice(template, "template", ("auto", *TEMPLATES))
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
-        if template == "auto":
-            return _auto_reduced(workload, seed, callback, options)
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        time_limit(budget_seconds),
+    ):
         started = time.perf_counter()
-        result = _run(template, workload, seed, callback, options)
-        seconds = time.perf_counter() - started
-    return replace(result, candidates=(Candidate(template, result.loss, seconds),))
+        if template == "auto":
+            result = _auto_reduced(workload, seed, callback, options)
+        else:
+            result = _run(template, workload, seed, callback, options)
+            seconds = time.perf_counter() - started
+            tried = (Candidate(template, result.loss, seconds),)
+            result = replace(result, candidates=tried)
+        if time_is_up():
+            note = f"stopped after {budget_seconds} s; "
+            result = replace(result, success=False, message=note + result.message)
+    return replace(result, workload=workload)
 
 
 def _accepted(template: str) -> set[str]:
@@ -230,6 +266,8 @@ def _reason_to_skip(
     name: str, workload: QueryMatrix, runs: list[StrategyResult]
 ) -> tuple[str, float]:
     """Return why "auto" skips a template, and a lower bound on its loss."""
+    if runs and time_is_up():
+        return "the time was up", 0.0
     m, n = workload.shape
     products = error.kronecker_terms(workload)
     if name == "workload" and (products is None or len(products) > 1):
@@ -253,6 +291,20 @@ def _reason_to_skip(
             return "a short search did not improve on the best", glance.loss
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", 0.0
+    if name == "low_rank":
+        if m > LOW_RANK_ROWS or m >= n or m * n > LOW_RANK_ENTRIES:
+            return "not a workload of few queries", 0.0
+        if isinstance(workload, Marginals):
+            return "marginals are optimized as such", 0.0
+    if name == "union":
+        if products is None or not 2 <= len(products) <= MAX_UNION_TERMS:
+            return "not a union of a few products", 0.0
+        if (
+            len(products[0][1]) < 2
+            or n > UNION_CELLS
+            or isinstance(workload, Marginals)
+        ):
+            return "marginals and large domains are not optimized as unions", 0.0
     if name == "pidentity":
         if n > LARGE_DOMAIN:
             return f"more than {LARGE_DOMAIN} cells; ask for it by name", 0.0
