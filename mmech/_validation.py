@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 __all__ = [
     "check_choice",
     "check_counts",
+    "check_delta",
     "check_epsilon",
     "check_finite_array",
     "check_integer",
@@ -87,6 +88,16 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     if as_float == 0.0 or not math.isfinite(as_float):
         raise ValueError(f"{need} within the range of a double, got {value}")
     return exact
+
+
+def check_delta(value: Any) -> float:
+    """Return the delta of (epsilon, delta)-privacy, a probability inside (0, 1)."""
+    need = "delta must be a probability between 0 and 1, both excluded"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{need}, got {_describe(value)}")
+    if not 0.0 < float(value) < 1.0:
+        raise ValueError(f"{need}, got {value}")
+    return float(value)
 
 
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:

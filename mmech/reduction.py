@@ -18,6 +18,7 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Dense, Sparse
 from mmech.operators._compose import Kronecker, Product, Scaled, VStack
 from mmech.operators._partition import PartitionStack
+from mmech.operators._ranges import Permuted
 
 __all__ = ["reduce_domain"]
 
@@ -29,6 +30,13 @@ DENSE_ENTRIES = 2**24
 HASHES = 2
 """Independent 64-bit hashes per column of an integer workload."""
 
+MAX_CELLS = 2**26
+MAX_QUERIES = 2**26
+"""Larger workloads are left as they are."""
+
+DESCRIBED = ("AllRange", "Identity", "Ones", "Prefix", "Suffix", "Total", "WidthRange")
+"""Operators that their label tells apart."""
+
 
 def reduce_domain(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     """Merge cells whose columns of the workload are equal; drop zero columns.
@@ -36,7 +44,9 @@ def reduce_domain(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     Integer workloads of any structure are reduced by hashing their columns: one
     product of the transpose with two random vectors, exact modulo 2^64. Other
     workloads are compared entry by entry where they are small. Products of
-    attributes are reduced attribute by attribute, so that they stay products.
+    attributes, and unions of such, are reduced attribute by attribute: they stay
+    products, though cells that only several attributes together make equal are not
+    merged.
 
     Parameters
     ----------
@@ -46,10 +56,12 @@ def reduce_domain(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     Returns
     -------
     reduced : QueryMatrix, shape (m, n')
-        W', one column of W per group. The workload itself if nothing merges.
+        W', one column of W per group. The workload itself if nothing merges, or if
+        it is zero.
     groups : ndarray of int64, shape (n,)
         Column of W' that every column of W equals, -1 for zero columns; numbered
-        by first occurrence.
+        by first occurrence. Empty where the domain is too large to list, and the
+        workload is returned as it is.
 
     See Also
     --------
@@ -67,17 +79,26 @@ def reduce_domain(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     """
     from mmech.error import kronecker_terms
 
+    n = workload.shape[1]
+    if n > MAX_CELLS:
+        return workload, np.zeros(0, np.int64)
     terms = kronecker_terms(workload)
-    if terms is not None:
+    if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms)
     groups = _column_groups(workload)
+    first = _first_members(groups)
+    if first.size in (0, n):
+        return workload, np.arange(n)
+    return restrict_columns(workload, first), groups
+
+
+def _first_members(groups: Groups) -> Groups:
+    """Return the first column of every group."""
     size = int(groups.max(initial=-1)) + 1
-    if size == workload.shape[1] or size == 0:
-        return workload, np.arange(workload.shape[1])
-    first = np.full(size, workload.shape[1], np.int64)
+    first = np.full(size, groups.size, np.int64)
     kept = np.flatnonzero(groups >= 0)
     np.minimum.at(first, groups[kept], kept)
-    return restrict_columns(workload, first), groups
+    return first
 
 
 def _reduce_products(
@@ -86,33 +107,32 @@ def _reduce_products(
     """Reduce every attribute of a union of products by itself."""
     sizes = [factor.shape[1] for factor in terms[0][1]]
     n = workload.shape[1]
-    if n > 2**26:
-        return workload, np.zeros(0, np.int64)
+    unchanged = workload, np.arange(n)
+    asked = [factors for weight, factors in terms if weight != 0]
+    if not asked:
+        return unchanged
     groups = np.zeros(1, np.int64)
     restricted: list[list[QueryMatrix]] = [[] for _ in terms]
-    merged_size = 1
-    for i in range(len(sizes)):
-        factors = [factors[i] for _, factors in terms]
+    for i, size in enumerate(sizes):
+        factors = [factors[i] for factors in asked]
         stacked = factors[0] if len(factors) == 1 else VStack(_distinct(factors))
         own = _column_groups(stacked)
-        if (own < 0).any():  # a value no query asks about: keep it, as a group
-            own = np.where(own < 0, own.max() + 1, own)
-        count = int(own.max()) + 1
-        first = np.full(count, sizes[i], np.int64)
-        np.minimum.at(first, own, np.arange(sizes[i]))
-        for parts, factor in zip(restricted, factors, strict=True):
-            whole = count == sizes[i]
+        first = _first_members(own)
+        if first.size == 0:
+            return unchanged
+        whole = first.size == size
+        for parts, term in zip(restricted, terms, strict=True):
+            factor = term[1][i]
             parts.append(factor if whole else restrict_columns(factor, first))
-        if count == sizes[i]:
-            own = np.arange(sizes[i])
-        groups = (groups[:, None] * count + own).ravel()
-        merged_size *= count
-    if merged_size == n:
-        return workload, np.arange(n)
+        joint = groups[:, None] * first.size + own
+        groups = np.where((groups[:, None] < 0) | (own < 0), -1, joint).ravel()
+    if groups.min() >= 0 and int(groups.max()) + 1 == n:
+        return unchanged
     blocks: list[QueryMatrix] = []
     for (weight, _), parts in zip(terms, restricted, strict=True):
+        exact = int(weight) if workload.dtype == np.int64 else weight
         product = Kronecker(parts)
-        blocks.append(product if weight == 1 else Scaled(weight, product))
+        blocks.append(product if weight == 1 else Scaled(exact, product))
     return blocks[0] if len(blocks) == 1 else VStack(blocks), groups
 
 
@@ -120,41 +140,67 @@ def _distinct(factors: list[QueryMatrix]) -> list[QueryMatrix]:
     """Drop repeated factors: the same object, or the same label of a leaf type."""
     seen: dict[Any, QueryMatrix] = {}
     for factor in factors:
-        described = type(factor).__name__ in ("Identity", "Total", "Ones", "Prefix")
+        described = type(factor).__name__ in DESCRIBED
         seen.setdefault(repr(factor) if described else id(factor), factor)
     return list(seen.values())
 
 
 def _column_groups(workload: QueryMatrix) -> Groups:
     """Return the group of every column, by first occurrence; -1 for zero columns."""
-    n = workload.shape[1]
+    from mmech.error import has_full_column_rank
+
+    m, n = workload.shape
+    if m == 0:
+        return np.full(n, -1)
+    if m > MAX_QUERIES or has_full_column_rank(workload):
+        return np.arange(n)
     if workload.dtype == np.int64:
         rng = np.random.default_rng(0x6D6D656368)
-        weights = rng.integers(-(2**62), 2**62, (workload.shape[0], HASHES)) | 1
+        weights = rng.integers(-(2**62), 2**62, (m, HASHES)) | 1
         with np.errstate(over="ignore"):
-            keys = workload.rmatmat(weights)
-    elif workload.shape[0] * n <= DENSE_ENTRIES:
-        keys = np.ascontiguousarray(workload._dense().T) + 0.0
-    else:
-        return np.arange(n)
+            groups = _equal_rows(workload.rmatmat(weights))
+        if _agrees(workload, groups, rng.standard_normal((m, 1))):
+            return groups
+    if m * n <= DENSE_ENTRIES:
+        return _equal_rows(np.ascontiguousarray(workload._dense().T))
+    return np.arange(n)
+
+
+def _equal_rows(keys: NDArray[Any]) -> Groups:
+    """Return the group of every row, by first occurrence; -1 for zero rows."""
+    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
     packed = np.ascontiguousarray(keys).view(f"V{keys.dtype.itemsize * keys.shape[1]}")
     _, first, inverse = np.unique(
         packed.ravel(), return_index=True, return_inverse=True
     )
     zero = ~keys[first].any(axis=1)
-    order = np.argsort(np.where(zero, n, first), kind="stable")
+    order = np.argsort(np.where(zero, len(keys), first), kind="stable")
     rank = np.empty(first.size, np.int64)
     rank[order] = np.arange(first.size)
     rank[zero] = -1
     return rank[inverse.ravel()]
 
 
+def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -> bool:
+    """Whether the columns of a group are equal under a test without wrap-around.
+
+    Sums modulo 2^64 can hide differences that are multiples of large powers of two.
+    """
+    columns = workload.rmatmat(probe)
+    first = _first_members(groups)
+    merged = np.append(columns[first], 0.0)[groups]
+    tolerance = 1e-9 * np.abs(columns).max(initial=0.0)
+    return bool(np.allclose(merged, columns[:, 0], rtol=0, atol=tolerance))
+
+
 def restrict_columns(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     """Return the workload restricted to some columns, in the structure it has."""
     if isinstance(workload, Dense):
-        return Dense(workload.to_dense()[:, columns])
+        return Dense(workload._array[:, columns])
     if isinstance(workload, Sparse):
-        return Sparse(workload.to_sparse()[:, columns])
+        return Sparse(workload.matrix[:, columns])
+    if isinstance(workload, Permuted):
+        return restrict_columns(workload.operator, workload._permutation[columns])
     if isinstance(workload, PartitionStack):
         return PartitionStack(workload._labels[:, columns], workload.n_groups)
     if isinstance(workload, Scaled):

@@ -25,8 +25,8 @@ def assert_query_matrix(
 
     Checks products (of every layout and dtype, exact for integers), the
     transpose, the dot test <Au, v> = <u, Aᵀv>, the gram, the four Penrose
-    equations of the pseudoinverse, row and column norms, the sensitivity, the
-    diagonal, conversions, pickling, immutability and the errors.
+    equations of the pseudoinverse, row and column norms, the L1 and L2
+    sensitivities, the diagonal, conversions, pickling, immutability and the errors.
 
     Parameters
     ----------
@@ -84,6 +84,8 @@ def assert_query_matrix(
     same(operator.column_square_sums(), squares.sum(axis=0), "column_square_sums", size)
     same(operator.row_square_sums(), squares.sum(axis=1), "row_square_sums", size)
     same(operator.sensitivity(), np.abs(expected).sum(axis=0).max(), "sensitivity")
+    longest = np.sqrt(squares.sum(axis=0).max())
+    same(operator.l2_sensitivity(), longest, "l2_sensitivity")
     same(operator.diag(), np.diagonal(expected), "diag")
     if m == n:
         same(operator.trace(), np.trace(expected), "trace", n)

@@ -14,6 +14,7 @@ from mmech import (
     Conjunctions,
     Dense,
     Diagonal,
+    HStack,
     Identity,
     Kronecker,
     Marginal,
@@ -22,14 +23,19 @@ from mmech import (
     Ones,
     Partition,
     PartitionStack,
+    Permuted,
     PIdentity,
     Prefix,
     Product,
+    Ranges,
+    Residuals,
     Scaled,
     Sparse,
+    Suffix,
     Sum,
     Total,
     VStack,
+    WidthRange,
 )
 
 SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
@@ -66,6 +72,9 @@ FOUR_ATTRIBUTES = [
     np.array([[0, 1], [1, 1], [1, 0], [1, 1]], bool),
     np.array([[1, 1], [1, 0], [0, 1], [1, 1]], bool),
 ]
+
+LOWER = np.array([[0, 1, 0], [1, 0, 1], [0, 0, 0], [2, 1, 1], [2, 1, 1]])
+UPPER = np.array([[2, 1, 1], [2, 1, 1], [2, 1, 1], [2, 1, 1], [2, 1, 1]])
 
 COO = sp.coo_array(
     (np.array([1, 2, -4, 3]), ([0, 0, 1, 1], [1, 1, 0, 2])), shape=(3, 4)
@@ -112,6 +121,80 @@ CATALOGUE = {
     "sparse-repeated-entries": (Sparse(COO), COO_DENSE),
     "sparse-zero": (Sparse(sp.csr_array((2, 3), dtype=np.int64)), np.zeros((2, 3))),
     "sparse-float": (Sparse(sp.lil_array(FRACTIONS)), FRACTIONS),
+    # ranges and relabelled domains
+    "suffix-1": (Suffix(1), [[1]]),
+    "suffix": (Suffix(5), ref.suffix(5)),
+    "suffix-transposed": (Suffix(4).T, ref.suffix(4).T),
+    "suffix-gram": (Suffix(4).gram(), ref.product(ref.suffix(4).T, ref.suffix(4))),
+    "width-range-1": (WidthRange(1, 1), [[1]]),
+    "width-range-of-cells": (WidthRange(4, 1), ref.identity(4)),
+    "width-range-of-all": (WidthRange(4, 4), ref.ones(1, 4)),
+    "width-range-narrow": (WidthRange(7, 2), ref.width_range(7, 2)),
+    "width-range-wide": (WidthRange(7, 5), ref.width_range(7, 5)),
+    "width-range-gram": (
+        WidthRange(6, 3).gram(),
+        ref.product(ref.width_range(6, 3).T, ref.width_range(6, 3)),
+    ),
+    "ranges": (Ranges((3, 2, 2), LOWER, UPPER), ref.ranges((3, 2, 2), LOWER, UPPER)),
+    "ranges-one-attribute": (
+        Ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]]),
+        ref.ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]]),
+    ),
+    "ranges-size-one": (
+        Ranges((1, 4, 1), [[0, 1, 0], [0, 0, 0]], [[0, 3, 0], [0, 1, 0]]),
+        [[0, 1, 1, 1], [1, 1, 0, 0]],
+    ),
+    "ranges-one-cell": (Ranges((1,), [[0]], [[0]]), [[1]]),
+    "ranges-gram": (
+        Ranges((3, 2, 2), LOWER, UPPER).gram(),
+        ref.product(
+            ref.ranges((3, 2, 2), LOWER, UPPER).T, ref.ranges((3, 2, 2), LOWER, UPPER)
+        ),
+    ),
+    "permuted-ranges": (
+        Permuted(AllRange(4), [2, 0, 3, 1]),
+        ref.permuted(ref.all_range(4), [2, 0, 3, 1]),
+    ),
+    "permuted-1": (Permuted(Total(1), [0]), [[1]]),
+    "permuted-signed": (
+        Permuted(Dense(SIGNED), [1, 2, 0]),
+        ref.permuted(SIGNED, [1, 2, 0]),
+    ),
+    "permuted-float": (
+        Permuted(PIdentity(THETA), [3, 1, 0, 2]),
+        ref.permuted(ref.pidentity(THETA), [3, 1, 0, 2]),
+    ),
+    "permuted-twice": (
+        Permuted(Permuted(Prefix(3), [1, 2, 0]), [1, 2, 0]),
+        ref.permuted(P3, [2, 0, 1]),
+    ),
+    "permuted-product": (
+        Dense(TALL.T) @ Permuted(Prefix(4), [3, 1, 0, 2]),
+        ref.product(TALL.T, ref.permuted(ref.prefix(4), [3, 1, 0, 2])),
+    ),
+    "permuted-transposed": (
+        Permuted(Dense(SIGNED), [1, 2, 0]).T,
+        ref.permuted(SIGNED, [1, 2, 0]).T,
+    ),
+    "permuted-gram": (
+        Permuted(AllRange(3), [2, 0, 1]).gram(),
+        ref.product(
+            ref.permuted(ref.all_range(3), [2, 0, 1]).T,
+            ref.permuted(ref.all_range(3), [2, 0, 1]),
+        ),
+    ),
+    "permuted-gram-pinv": (
+        Permuted(Dense(SIGNED), [1, 2, 0]).gram().pinv(),
+        ref.pinv(
+            ref.product(
+                ref.permuted(SIGNED, [1, 2, 0]).T, ref.permuted(SIGNED, [1, 2, 0])
+            )
+        ),
+    ),
+    "permuted-pinv": (
+        Permuted(Dense(RANK_ONE), [1, 2, 0]).pinv(),
+        ref.pinv(ref.permuted(RANK_ONE, [1, 2, 0])),
+    ),
     # partitions and boxes
     "partition-1": (Partition([0]), [[1]]),
     "partition": (Partition([0, 1, 0, 2]), ref.partition([0, 1, 0, 2], 3)),
@@ -191,8 +274,28 @@ CATALOGUE = {
         ),
     ),
     "anova": (Anova((2, 3), [1, 0, 2.5, -3]), ref.anova((2, 3), [1, 0, 2.5, -3])),
+    "anova-product": (
+        Anova((2, 3), [1, 0, 2.5, -3]) @ Anova((2, 3), [2, 1, -1, 1]),
+        ref.anova((2, 3), [2, 0, -2.5, -3]),
+    ),
+    "anova-sum": (
+        Anova((2, 3), [1, 0, 2.5, -3]) - Anova((2, 3), [2, 1, -1, 1]),
+        ref.anova((2, 3), [-1, -1, 3.5, -4]),
+    ),
     "anova-one-attribute": (Anova((4,), [0, 2]), ref.anova((4,), [0, 2])),
     "anova-zero": (Anova((2, 1), [0] * 4), np.zeros((2, 2))),
+    "residuals": (
+        Residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5}),
+        ref.residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5}),
+    ),
+    "residuals-size-one": (
+        Residuals((2, 1, 2), {(0, 2): 1, (2,): 0}),
+        ref.residuals((2, 1, 2), {(0, 2): 1, (2,): 0}),
+    ),
+    "residuals-pinv": (
+        Residuals((3, 2), {(): 0.5, (0,): 2}).pinv(),
+        ref.pinv(ref.residuals((3, 2), {(): 0.5, (0,): 2})),
+    ),
     # merged cells
     "merged": (Merged(Prefix(2), [1, 0, 1, -1]), P2[:, [1, 0, 1, 1]] * [1, 1, 1, 0]),
     "merged-signed": (Merged(Dense(SIGNED), [2, 0, 1, 0]), SIGNED[:, [2, 0, 1, 0]]),
@@ -274,6 +377,25 @@ CATALOGUE = {
             ]
         ),
         ref.stack(ref.kronecker(P3, ref.ones(1, 2)), -2 * ref.kronecker(T3, I2)),
+    ),
+    # operators side by side
+    "hstack-of-one": (HStack([Prefix(3)]), P3),
+    "hstack": (HStack([Identity(2), Dense(SIGNED)]), ref.side_by_side(I2, SIGNED)),
+    "hstack-signed": (
+        HStack([-1 * Prefix(3), Total(3).T, 0.5 * Identity(3)]),
+        ref.side_by_side(-P3, T3.T, 0.5 * I3),
+    ),
+    "hstack-transposed": (
+        HStack([Prefix(3), Dense(SIGNED.T)]).T,
+        ref.side_by_side(P3, SIGNED.T).T,
+    ),
+    "hstack-of-stacks": (
+        HStack([VStack([Total(2), Identity(2)]), Prefix(3)]),
+        ref.side_by_side(ref.stack(ref.ones(1, 2), I2), P3),
+    ),
+    "hstack-times-vstack": (
+        HStack([Prefix(3), Dense(SIGNED.T)]) @ VStack([Identity(3), Dense(SIGNED)]),
+        P3 + ref.product(SIGNED.T, SIGNED),
     ),
     # products, sums, transposes, grams
     "product-of-forest": (

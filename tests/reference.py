@@ -32,6 +32,33 @@ def all_range(n):
     )
 
 
+def suffix(n):
+    return np.array([[int(j >= i) for j in range(n)] for i in range(n)])
+
+
+def width_range(n, width):
+    return np.array(
+        [[int(lo <= j < lo + width) for j in range(n)] for lo in range(n - width + 1)]
+    )
+
+
+def ranges(domain_shape, lower, upper):
+    cells = list(itertools.product(*(range(size) for size in domain_shape)))
+    return np.array(
+        [
+            [
+                int(all(a <= v <= b for a, v, b in zip(first, cell, last, strict=True)))
+                for cell in cells
+            ]
+            for first, last in zip(lower, upper, strict=True)
+        ]
+    )
+
+
+def permuted(matrix, permutation):
+    return np.array([[row[j] for j in permutation] for row in np.asarray(matrix)])
+
+
 def diagonal(values):
     n = len(values)
     return np.array([[values[i] if i == j else 0 for j in range(n)] for i in range(n)])
@@ -80,6 +107,23 @@ def marginal(domain_shape, attributes):
     )
 
 
+def residuals(domain_shape, weights):
+    """Sums over all other attributes, then contrasts of the first j values with the
+    next one, of unit length."""
+    blocks = []
+    for attributes, weight in weights.items():
+        block = np.ones((1, 1))
+        for i, size in enumerate(domain_shape):
+            factor = np.ones((1, size))
+            if i in attributes:
+                factor = np.array(
+                    [[1] * j + [-j] + [0] * (size - j - 1) for j in range(1, size)]
+                ) / np.sqrt([[j * (j + 1)] for j in range(1, size)])
+            block = np.kron(block, factor)
+        blocks.append(weight * block)
+    return np.concatenate(blocks)
+
+
 def anova(domain_shape, eigenvalues):
     """Σ_s κ_s P_s with P_s = ⊗ (I - J/n_i if i in s else J/n_i)."""
     total = 0.0
@@ -95,6 +139,11 @@ def anova(domain_shape, eigenvalues):
 
 def stack(*matrices):
     return np.array([list(row) for matrix in matrices for row in matrix])
+
+
+def side_by_side(*matrices):
+    rows = zip(*(np.asarray(matrix).tolist() for matrix in matrices), strict=True)
+    return np.array([[entry for part in row for entry in part] for row in rows])
 
 
 def kronecker(*matrices):

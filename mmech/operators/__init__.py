@@ -14,6 +14,7 @@ from mmech.operators._basic import (
 )
 from mmech.operators._compose import (
     Gram,
+    HStack,
     Kronecker,
     Product,
     Scaled,
@@ -26,6 +27,8 @@ from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, Partition, PartitionStack
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._pinv import Pinv
+from mmech.operators._ranges import Permuted, Ranges, Suffix, WidthRange
+from mmech.operators._residuals import Residuals
 
 __all__ = [
     "AllRange",
@@ -35,6 +38,7 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Gram",
+    "HStack",
     "Identity",
     "Kronecker",
     "Marginal",
@@ -44,15 +48,20 @@ __all__ = [
     "PIdentity",
     "Partition",
     "PartitionStack",
+    "Permuted",
     "Pinv",
     "Prefix",
     "Product",
     "QueryMatrix",
+    "Ranges",
+    "Residuals",
     "Scaled",
     "Sparse",
+    "Suffix",
     "Sum",
     "Total",
     "Transpose",
     "VStack",
+    "WidthRange",
     "all_marginals",
 ]

@@ -1,7 +1,8 @@
 """Pair rules: how two operators combine so that structure survives.
 
-One table for products. A rule takes the two operators and returns the combined
-one, or ``None`` when it does not apply after all; the first rule that fits wins.
+One table for products, one for sums. A rule takes the two operators and returns the
+combined one, or ``None`` when it does not apply after all; the first rule that fits
+wins.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Dense, Diagonal, Identity, Ones, Sparse
 from mmech.operators._compose import (
+    HStack,
     Kronecker,
     Product,
     Scaled,
@@ -19,8 +21,10 @@ from mmech.operators._compose import (
     VStack,
     check_weight,
 )
+from mmech.operators._marginals import Anova
+from mmech.operators._ranges import Permuted
 
-__all__ = ["product", "scale"]
+__all__ = ["add", "product", "scale"]
 
 Rule = Callable[[Any, Any], QueryMatrix | None]
 
@@ -32,6 +36,21 @@ def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
     if any(a.shape[1] != b.shape[0] for a, b in pairs):
         return None
     return Kronecker([product(a, b) for a, b in pairs])
+
+
+def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
+    if left.domain_shape != right.domain_shape:
+        return None
+    return Anova(left.domain_shape, left._values * right._values)
+
+
+def _block_product(left: HStack, right: VStack) -> QueryMatrix | None:
+    if len(left.blocks) != len(right.blocks):
+        return None
+    pairs = list(zip(left.blocks, right.blocks, strict=True))
+    if any(a.shape[1] != b.shape[0] for a, b in pairs):
+        return None
+    return add(*[product(a, b) for a, b in pairs])
 
 
 def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:
@@ -50,7 +69,14 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Diagonal, Diagonal, lambda a, b: Diagonal(a.diag() * b.diag())),
     (Dense, Dense, lambda a, b: Dense(a.to_dense() @ b.to_dense())),
     (Sparse, Sparse, lambda a, b: Sparse(a.matrix @ b.matrix)),
+    (Anova, Anova, _anova_product),
     (Kronecker, Kronecker, _kronecker_product),
+    (
+        QueryMatrix,
+        Permuted,
+        lambda a, b: Permuted(product(a, b.operator), b._permutation),
+    ),
+    (HStack, VStack, _block_product),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
 ]
@@ -77,6 +103,39 @@ def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
     weight = check_weight(weight)
     if isinstance(operator, Scaled):
         return scale(weight * operator.weight, operator.operator)
+    if isinstance(operator, Anova):
+        return Anova(operator.domain_shape, weight * operator._values)
     if isinstance(weight, int) and weight == 1:
         return operator
     return Scaled(weight, operator)
+
+
+def _anova_sum(left: Anova, right: Anova) -> Anova | None:
+    if left.domain_shape != right.domain_shape:
+        return None
+    return Anova(left.domain_shape, left._values + right._values)
+
+
+SUM_RULES: dict[type, Rule] = {Anova: _anova_sum}
+"""Type of two terms to the rule that adds them."""
+
+
+def add(*terms: QueryMatrix) -> QueryMatrix:
+    """Return the sum of the terms, joining those whose sum has a closed form.
+
+    Terms of a kind without a rule stay as they are, in order.
+    """
+    kept: list[QueryMatrix] = []
+    joinable: dict[type, list[int]] = {kind: [] for kind in SUM_RULES}
+    for term in terms:
+        rule = SUM_RULES.get(type(term))
+        for place in joinable.get(type(term), []):
+            combined = None if rule is None else rule(kept[place], term)
+            if combined is not None:
+                kept[place] = combined
+                break
+        else:
+            if rule is not None:
+                joinable[type(term)].append(len(kept))
+            kept.append(term)
+    return kept[0] if len(kept) == 1 else Sum(kept)

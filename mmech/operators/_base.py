@@ -185,9 +185,9 @@ class QueryMatrix:
     def __add__(self, other: Any) -> QueryMatrix:
         if not isinstance(other, QueryMatrix):
             raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
-        from mmech.operators._compose import Sum
+        from mmech.operators._algebra import add
 
-        return Sum([self, other])
+        return add(self, other)
 
     def __sub__(self, other: Any) -> QueryMatrix:
         return self + (-other)
@@ -272,6 +272,22 @@ class QueryMatrix:
         removed, exact for weights of any sign.
         """
         return float(self.column_abs_sums().max(initial=0))
+
+    def l2_sensitivity(self) -> float:
+        """Return ‖A‖₂, the largest L2 norm of a column.
+
+        This is the L2 sensitivity of x ↦ A x when one record is added or
+        removed: what Gaussian noise is calibrated to.
+        """
+        if self.dtype == _INT64 and self.sensitivity() >= 2.0**31:
+            # A wrapped sum of squares would give too little noise.
+            largest = max(
+                float(np.square(block.astype(np.float64)).sum(axis=0).max(initial=0))
+                for _, block in self._column_blocks()
+            )
+        else:
+            largest = float(self.column_square_sums().max(initial=0))
+        return math.sqrt(largest)
 
     def diag(self) -> Array:
         """Return the main diagonal, shape (min(m, n),)."""

@@ -92,6 +92,8 @@ class Identity(_Square):
         """Return 1."""
         return 1.0
 
+    l2_sensitivity = sensitivity
+
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))

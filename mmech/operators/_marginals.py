@@ -9,7 +9,8 @@ attribute i.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -23,7 +24,7 @@ from mmech._validation import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
 from mmech.operators._basic import Dense, Identity, Ones, Total
-from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._compose import Kronecker, Scaled, VStack, check_weight
 
 __all__ = [
     "Anova",
@@ -100,9 +101,8 @@ class Marginal(Kronecker):
         kept = check_attributes(attributes, len(sizes))
         object.__setattr__(self, "domain_shape", sizes)
         object.__setattr__(self, "attributes", kept)
-        super().__init__(
-            [Identity(n) if i in kept else Total(n) for i, n in enumerate(sizes)]
-        )
+        leaves = {n: (Total(n), Identity(n)) for n in set(sizes)}
+        super().__init__([leaves[n][i in kept] for i, n in enumerate(sizes)])
 
     domain_shape: tuple[int, ...]
     attributes: tuple[int, ...]
@@ -154,6 +154,8 @@ class Marginal(Kronecker):
         """Return 1."""
         return 1.0
 
+    l2_sensitivity = sensitivity
+
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginals(VStack):
@@ -196,7 +198,7 @@ class Marginals(VStack):
             key = check_attributes(attributes, len(sizes))
             if key in sorted_weights:
                 raise ValueError(f"the marginal over {key} is given twice")
-            sorted_weights[key] = weight
+            sorted_weights[key] = check_weight(weight)
         if not any(sorted_weights.values()):
             raise ValueError(
                 "the weights are all zero; at least one marginal needs a weight"
@@ -205,14 +207,23 @@ class Marginals(VStack):
             )
         object.__setattr__(self, "domain_shape", sizes)
         object.__setattr__(self, "weights", MappingProxyType(sorted_weights))
-        super().__init__(
-            [
-                Marginal(sizes, key)
-                if isinstance(weight, (int, np.integer)) and weight == 1
-                else Scaled(weight, Marginal(sizes, key))
-                for key, weight in sorted_weights.items()
-            ]
+
+    @cached_property  # type: ignore[misc]
+    def blocks(self) -> Sequence[QueryMatrix]:
+        """The weighted marginals as operators, made when first asked for."""
+        return tuple(
+            Marginal(self.domain_shape, key)
+            if isinstance(weight, int) and weight == 1
+            else Scaled(weight, Marginal(self.domain_shape, key))
+            for key, weight in self.weights.items()
         )
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of table cells in all, and number of domain cells."""
+        sizes = self.domain_shape
+        rows = sum(product_of(sizes[i] for i in key) for key in self.weights)
+        return (rows, product_of(sizes))
 
     domain_shape: tuple[int, ...]
     weights: Mapping[tuple[int, ...], float]
@@ -227,6 +238,10 @@ class Marginals(VStack):
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights, at any domain size."""
         return float(sum(abs(weight) for weight in self.weights.values()))
+
+    def l2_sensitivity(self) -> float:
+        """Return the root of the summed squared weights, at any domain size."""
+        return math.hypot(*self.weights.values())
 
     def weight_array(self) -> NDArray[np.float64]:
         """Return the weights on the lattice, shape (2^d,)."""
@@ -477,6 +492,7 @@ def anova_energies(
     ndarray of float64, shape (2^d,), or None
     """
     from mmech.operators._partition import Conjunctions, PartitionStack
+    from mmech.operators._ranges import Ranges
 
     check_lattice(len(domain_shape))
     if isinstance(workload, Scaled):
@@ -503,11 +519,15 @@ def anova_energies(
     if isinstance(workload, Kronecker):
         return _kronecker_energies(workload, domain_shape)
     if isinstance(workload, Conjunctions) and workload.domain_shape == domain_shape:
-        return _box_energies(workload._masks)
+        widths = np.stack([mask.sum(axis=1) for mask in workload._masks], axis=1)
+        return _box_energies(widths, domain_shape)
+    if isinstance(workload, Ranges) and workload.domain_shape == domain_shape:
+        return _box_energies(workload.widths, domain_shape)
     if isinstance(workload, PartitionStack) and workload.domain_shape == domain_shape:
         boxes = workload.boxes()
         if boxes is not None:
-            return _box_energies(boxes)
+            widths = np.stack([mask.sum(axis=1) for mask in boxes], axis=1)
+            return _box_energies(widths, domain_shape)
         return _partition_energies(workload, domain_shape)
     return None
 
@@ -522,16 +542,17 @@ def _kronecker_energies(
         mean = float(np.square(factor.matvec(np.ones(factor.shape[1]))).sum())
         mean /= factor.shape[1]
         outside.append(mean)
-        inside.append(max(float(factor.column_square_sums().sum()) - mean, 0.0))
+        total = float(factor.column_square_sums().sum())
+        rounding = 1e-13 * total  # of equal entries that are no integers, say
+        inside.append(total - mean if total - mean > rounding else 0.0)
     return _lattice_product(inside, outside)
 
 
-def _box_energies(masks: Iterable[NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """Σ over boxes of Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} r_i² / n_i."""
-    masks = list(masks)
-    sizes = [mask.shape[1] for mask in masks]
-    allowed = np.stack([mask.sum(axis=1) for mask in masks], axis=1)
-    kinds, counts = np.unique(allowed, axis=0, return_counts=True)
+def _box_energies(
+    widths: NDArray[np.int64], sizes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Σ over boxes of r_i values of Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} r_i² / n_i."""
+    kinds, counts = np.unique(widths, axis=0, return_counts=True)
     total = np.zeros(2 ** len(sizes))
     for row, count in zip(kinds.tolist(), counts.tolist(), strict=True):
         inside = [r * (1 - r / n) for r, n in zip(row, sizes, strict=True)]

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from mmech._validation import check_operator
 from mmech.operators._base import Array, QueryMatrix, freeze, read_only
 
 __all__ = ["Merged"]
@@ -46,6 +47,7 @@ class Merged(QueryMatrix):
     groups: ArrayLike
 
     def __post_init__(self) -> None:
+        check_operator(self.operator, "operator")
         groups = np.asarray(self.groups)
         size = self.operator.shape[1]
         if groups.ndim != 1 or groups.dtype.kind not in "iu":
@@ -147,3 +149,7 @@ class Merged(QueryMatrix):
     def sensitivity(self) -> float:
         """Return the sensitivity of the inner operator: every column occurs."""
         return self.operator.sensitivity()
+
+    def l2_sensitivity(self) -> float:
+        """Return the L2 sensitivity of the inner operator."""
+        return self.operator.l2_sensitivity()

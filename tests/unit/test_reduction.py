@@ -1,0 +1,574 @@
+"""Lossless domain reduction against brute force, and strategies on merged cells."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import reference as ref
+import scipy.optimize
+import scipy.sparse as sp
+from catalogue import CATALOGUE
+from hypothesis import given, settings
+from hypothesis.extra import numpy as hnp
+
+import mmech.mechanism
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    Merged,
+    Ones,
+    PartitionStack,
+    Permuted,
+    PIdentity,
+    Prefix,
+    Product,
+    Ranges,
+    Scaled,
+    Sparse,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    WidthRange,
+    all_marginals,
+    loss,
+    optimize,
+    per_query_error,
+    reduce_domain,
+    supports,
+)
+from mmech.error import kronecker_terms
+from mmech_rf import (
+    aggregation_workload,
+    datasets,
+    grow_random_forest,
+    prediction_workload,
+    training_workload,
+)
+
+
+def brute_force(dense):
+    """Groups of equal nonzero columns by first occurrence."""
+    seen, groups = {}, []
+    for column in np.asarray(dense, dtype=float).T + 0.0:
+        key = tuple(column)
+        groups.append(seen.setdefault(key, len(seen)) if column.any() else -1)
+    return np.array(groups)
+
+
+def spread(reduced, groups):
+    """W' C as an explicit matrix."""
+    padded = np.pad(reduced.to_dense(), ((0, 0), (0, 1)))
+    return padded[:, groups]
+
+
+def assert_lossless(workload, dense, complete=True):
+    """Check W = W' C and, where asked, that nothing more could be merged."""
+    reduced, groups = reduce_domain(workload)
+    assert groups.dtype == np.int64
+    assert groups.shape == (workload.shape[1],)
+    np.testing.assert_array_equal(spread(reduced, groups), dense)
+    wanted = brute_force(dense)
+    if reduced is workload:
+        assert np.array_equal(groups, np.arange(workload.shape[1]))
+        distinct = wanted.max(initial=-1) + 1
+        assert not complete or distinct in (0, workload.shape[1])
+        return reduced, groups
+    assert reduced.dtype == workload.dtype
+    assert reduced.shape == (workload.shape[0], groups.max() + 1)
+    first = [int(np.flatnonzero(groups == g)[0]) for g in range(groups.max() + 1)]
+    assert first == sorted(first), "groups must be numbered by first occurrence"
+    np.testing.assert_array_equal(reduced.to_dense(), dense[:, first])
+    if complete:
+        assert np.array_equal(groups, wanted)
+    return reduced, groups
+
+
+# ------------------------------------------------------------------ brute force
+
+small = st.integers(1, 5)
+
+
+@st.composite
+def tables(draw, elements=None, rows=None):
+    """An array with few distinct columns, some of them zero."""
+    elements = st.integers(-2, 2) if elements is None else elements
+    dtype = np.int64 if elements is not FLOATS else np.float64
+    rows = draw(small) if rows is None else rows
+    columns = draw(hnp.arrays(dtype, (rows, draw(small)), elements=elements))
+    chosen = draw(st.lists(st.integers(0, columns.shape[1]), min_size=1, max_size=9))
+    return np.pad(columns, ((0, 0), (0, 1)))[:, chosen]
+
+
+FLOATS = st.sampled_from([0.0, -0.0, 0.1, 0.30000000000000004, -1.5, 2.0])
+
+
+@st.composite
+def workloads(draw):
+    """A workload of some kind with columns that repeat, and its explicit matrix."""
+    kind = draw(
+        st.sampled_from(
+            [
+                "dense",
+                "float",
+                "sparse",
+                "partitions",
+                "boxes",
+                "ranges",
+                "permuted",
+                "scaled",
+                "product",
+                "stack",
+                "merged",
+                "transposed",
+            ]
+        )
+    )
+    if kind in ("dense", "float"):
+        array = draw(tables(FLOATS if kind == "float" else None))
+        return Dense(array), array
+    if kind == "sparse":
+        array = draw(tables())
+        return Sparse(sp.coo_array(array)), array
+    if kind == "partitions":
+        labels = np.abs(draw(tables()))
+        groups = [3] * len(labels)
+        return PartitionStack(labels, groups), ref.partition_stack(labels, groups)
+    if kind == "boxes":
+        rows = draw(small)
+        masks = [draw(hnp.arrays(np.bool_, (rows, draw(small)))) for _ in range(2)]
+        return Conjunctions(masks), ref.conjunctions(masks)
+    if kind == "ranges":
+        sizes = (draw(small), draw(small))
+        ends = [
+            st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).map(sorted)
+            for n in sizes
+        ]
+        boxes = np.array(draw(st.lists(st.tuples(*ends), min_size=1, max_size=3)))
+        lower, upper = boxes[:, :, 0], boxes[:, :, 1]
+        return Ranges(sizes, lower, upper), ref.ranges(sizes, lower, upper)
+    if kind == "permuted":
+        array = draw(tables())
+        order = draw(st.permutations(range(array.shape[1])))
+        return Permuted(Sparse(sp.csr_array(array)), order), array[:, order]
+    if kind == "scaled":
+        array, weight = draw(tables()), draw(st.sampled_from([-3, 0.5, 0, 2]))
+        return Scaled(weight, Dense(array)), weight * array
+    if kind == "product":
+        right = draw(tables())
+        left = draw(hnp.arrays(np.int64, (3, len(right)), elements=st.integers(-1, 1)))
+        return Product(Dense(left), Dense(right)), left @ right
+    if kind == "stack":
+        array = draw(tables())
+        other = np.roll(array, 1, axis=0)
+        weight = draw(st.sampled_from([2, -1, 0.5]))
+        stacked = VStack([Dense(array), Scaled(weight, Dense(other)), Dense(array)])
+        return stacked, np.concatenate([array, weight * other, array])
+    array = draw(tables())
+    if kind == "merged":
+        size = array.shape[1]
+        groups = [*range(size), *draw(st.lists(st.integers(-1, size - 1), max_size=4))]
+        padded = np.pad(array, ((0, 0), (0, 1)))
+        return Merged(Dense(array), groups), padded[:, groups]
+    return Dense(array.T).T, array
+
+
+@settings(max_examples=300)
+@given(workloads())
+def test_reduction_equals_brute_force(pair):
+    assert_lossless(*pair)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_operator(name):
+    operator, _ = CATALOGUE[name]
+    # Approximate entries (pseudoinverses) are their own explicit matrix here.
+    dense = operator.to_dense()
+    if kronecker_terms(operator) is None:
+        reduced, groups = reduce_domain(operator)
+        if operator.dtype == np.int64:
+            assert_lossless(operator, dense)
+        else:
+            assert np.abs(spread(reduced, groups) - dense).max() <= 1e-12
+    else:
+        assert_lossless(operator, dense, complete=False)
+        if operator.dtype == np.int64:
+            columns = np.random.default_rng(0).integers(0, dense.shape[1], 12)
+            ones = (np.ones(12, np.int64), (columns, np.arange(12)))
+            selection = sp.csr_array(ones, shape=(dense.shape[1], 12))
+            chosen = Product(operator, Sparse(selection))
+            assert_lossless(chosen, dense[:, columns])
+
+
+# ------------------------------------------------------------------ products
+
+
+@st.composite
+def unions_of_products(draw):
+    sizes = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
+    picks = [draw(st.lists(st.integers(0, n), min_size=1, max_size=4)) for n in sizes]
+    blocks, dense = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        factors = [
+            np.pad(
+                draw(hnp.arrays(np.int64, (2, n), elements=st.integers(-2, 2))),
+                ((0, 0), (0, 1)),
+            )[:, chosen]
+            for n, chosen in zip(sizes, picks, strict=True)
+        ]
+        weight = draw(st.sampled_from([1, 1, -3, 0, 0.5]))
+        blocks.append(Scaled(weight, Kronecker([Dense(factor) for factor in factors])))
+        dense.append(weight * ref.kronecker(*factors))
+    return VStack(blocks), np.concatenate(dense)
+
+
+@settings(max_examples=150)
+@given(unions_of_products())
+def test_products_are_reduced_losslessly(pair):
+    workload, dense = pair
+    reduced, groups = assert_lossless(workload, dense, complete=False)
+    if reduced is not workload:
+        assert kronecker_terms(reduced) is not None
+        assert (np.abs(dense[:, groups < 0]) == 0).all()
+
+
+def test_products_stay_products_attribute_by_attribute():
+    workload = Kronecker([Dense([[1, 1, 2]]), Total(4), Prefix(2)])
+    reduced, groups = assert_lossless(workload, workload.to_dense())
+    assert isinstance(reduced, Kronecker)
+    assert [factor.shape[1] for factor in reduced.factors] == [2, 1, 2]
+    assert groups.tolist() == [0, 1] * 8 + [2, 3] * 4
+
+
+def test_values_that_no_query_asks_about_are_dropped():
+    workload = VStack(
+        [
+            Kronecker([Dense([[0, 1, 0, 2]]), Prefix(2)]),
+            2 * Kronecker([Dense([[0, 0, 0, 3]]), Total(2)]),
+            0 * Kronecker([Dense([[5, 0, 0, 3]]), Total(2)]),
+        ]
+    )
+    reduced, groups = assert_lossless(workload, workload.to_dense())
+    assert groups.tolist() == [-1, -1, 0, 1, -1, -1, 2, 3]
+    assert reduced.dtype == np.int64
+
+
+def test_integer_products_stay_integer():
+    workload = VStack(
+        [Kronecker([Total(3), Prefix(2)]), -7 * Kronecker([Total(3), Identity(2)])]
+    )
+    reduced, _ = assert_lossless(workload, workload.to_dense())
+    assert reduced.dtype == np.int64
+    assert (reduced @ np.array([2**55 + 1, 0])).tolist()[-2] == -7 * (2**55 + 1)
+
+
+def test_a_weight_that_floats_do_not_hold():
+    weight = 2**53 + 1
+    workload = VStack([Scaled(weight, Kronecker([Total(2), Identity(2)]))])
+    reduced, groups = reduce_domain(workload)
+    assert groups.tolist() == [0, 1, 0, 1]
+    assert np.array_equal(reduced.to_dense(), [[weight, 0], [0, weight]])
+
+
+@pytest.mark.parametrize(
+    ("workload", "size"),
+    [
+        (all_marginals((2, 3, 4), 1), 24),
+        (Marginals((2, 3, 4), {(0,): 1, (2,): -2}), 8),
+        (Marginals((2, 3, 4), {(): 0.5}), 1),
+        (Kronecker([AllRange(4), Total(5)]), 4),
+        (Kronecker([Identity(3), WidthRange(6, 3)]), 18),
+        (VStack([Kronecker([Prefix(3), Total(4)]), Ones(2, 12)]), 3),
+        (
+            Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
+            3,
+        ),
+    ],
+    ids=str,
+)
+def test_sizes_by_hand(workload, size):
+    reduced, _ = assert_lossless(workload, workload.to_dense())
+    assert reduced.shape[1] == size
+
+
+# ------------------------------------------------------------------ edge cases
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Dense(np.zeros((2, 3), int)),
+        Dense(np.zeros((2, 3))),
+        Dense(np.zeros((0, 3))),
+        Dense(np.zeros((0, 3), int)),
+        Scaled(0, Kronecker([Prefix(2), Prefix(2)])),
+        Kronecker([Prefix(2), Dense([[0, 0]])]),
+    ],
+    ids=str,
+)
+def test_a_zero_workload_is_left_as_it_is(workload):
+    reduced, groups = reduce_domain(workload)
+    assert reduced is workload
+    assert np.array_equal(groups, np.arange(workload.shape[1]))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [[2**62, 0], [0, 2**62]],
+        [[2**62, -(2**62)], [-(2**62), 2**62]],
+        [[2**61, 2**61], [0, 0]],
+    ],
+)
+def test_differences_that_wrap_around_are_not_merged(columns):
+    # Modulo 2^64 a hash of such columns may well be the same.
+    array = np.array(columns).T
+    assert_lossless(Dense(array), array)
+    repeated = np.tile(array, (1, 3))
+    assert_lossless(Sparse(sp.csr_array(repeated)), repeated)
+
+
+def test_what_is_distinct_by_structure_is_not_touched():
+    for workload in (AllRange(20_000), Prefix(10**6), PIdentity(np.ones((1, 5)))):
+        reduced, groups = reduce_domain(workload)
+        assert reduced is workload
+        assert groups.size == workload.shape[1]
+
+
+def test_domains_too_large_to_list():
+    for workload in (
+        Kronecker([Total(100)] * 20),
+        all_marginals((100,) * 5, 1),
+        Conjunctions([np.ones((2, 10), bool)] * 40),
+    ):
+        reduced, groups = reduce_domain(workload)
+        assert reduced is workload
+        assert groups.size == 0
+
+
+def test_large_workloads_of_fractions_are_left_as_they_are(monkeypatch):
+    monkeypatch.setattr("mmech.reduction.DENSE_ENTRIES", 3)
+    reduced, groups = reduce_domain(Dense([[0.5, 0.5], [1.0, 1.0]]))
+    assert reduced.shape == (2, 2)
+    assert groups.tolist() == [0, 1]
+    # Integers need no explicit entries.
+    reduced, groups = reduce_domain(Product(Prefix(2), Total(2).T, Total(5)))
+    assert reduced.shape[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("operator", "groups", "message"),
+    [
+        (Prefix(2), [0, 2], r"groups must lie in -1\.\.1, the columns of the operator"),
+        (Prefix(2), [0, -2], r"groups must lie in -1\.\.1"),
+        (Prefix(2), [0, 0], "every one of the 2 merged cells must occur"),
+        (Prefix(2), [0.0, 1.0], "groups must be a vector of integers, got float64"),
+        (Prefix(2), [[0, 1]], r"vector of integers, got int64 of shape \(1, 2\)"),
+        (Prefix(2), np.zeros(0, int), r"groups must lie in -1\.\.1"),
+    ],
+)
+def test_wrong_groups(operator, groups, message):
+    with pytest.raises(ValueError, match=message):
+        Merged(operator, groups)
+
+
+def test_only_operators_are_merged():
+    with pytest.raises(TypeError, match="operator must be a query matrix, got ndarray"):
+        Merged(np.eye(2), [0, 1])
+
+
+# ------------------------------------------------------------------ forests
+
+
+@pytest.fixture(scope="module")
+def car():
+    data = datasets.load_car()
+    forest = grow_random_forest(data.schema, 128, 4, seed=0)
+    codes = data.schema.encode(data.data)
+    queries = codes[np.random.default_rng(0).permutation(len(codes))[:346]]
+    return forest, queries
+
+
+@pytest.mark.parametrize(("b", "least", "most"), [(346, 1500, 1900), (20, 20, 60)])
+def test_leaves_of_a_batch_of_car_queries(car, b, least, most):
+    # 346 queries, a fifth of the data: 18.7 thousand leaves, 1.7 thousand that differ.
+    forest, queries = car
+    workload = aggregation_workload(forest, queries[:b])
+    assert 18_000 < workload.shape[1] < 19_500
+    reduced, groups = reduce_domain(workload)
+    assert least < reduced.shape[1] < most
+    columns = workload.to_sparse().tocsc()
+    keys = {
+        columns.indices[start:stop].tobytes()
+        for start, stop in zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
+        if stop > start
+    }
+    assert reduced.shape[1] == len(keys)
+    assert (groups < 0).sum() == (np.diff(columns.indptr) == 0).sum()
+
+
+def test_cells_of_a_forest(car):
+    forest, queries = car
+    every = training_workload(forest)
+    assert reduce_domain(every)[0] is every  # 128 trees tell all cells apart
+    shallow = training_workload(grow_random_forest((4, 3, 5), 2, 1, seed=1))
+    reduced, _ = assert_lossless(shallow, shallow.to_dense())
+    assert isinstance(reduced, PartitionStack)
+    few = prediction_workload(forest, queries[:3])
+    reduced, _ = assert_lossless(few, few.to_dense())
+    assert reduced.shape[1] < 500
+
+
+# ------------------------------------------------------------------ nothing is lost
+
+
+def least_loss(dense, rng, n_starts=20, rows=4):
+    """The best loss of general strategies, by descent from random starts.
+
+    A ridge that fades away lets a descent reach strategies of low rank.
+    """
+    gram = dense.T @ dense
+    n = dense.shape[1]
+
+    def value(flat, ridge):
+        weights = flat.reshape(rows, n)
+        sums = np.abs(weights).sum(axis=0)
+        strategy = weights / sums
+        inverse = np.linalg.inv(strategy.T @ strategy + ridge * np.eye(n))
+        total = np.trace(gram @ inverse)
+        pull = -2 * strategy @ inverse @ gram @ inverse / total
+        slope = (pull - np.sign(weights) * (pull * strategy).sum(axis=0)) / sums
+        return np.log(total), slope.ravel()
+
+    best = np.inf
+    for _ in range(n_starts):
+        point = rng.standard_normal(rows * n)
+        for ridge in (1e-2, 1e-4, 1e-6, 1e-8):
+            found = scipy.optimize.minimize(
+                value, point, args=(ridge,), jac=True, method="L-BFGS-B"
+            )
+            point = found.x
+        best = min(best, found.fun)
+    return np.exp(best)
+
+
+@pytest.mark.parametrize(
+    ("dense", "groups"),
+    [
+        (ref.prefix(3), [0, 0, 1, 2]),
+        (ref.prefix(2), [0, 1, 1, 0]),
+        (ref.all_range(2), [0, 1, 1]),
+        (np.array([[1, -1], [0, 2]]), [1, 0, 1]),
+        (np.array([[2.0, 1.0, 0.5]]), [0, 1, 2, 1]),
+    ],
+)
+def test_the_optimal_loss_is_the_same_before_and_after(dense, groups, rng):
+    merged = np.asarray(dense, dtype=float)[:, groups]
+    reduced, found = reduce_domain(Dense(merged))
+    assert reduced.shape[1] == dense.shape[1] < merged.shape[1]
+    assert found.tolist() == brute_force(merged).tolist()
+    before = least_loss(merged, rng)
+    after = least_loss(reduced.to_dense(), rng)
+    assert after == pytest.approx(before, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Merged(Prefix(8), np.arange(40) % 9 - 1),
+        Merged(AllRange(6), [0, 1, 2, 3, 4, 5, 0, 0, 0, 2, 2]),
+        PartitionStack([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]], [2, 2]),
+        Kronecker([Prefix(6), Total(4)]),
+        VStack([Kronecker([Prefix(6), Total(4)]), Kronecker([Total(6), Total(4)])]),
+        Dense([[0.5, 0.5, 0.0, 0.25], [1.0, 1.0, 0.0, 0.0]]),
+    ],
+    ids=str,
+)
+def test_optimize_reduces_without_being_asked(workload, seed, monkeypatch):
+    result = optimize(workload, seed=seed)
+    reduced, _ = reduce_domain(workload)
+    assert isinstance(result.strategy, Merged)
+    assert result.strategy.operator.shape[1] == reduced.shape[1]
+    on_its_own = optimize(reduced, seed=seed)
+    assert result.loss == pytest.approx(on_its_own.loss, rel=1e-6)
+    assert "cells merged into" in result.message
+    wanted = ref.loss(workload.to_dense(), result.strategy.to_dense())
+    assert result.loss == pytest.approx(wanted, rel=1e-6)
+    silence(monkeypatch)
+    counts = np.arange(workload.shape[1])
+    answers = MatrixMechanism(workload, result, epsilon=1).answer(counts)
+    np.testing.assert_allclose(answers, workload @ counts, atol=1e-8)
+
+
+# ------------------------------------------------------------------ merged strategies
+
+
+def silence(monkeypatch):
+    """Make every release exact."""
+
+    def laplace(scale, shape, *, insecure_rng=None):
+        return np.zeros(shape)
+
+    monkeypatch.setattr(mmech.mechanism, "laplace", laplace)
+
+
+GROUPS = [2, 0, 1, 1, -1, 0, 2, 2]
+STRATEGIES = [
+    Merged(Identity(3), GROUPS),
+    Merged(Prefix(3), GROUPS),
+    Merged(-2 * Identity(3), GROUPS),
+    Merged(PIdentity([[1.0, 2.0, 0.5]]), GROUPS),
+    Merged(Dense([[1, -2, 0], [0, 3, -1], [1, 1, 1]]), GROUPS),
+    Merged(VStack([Total(3), 0.5 * Identity(3)]), GROUPS),
+    Merged(Merged(PIdentity([[1.0, 2.0]]), [0, 0, 1]), GROUPS),
+    Merged(Dense([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), GROUPS),
+]
+WORKLOADS = [
+    Merged(Prefix(3), GROUPS),
+    Merged(Dense([[1, 1, 0], [2, 2, -1]]), GROUPS),
+    Merged(Dense([[0.5, 0.5, 0.25]]), GROUPS),
+    VStack([Merged(Total(3), GROUPS), -1 * Merged(Dense([[1, 1, 3]]), GROUPS)]),
+    Total(8),
+    Identity(8),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+def test_merged_strategies(workload, strategy, monkeypatch, rng):
+    dense, measured = workload.to_dense().astype(float), strategy.to_dense()
+    assert strategy.sensitivity() == pytest.approx(ref.sensitivity(measured))
+    inverse = strategy.pinv().to_dense()
+    np.testing.assert_allclose(inverse, ref.pinv(measured), atol=1e-9)
+    supported = ref.supported(dense, measured)
+    assert supports(workload, strategy) == supported
+    if not supported:
+        with pytest.raises(
+            UnsupportedWorkloadError, match="cannot answer the workload"
+        ):
+            loss(workload, strategy)
+        with pytest.raises(UnsupportedWorkloadError):
+            MatrixMechanism(workload, strategy, epsilon=1)
+        return
+    assert loss(workload, strategy) == pytest.approx(ref.loss(dense, measured))
+    errors = per_query_error(workload, strategy, epsilon=2)
+    np.testing.assert_allclose(errors, ref.per_query_loss(dense, measured) / 2)
+    silence(monkeypatch)
+    counts = rng.integers(0, 50, (8, 2))
+    answers = MatrixMechanism(workload, strategy, epsilon=1).answer(counts)
+    np.testing.assert_allclose(answers, workload @ counts, atol=1e-9)
+
+
+def test_records_of_merged_cells_count_once():
+    # Replacing a record within a group changes nothing that is measured.
+    strategy = Merged(Prefix(3), GROUPS)
+    counts = np.arange(8)
+    moved = counts + np.array([1, 0, 0, 0, 0, 0, -1, 0])  # both in group 2
+    assert np.array_equal(strategy @ counts, strategy @ moved)
+    dropped = counts + np.array([0, 0, 0, 0, 5, 0, 0, 0])  # nobody asks
+    assert np.array_equal(strategy @ counts, strategy @ dropped)
+    assert strategy.sizes.tolist() == [2, 2, 3]
+    assert strategy.representatives.tolist() == [1, 2, 0]
