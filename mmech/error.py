@@ -1,4 +1,4 @@
-r"""Expected errors and lower bounds: closed forms, no noise.
+r"""Expected errors: closed forms, no noise.
 
 All functions are for one column of counts and continuous Laplace noise
 calibrated to the L1 sensitivity under adding or removing one record. With the
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_epsilon, check_operator, check_same_domain
+from mmech._validation import check_epsilon, check_same_domain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
@@ -28,7 +28,9 @@ from mmech.operators._marginals import (
     anova_energies,
 )
 from mmech.operators._merged import Merged
+from mmech.operators._pair import pair_inverse_gram
 from mmech.operators._pidentity import PIdentity
+from mmech.operators._residuals import Residuals, mean_spectrum
 from mmech.reduction import reduce_domain, restrict_columns
 
 __all__ = [
@@ -37,7 +39,6 @@ __all__ = [
     "per_query_error",
     "rmse",
     "supports",
-    "svd_bound",
 ]
 
 DENSE_CELLS = 4096
@@ -45,6 +46,9 @@ DENSE_CELLS = 4096
 
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
+
+PAIR_CELLS = 2**24
+"""Largest domain whose joint spectrum of two products is formed."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -150,46 +154,6 @@ def per_query_error(
     return factor * _row_gains(workload, strategy)
 
 
-def svd_bound(workload: QueryMatrix, *, epsilon: Any) -> float:
-    r"""Return a lower bound on the expected error of every strategy.
-
-    .. math:: \frac{2}{\epsilon^2} \frac{\left(\sum_i \sigma_i(W)\right)^2}{n}
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries W; Kronecker products cost no more than their factors.
-    epsilon : float
-        Privacy parameter in nats.
-
-    Returns
-    -------
-    float
-        Squared counts. Loose for pure epsilon: a ratio of two is close to all
-        that any strategy can reach.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If the smaller side of the workload is above 4096 and it has no product
-        structure.
-
-    References
-    ----------
-    .. [1] Li, Miklau, "Optimal error of query sets under the
-       differentially-private matrix mechanism", ICDT 2013, Theorem 4.
-
-    Examples
-    --------
-    >>> from mmech import Identity, svd_bound
-    >>> svd_bound(Identity(4), epsilon=1.0)
-    8.0
-    """
-    check_operator(workload, "workload")
-    exact = float(check_epsilon(epsilon))
-    return 2.0 * _nuclear_norm(workload) ** 2 / workload.shape[1] / exact**2
-
-
 def loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     r"""Return :math:`\|A\|_1^2 \, \|W A^+\|_F^2`, the error without epsilon.
 
@@ -250,6 +214,10 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
             return supports(_merged_workload(workload, strategy), strategy.operator)
         except UnsupportedWorkloadError:
             return False
+    if isinstance(strategy, Residuals):
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is not None:
+            return all(strategy.weights.get(subset, 0.0) != 0 for subset in asked)
     weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
     norms = np.sqrt(workload.row_square_sums())[:, None]
     weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
@@ -349,6 +317,19 @@ def _marginals_gain(workload: QueryMatrix, strategy: Marginals) -> float | None:
     return float((energies[used] / eigenvalues[used]).sum())
 
 
+def _residuals_gain(workload: QueryMatrix, strategy: Residuals) -> float | None:
+    asked = mean_spectrum(workload, strategy.domain_shape)
+    if asked is None:
+        return None
+    gain = 0.0
+    for subset, value in asked.items():
+        weight = strategy.weights.get(subset, 0.0)
+        if weight == 0:
+            raise _unsupported(workload, strategy)
+        gain += strategy.rank(subset) * value / weight**2
+    return gain
+
+
 def _merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
     groups = np.asarray(strategy.groups)
@@ -391,6 +372,29 @@ def _kronecker_gain(workload: QueryMatrix, strategy: Kronecker) -> float | None:
     )
 
 
+def _pair_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
+    """Two stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
+    terms = kronecker_terms(workload)
+    inverse = None if terms is None else pair_inverse_gram(strategy)
+    if terms is None or inverse is None:
+        return None
+    sizes = [gram.shape[0] for gram in inverse.first]
+    if math.prod(sizes) > PAIR_CELLS or any(
+        [factor.shape[1] for factor in factors] != sizes for _, factors in terms
+    ):
+        return None
+    transforms, _ = inverse.factorisation
+    gain = 0.0
+    for weight, factors in terms:
+        energy = np.array(weight**2)
+        for factor, vectors in zip(factors, transforms, strict=True):
+            rotated = factor.gram().matmat(vectors)
+            own = np.einsum("ab,ab->b", vectors, rotated)
+            energy = np.multiply.outer(energy, own)
+        gain += float((energy * inverse.spectrum).sum())
+    return gain
+
+
 _GAIN_RULES: list[tuple[type, Callable[[Any, Any], float | None]]] = [
     (Identity, lambda workload, strategy: frobenius_squared(workload)),
     (Scaled, _scaled_gain),
@@ -398,7 +402,9 @@ _GAIN_RULES: list[tuple[type, Callable[[Any, Any], float | None]]] = [
     (PIdentity, _pidentity_gain),
     (Kronecker, _kronecker_gain),
     (Marginals, _marginals_gain),
+    (Residuals, _residuals_gain),
     (Merged, _merged_gain),
+    (VStack, _pair_gain),
 ]
 """(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""
 
@@ -472,7 +478,25 @@ def _row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> NDArray[np.float
             for query, part in pairs:
                 gains = np.outer(gains, _row_gains(query, part)).ravel()
             return gains
+    if isinstance(strategy, (Marginals, Residuals)) and is_uniform(workload):
+        if isinstance(strategy, Marginals):
+            gain = _marginals_gain(workload, strategy)
+        else:
+            gain = _residuals_gain(workload, strategy)
+        if gain is not None:
+            return np.full(workload.shape[0], gain / workload.shape[0])
     return _row_gains_by_blocks(workload, strategy)
+
+
+def is_uniform(workload: QueryMatrix) -> bool:
+    """Whether relabelling values maps every query to every other.
+
+    Then all queries have one error under a strategy that relabelling leaves
+    unchanged, such as marginals: a table of counts has one variance.
+    """
+    if isinstance(workload, Kronecker):
+        return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
+    return isinstance(workload, (Identity, Ones))
 
 
 def _row_gains_by_blocks(
@@ -506,18 +530,6 @@ def _spectrum(workload: QueryMatrix) -> NDArray[np.float64]:
     smaller = workload if n <= m else workload.T
     values = np.linalg.eigvalsh(smaller.gram()._dense().astype(np.float64))
     return np.maximum(values, 0.0)
-
-
-def _nuclear_norm(workload: QueryMatrix) -> float:
-    if isinstance(workload, Identity):
-        return float(workload.n)
-    if isinstance(workload, Ones):
-        return math.sqrt(workload.m * workload.n)
-    if isinstance(workload, Scaled):
-        return abs(workload.weight) * _nuclear_norm(workload.operator)
-    if isinstance(workload, Kronecker):
-        return math.prod(_nuclear_norm(factor) for factor in workload.factors)
-    return float(np.sqrt(_spectrum(workload)).sum())
 
 
 def _rank(workload: QueryMatrix) -> int:

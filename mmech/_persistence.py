@@ -1,0 +1,472 @@
+"""Strategies as artefacts: one file without pickle, and tables for other tools.
+
+A file is a ZIP archive with a JSON description and the arrays as NumPy ``.npy``
+members (so that ``numpy.load`` opens the arrays too). The description lists nodes:
+an operator is the name of a class of this package and its constructor arguments,
+which may refer to earlier nodes and to arrays. Loading calls constructors of a closed
+list of classes and nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from mmech.gaussian._mechanism import GaussianMeasurement
+from mmech.mechanism import Measurement, StrategyMechanism
+from mmech.operators._base import QueryMatrix
+from mmech.operators._compose import Scaled, VStack
+from mmech.operators._marginals import Marginal, Marginals
+from mmech.strategies._result import Candidate, StrategyResult
+
+__all__ = ["export_marginals", "load_strategy", "save_strategy"]
+
+FORMAT = "mmech strategy"
+VERSION = 1
+"""Version of the file format; a change that old readers misread raises it."""
+
+DESCRIPTION = "description.json"
+
+DTYPES = {"bool", "int32", "int64", "float64"}
+"""Types of the arrays that operators hold."""
+
+
+def _registry() -> dict[str, type]:
+    """Return the classes that files may name: operators of this package, results."""
+    found: dict[str, type] = {
+        "StrategyResult": StrategyResult,
+        "Candidate": Candidate,
+    }
+    unvisited: list[type[QueryMatrix]] = [QueryMatrix]
+    while unvisited:
+        parent = unvisited.pop()
+        for cls in parent.__subclasses__():
+            unvisited.append(cls)
+            own = cls.__module__.startswith("mmech.")
+            if own and not cls.__name__.startswith("_"):
+                found[cls.__name__] = cls
+    return found
+
+
+# ---- saving ------------------------------------------------------------------
+
+
+class _Writer:
+    """Collects nodes and arrays; equal objects are stored once."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.arrays: list[NDArray[Any]] = []
+        self._known: dict[int, Any] = {}
+        self._alive: list[Any] = []
+        self._registry = _registry()
+
+    def _once(self, value: Any, store: Callable[[], Any]) -> Any:
+        if id(value) not in self._known:
+            self._known[id(value)] = store()
+            self._alive.append(value)  # an id is unique only while its object lives
+        return self._known[id(value)]
+
+    def encode(self, value: Any) -> Any:
+        """Return a JSON value for an argument."""
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, np.bool_):
+            return bool(value)
+        if isinstance(value, (int, np.integer)):
+            return int(value)
+        if isinstance(value, (float, np.floating)):
+            number = float(value)  # JSON has no infinities
+            return number if math.isfinite(number) else {"float": repr(number)}
+        if isinstance(value, np.ndarray):
+            return self._once(value, lambda: self._array(value))
+        if sp.issparse(value):
+            parts = [value.data, value.indices, value.indptr]
+            shape = [int(size) for size in value.shape]
+            return {"csr": [self.encode(part) for part in parts], "shape": shape}
+        if isinstance(value, Mapping):
+            pairs = [[self.encode(k), self.encode(v)] for k, v in value.items()]
+            return {"mapping": pairs}
+        if isinstance(value, (tuple, list)):
+            return {"tuple": [self.encode(part) for part in value]}
+        if isinstance(value, (QueryMatrix, StrategyResult, Candidate)):
+            return self._once(value, lambda: self._node(value))
+        raise TypeError(f"cannot save a value of type {type(value).__name__}")
+
+    def _array(self, array: NDArray[Any]) -> dict[str, int]:
+        if str(array.dtype) not in DTYPES:
+            raise TypeError(f"cannot save an array of dtype {array.dtype}")
+        self.arrays.append(array)
+        return {"array": len(self.arrays) - 1}
+
+    def _node(self, value: Any) -> dict[str, int]:
+        cls = type(value)
+        if self._registry.get(cls.__name__) is not cls:
+            raise TypeError(
+                f"cannot save the operator class {cls.__name__}, which is not part of "
+                "mmech; wrap its entries with Dense or Sparse"
+            )
+        positional, named = _arguments(value)
+        node = {
+            "class": cls.__name__,
+            "arguments": [self.encode(argument) for argument in positional],
+            "named": {name: self.encode(part) for name, part in named.items()},
+        }
+        self.nodes.append(node)
+        return {"node": len(self.nodes) - 1}
+
+
+def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return constructor arguments that give an equal object."""
+    cls: Any = type(value)
+    if isinstance(value, (StrategyResult, Candidate)):
+        return (), {field.name: getattr(value, field.name) for field in fields(value)}
+    if cls.__reduce__ is not object.__reduce__:
+        reduced = value.__reduce__()
+        assert reduced[0] is cls
+        return tuple(reduced[1]), {}
+    names = inspect.signature(cls).parameters
+    return (), {name: getattr(value, name) for name in names}
+
+
+def _is_saveable(operator: QueryMatrix | None) -> bool:
+    if operator is None:
+        return True
+    try:
+        _Writer().encode(operator)
+    except TypeError:
+        return False
+    return True
+
+
+def save_strategy(
+    path: str | os.PathLike[str], strategy: QueryMatrix | StrategyResult
+) -> None:
+    """Write a strategy to one file, to be measured again elsewhere or audited.
+
+    A strategy is public: it depends on the workload, never on data. The file is
+    replaced as a whole, so that an interrupted write leaves the old one.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to write.
+    strategy : QueryMatrix or StrategyResult
+        An operator of this package, or a result with its candidates and workload. A
+        workload with operators from elsewhere is left out.
+
+    Raises
+    ------
+    TypeError
+        If the strategy holds an operator class that is not part of this package.
+
+    See Also
+    --------
+    load : read the file.
+
+    Notes
+    -----
+    A ZIP archive of ``description.json`` and ``.npy`` arrays, without pickle.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmech import Prefix, load, optimize, save
+    >>> result = optimize(Prefix(64), seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(os.path.join(folder, "prefix.mmech"), result)
+    ...     copy = load(os.path.join(folder, "prefix.mmech"))
+    >>> copy.loss == result.loss, copy.strategy
+    (True, PIdentity(p=4, n=64) shape=(68, 64))
+    """
+    if not isinstance(strategy, (QueryMatrix, StrategyResult)):
+        raise TypeError(
+            "strategy must be a query matrix or a StrategyResult, got "
+            f"{type(strategy).__name__}; wrap arrays with Dense"
+        )
+    if isinstance(strategy, StrategyResult) and not _is_saveable(strategy.workload):
+        strategy = replace(strategy, workload=None)
+    writer = _Writer()
+    root = writer.encode(strategy)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "nodes": writer.nodes,
+        "arrays": len(writer.arrays),
+        "root": root,
+    }
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            text = json.dumps(description, indent=1, allow_nan=False)
+            _write_member(archive, DESCRIPTION, text.encode())
+            for index, array in enumerate(writer.arrays):
+                _write_member(archive, f"array_{index}.npy", _npy(array))
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Write with a fixed date, so that equal strategies give equal files."""
+    member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    member.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(member, content)
+
+
+# ---- loading -----------------------------------------------------------------
+
+
+class _Reader:
+    """Builds the nodes of a description in order."""
+
+    def __init__(self, arrays: list[NDArray[Any]], path: Path) -> None:
+        self.arrays = arrays
+        self.nodes: list[Any] = []
+        self._path = path
+        self._registry = _registry()
+
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, list):
+            raise ValueError("a bare list")
+        if not isinstance(value, dict):
+            return value
+        if "array" in value:
+            return self.arrays[_index(value["array"])]
+        if "node" in value:
+            return self.nodes[_index(value["node"])]
+        if "float" in value:
+            return float(value["float"])
+        if "tuple" in value:
+            return tuple(self.decode(part) for part in value["tuple"])
+        if "mapping" in value:
+            return {self.decode(k): self.decode(v) for k, v in value["mapping"]}
+        if "csr" in value:
+            parts = tuple(self.decode(part) for part in value["csr"])
+            matrix = sp.csr_array(parts, shape=tuple(value["shape"]))
+            matrix.check_format()
+            return matrix
+        raise ValueError("an unknown kind of value")
+
+    def build(self, node: dict[str, Any]) -> None:
+        name = node["class"]
+        if name not in self._registry:
+            raise _UnknownClassError(
+                f"{self._path} names the class {name!r}, which this version of mmech "
+                "does not know; update mmech, or check where the file comes from"
+            )
+        arguments = [self.decode(part) for part in node["arguments"]]
+        named = {key: self.decode(part) for key, part in node["named"].items()}
+        self.nodes.append(self._registry[name](*arguments, **named))
+
+
+class _UnknownClassError(ValueError):
+    """A file names a class outside the registry."""
+
+
+def _index(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError("a reference that is not a position")
+    return value
+
+
+def load_strategy(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
+    """Read a strategy that `save` wrote, bit for bit as it was.
+
+    Runs no code from the file: it may come from anyone, although a strategy from
+    elsewhere deserves a look at its sensitivity and error.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to read.
+
+    Returns
+    -------
+    QueryMatrix or StrategyResult
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, not of this format, of a newer version, or names a
+        class that this package does not have.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmech import Identity, Kronecker, Prefix, load, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "strategy.mmech")
+    ...     save(path, Kronecker([Prefix(3), Identity(2)]))
+    ...     load(path)
+    Kronecker(Prefix(3), Identity(2)) shape=(6, 6)
+    """
+    source = Path(path)
+    damaged = f"{source} is not a strategy file or is damaged; save the strategy again"
+    with source.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                description = json.loads(archive.read(DESCRIPTION))
+                _check_header(description, source)
+                arrays = [
+                    _read_array(archive, index)
+                    for index in range(_index(description["arrays"]))
+                ]
+            reader = _Reader(arrays, source)
+            for node in description["nodes"]:
+                reader.build(node)
+            loaded = reader.decode(description["root"])
+        except (_UnknownClassError, _VersionError):
+            raise
+        except Exception as failure:
+            raise ValueError(f"{damaged} ({type(failure).__name__})") from failure
+    if not isinstance(loaded, (QueryMatrix, StrategyResult)):
+        raise ValueError(damaged)
+    return loaded
+
+
+class _VersionError(ValueError):
+    """A file of another format or of a newer version."""
+
+
+def _check_header(description: Any, source: Path) -> None:
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise _VersionError(
+            f"{source} is not a strategy file: its format is not {FORMAT!r}"
+        )
+    version = description.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise _VersionError(
+            f"{source} has version {version} of the file format but this mmech reads "
+            f"up to {VERSION}; update mmech"
+        )
+
+
+def _read_array(archive: zipfile.ZipFile, index: int) -> NDArray[Any]:
+    content = io.BytesIO(archive.read(f"array_{index}.npy"))
+    array = np.load(content, allow_pickle=False)
+    if str(array.dtype) not in DTYPES:
+        raise ValueError(f"an array of dtype {array.dtype}")
+    return np.asarray(array)
+
+
+# ---- measurements for other tools ----------------------------------------------
+
+
+def export_marginals(
+    mechanism: StrategyMechanism | QueryMatrix | StrategyResult,
+    measurement: Measurement | GaussianMeasurement,
+) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
+    """Return measured marginals as tables with the standard deviation of an entry.
+
+    What tools for graphical models take: noisy tables of counts, each with the
+    attributes it is over and its noise level (in Private-PGM a
+    ``LinearMeasurement(table.ravel(), attributes, std)``). The weight of a marginal
+    is divided out; marginals of weight zero carry nothing and are left out. The
+    tables are a release that is paid for already: using them is free.
+
+    Parameters
+    ----------
+    mechanism : MatrixMechanism, GaussianMechanism, StrategyResult or QueryMatrix
+        What was measured: a strategy of marginals.
+    measurement : Measurement or GaussianMeasurement
+        What the mechanism's `measure` returned for it.
+
+    Returns
+    -------
+    list of (attributes, table, std)
+        Attribute positions; noisy counts with one axis per attribute, and a last
+        axis for the classes where the counts had several columns; standard
+        deviation of the noise of every entry: √2 times a Laplace scale, a Gaussian
+        scale as it is.
+
+    Raises
+    ------
+    ValueError
+        If the strategy does not consist of marginals, or the measurement is one of
+        another strategy.
+
+    Examples
+    --------
+    >>> from mmech import Marginals, MatrixMechanism, export_marginals
+    >>> strategy = Marginals((2, 3), {(0,): 0.5, (1,): 0.5})
+    >>> mechanism = MatrixMechanism(strategy, strategy, epsilon=1.0)
+    >>> measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
+    >>> for attributes, table, std in export_marginals(mechanism, measurement):
+    ...     print(attributes, table.shape, round(std, 3))
+    (0,) (2,) 2.828
+    (1,) (3,) 2.828
+    """
+    strategy: Any = mechanism
+    if isinstance(strategy, (StrategyMechanism, StrategyResult)):
+        strategy = strategy.strategy
+    if not isinstance(measurement, (Measurement, GaussianMeasurement)):
+        raise TypeError(
+            "measurement must be the Measurement that measure() returned, got "
+            f"{type(measurement).__name__}"
+        )
+    parts = _weighted_marginals(strategy)
+    if parts is None:
+        raise ValueError(
+            f"only strategies of marginals have tables to export, got {strategy!r}; "
+            'optimize with template="marginals"'
+        )
+    values = np.asarray(measurement.values)
+    if values.shape[0] != strategy.shape[0]:
+        raise ValueError(
+            f"the measurement has {values.shape[0]} values but the strategy "
+            f"{strategy.shape[0]} queries; pass the strategy that was measured"
+        )
+    deviation = float(measurement.scale)
+    if isinstance(measurement, Measurement):
+        deviation *= math.sqrt(2.0)
+    tables = []
+    start = 0
+    for weight, marginal in parts:
+        stop = start + marginal.shape[0]
+        if weight != 0:
+            sizes = [marginal.domain_shape[i] for i in marginal.attributes]
+            table = values[start:stop] / weight
+            shaped = table.reshape(*sizes, *values.shape[1:])
+            tables.append((marginal.attributes, shaped, deviation / abs(weight)))
+        start = stop
+    return tables
+
+
+def _weighted_marginals(
+    strategy: Any, weight: float = 1.0
+) -> list[tuple[float, Marginal]] | None:
+    if isinstance(strategy, Marginal):
+        return [(weight, strategy)]
+    if isinstance(strategy, Scaled):
+        return _weighted_marginals(strategy.operator, weight * strategy.weight)
+    if isinstance(strategy, (Marginals, VStack)):
+        parts = [_weighted_marginals(block, weight) for block in strategy.blocks]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return [pair for part in known for pair in part]
+    return None

@@ -1,0 +1,18 @@
+"""From a measurement to estimated counts: post-processing, free of privacy cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.reconstruction._least_squares import least_squares
+from mmech.reconstruction._nonnegative import nonnegative
+
+__all__ = ["METHODS", "least_squares", "nonnegative"]
+
+METHODS: dict[str, Callable[[Any, Any], NDArray[np.float64]]] = {
+    "least_squares": least_squares,
+    "nonnegative": nonnegative,
+}
+"""Name of a method to its function of (strategy, values)."""

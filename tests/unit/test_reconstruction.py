@@ -1,0 +1,147 @@
+"""Non-negative reconstruction against SciPy, and through the mechanism."""
+
+import numpy as np
+import pytest
+from scipy.optimize import nnls
+
+from mmech import (
+    AllRange,
+    ConvergenceWarning,
+    Dense,
+    Diagonal,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    Merged,
+    Partition,
+    PIdentity,
+    Prefix,
+    Total,
+    VStack,
+    optimize,
+)
+from mmech.reconstruction import METHODS, least_squares, nonnegative
+
+THETA = np.abs(np.sin(np.arange(1.0, 25))).reshape(2, 12) * 3
+
+
+def reference_nonnegative(dense, values):
+    """Lawson-Hanson, with the total as a heavily weighted extra row."""
+    n = dense.shape[1]
+    estimate = np.linalg.pinv(dense) @ values
+    ones = np.ones(n)
+    if np.allclose(ones @ np.linalg.pinv(dense) @ dense, ones):
+        heavy = 1e5 * np.abs(dense).max()
+        dense = np.vstack([dense, heavy * ones])
+        values = np.append(values, heavy * max(estimate.sum(), 0))
+    return nnls(dense, values, maxiter=1000 * n)[0]
+
+
+STRATEGIES = [
+    Identity(12),
+    -2 * Identity(12),
+    Diagonal(np.linspace(0.1, 2, 12)),
+    Prefix(12),
+    AllRange(12),
+    PIdentity(THETA),
+    VStack([Total(12), 3 * Identity(12)]),
+    Marginals((3, 4), {(0,): 0.3, (0, 1): 0.5, (): 0.2}),
+    Kronecker([Prefix(3), PIdentity(THETA[:, :4])]),
+    Dense(np.cos(np.arange(240.0) ** 2).reshape(20, 12)),
+]
+DEFICIENT = [
+    Total(12),
+    Partition([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1, 2]),
+    Marginals((3, 4), {(0,): 0.5, (1,): 0.5}),
+    Diagonal([0, 1, 2, 0, 3, 1, 1, 1, 1, 1, 1, 1]),
+    Dense(np.cos(np.arange(36.0) ** 2).reshape(3, 12)),
+]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES + DEFICIENT, ids=str)
+def test_against_lawson_hanson(strategy, rng):
+    counts = rng.poisson(0.7, (12, 3))
+    values = strategy @ counts + rng.laplace(0, 2, (strategy.shape[0], 3))
+    estimate = nonnegative(strategy, values)
+    assert estimate.shape == (12, 3)
+    assert (estimate >= 0).all()
+    dense = strategy.to_dense().astype(float)
+    for column in range(3):
+        wanted = reference_nonnegative(dense, values[:, column])
+        misfits = [
+            np.square(dense @ x - values[:, column]).sum()
+            for x in (estimate[:, column], wanted)
+        ]
+        assert misfits[0] == pytest.approx(misfits[1], rel=1e-7, abs=1e-9)
+        if strategy not in DEFICIENT:
+            np.testing.assert_allclose(estimate[:, column], wanted, atol=1e-4)
+
+
+def test_the_total_is_kept(rng):
+    for strategy in STRATEGIES:
+        values = strategy @ rng.poisson(1, 12) + rng.laplace(0, 3, strategy.shape[0])
+        total = least_squares(strategy, values).sum()
+        kept = nonnegative(strategy, values).sum()
+        assert kept == pytest.approx(max(total, 0), abs=1e-9)
+
+
+def test_by_hand():
+    kept = nonnegative(Identity(3), np.array([4.0, 1.0, -1.0]))
+    np.testing.assert_allclose(kept, [3.5, 0.5, 0])
+    assert nonnegative(Identity(2), np.array([-4.0, 1.0])).tolist() == [0, 0]
+    # Exact counts come back exactly.
+    exact = np.array([3.0, 0.0, 5.0])
+    np.testing.assert_allclose(nonnegative(Prefix(3), Prefix(3) @ exact), exact)
+
+
+def test_merged_cells_share_evenly():
+    strategy = Merged(Identity(2), [0, 1, 1, -1])
+    estimate = nonnegative(strategy, np.array([-1.0, 6.0]))
+    np.testing.assert_allclose(estimate, [0, 2.5, 2.5, 0])
+
+
+@pytest.mark.parametrize("workload", [Identity(200), Prefix(200)], ids=str)
+def test_closer_than_least_squares_on_sparse_counts(workload, rng):
+    counts = np.zeros(200, int)
+    counts[rng.integers(0, 200, 12)] = rng.integers(1, 100, 12)
+    strategy = optimize(workload, seed=0).strategy
+    errors = {name: 0.0 for name in METHODS}
+    clipped = 0.0
+    for _ in range(5):
+        noise = rng.laplace(0, strategy.sensitivity(), strategy.shape[0])
+        for name, method in METHODS.items():
+            estimate = method(strategy, strategy @ counts + noise)
+            errors[name] += np.square(workload @ (estimate - counts)).sum()
+            if name == "least_squares":
+                moved = np.maximum(estimate, 0) - counts
+                clipped += np.square(workload @ moved).sum()
+    assert errors["nonnegative"] < errors["least_squares"]
+    assert errors["nonnegative"] < 0.7 * clipped
+
+
+def test_through_the_mechanism():
+    with pytest.warns(UserWarning, match="insecure"):
+        mechanism = MatrixMechanism(Prefix(6), Identity(6), epsilon=0.5, insecure_rng=1)
+    measurement = mechanism.measure(np.array([[5, 0], [0, 1], [0, 0]] * 2))
+    plain = mechanism.reconstruct(measurement)
+    np.testing.assert_array_equal(plain, measurement.values)
+    estimate = mechanism.reconstruct(measurement, method="nonnegative")
+    assert estimate.shape == (6, 2)
+    assert (estimate >= 0).all()
+    np.testing.assert_allclose(estimate.sum(axis=0), np.maximum(plain.sum(axis=0), 0))
+    with pytest.raises(ValueError, match="method must be one of 'least_squares', 'non"):
+        mechanism.reconstruct(measurement, method="clip")
+
+
+def test_signed_counts_are_refused():
+    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, signed=True)
+    measurement = mechanism.measure([3, -2])
+    with pytest.raises(ValueError, match="is for counts of records"):
+        mechanism.reconstruct(measurement, method="nonnegative")
+
+
+def test_the_iteration_limit_warns():
+    values = np.arange(30) + 5 * np.cos(np.arange(30.0))
+    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
+        nonnegative(Prefix(30), values, max_iter=2)
