@@ -2,15 +2,12 @@
 
 import logging as _logging
 
+from mmech._persistence import export_marginals
+from mmech._persistence import load_strategy as load
+from mmech._persistence import save_strategy as save
+from mmech.bounds import BoundResult, dual_bound, svd_bound
 from mmech.budget import LedgerEntry, PrivacyLedger
-from mmech.error import (
-    expected_error,
-    loss,
-    per_query_error,
-    rmse,
-    supports,
-    svd_bound,
-)
+from mmech.error import expected_error, loss, per_query_error, rmse, supports
 from mmech.exceptions import (
     BudgetExceededError,
     ConvergenceWarning,
@@ -19,6 +16,20 @@ from mmech.exceptions import (
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
 )
+from mmech.gaussian import (
+    GaussianMeasurement,
+    GaussianMechanism,
+    GaussianRelease,
+    delta_from_rho,
+    epsilon_from_rho,
+    gaussian_expected_error,
+    gaussian_loss,
+    gaussian_per_query_error,
+    gaussian_release,
+    gaussian_rmse,
+    optimize_gaussian,
+    rho_from_epsilon_delta,
+)
 from mmech.mechanism import MatrixMechanism, Measurement, laplace_release
 from mmech.operators import (
     AllRange,
@@ -26,6 +37,7 @@ from mmech.operators import (
     Conjunctions,
     Dense,
     Diagonal,
+    HStack,
     Identity,
     Kronecker,
     Marginal,
@@ -34,19 +46,25 @@ from mmech.operators import (
     Ones,
     Partition,
     PartitionStack,
+    Permuted,
     PIdentity,
     Prefix,
     Product,
     QueryMatrix,
+    Ranges,
+    Residuals,
     Scaled,
     Sparse,
+    Suffix,
     Sum,
     Total,
     VStack,
+    WidthRange,
     all_marginals,
 )
 from mmech.reduction import reduce_domain
-from mmech.strategies import Candidate, StrategyResult, optimize
+from mmech.report import Report, confidence_interval, report
+from mmech.strategies import Candidate, StrategyResult, optimize, reweight
 
 __version__ = "0.1.0"
 
@@ -57,6 +75,7 @@ __all__ = [
     "Conjunctions",
     "Dense",
     "Diagonal",
+    "HStack",
     "Identity",
     "Kronecker",
     "Marginal",
@@ -66,24 +85,38 @@ __all__ = [
     "PIdentity",
     "Partition",
     "PartitionStack",
+    "Permuted",
     "Prefix",
     "Product",
     "QueryMatrix",
+    "Ranges",
+    "Residuals",
     "Scaled",
     "Sparse",
+    "Suffix",
     "Sum",
     "Total",
     "VStack",
+    "WidthRange",
     "all_marginals",
     # strategies and errors
+    "BoundResult",
     "Candidate",
+    "Report",
     "StrategyResult",
+    "confidence_interval",
+    "dual_bound",
     "expected_error",
+    "export_marginals",
+    "load",
     "loss",
     "optimize",
     "per_query_error",
     "reduce_domain",
+    "reweight",
+    "report",
     "rmse",
+    "save",
     "supports",
     "svd_bound",
     # mechanism and budget
@@ -92,6 +125,19 @@ __all__ = [
     "Measurement",
     "PrivacyLedger",
     "laplace_release",
+    # Gaussian noise and zCDP
+    "GaussianMeasurement",
+    "GaussianMechanism",
+    "GaussianRelease",
+    "delta_from_rho",
+    "epsilon_from_rho",
+    "gaussian_expected_error",
+    "gaussian_loss",
+    "gaussian_per_query_error",
+    "gaussian_release",
+    "gaussian_rmse",
+    "optimize_gaussian",
+    "rho_from_epsilon_delta",
     # errors and warnings
     "BudgetExceededError",
     "ConvergenceWarning",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,6 +23,7 @@ from mmech.budget import NEIGHBOURS, PrivacyLedger
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.noise import check_insecure_rng, laplace
 from mmech.operators._base import QueryMatrix
+from mmech.reconstruction import METHODS
 from mmech.strategies import StrategyResult, optimize
 
 __all__ = ["MatrixMechanism", "Measurement", "laplace_release"]
@@ -57,11 +59,37 @@ class Measurement:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(
-                f"a measurement needs a noise scale > 0, got {self.scale}; "
-                "a noiseless measurement would not be private"
-            )
+        check_measurement_scale(self.scale)
+
+
+def check_measurement_scale(scale: float) -> None:
+    """Raise unless a measurement carries noise."""
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(
+            f"a measurement needs a noise scale > 0, got {scale}; "
+            "a noiseless measurement would not be private"
+        )
+
+
+def calibrated_sensitivity(sensitivity: float, neighbours: str) -> float:
+    """Return the sensitivity under a neighbour relation; ``"replace"`` doubles it."""
+    check_choice(neighbours, "neighbours", NEIGHBOURS)
+    if not (math.isfinite(sensitivity) and sensitivity > 0):
+        raise ValueError(
+            f"the sensitivity must be a finite number > 0, got {sensitivity}; "
+            "a strategy whose entries are all zero measures nothing"
+        )
+    return float(2 * sensitivity if neighbours == "replace" else sensitivity)
+
+
+def calibrated_scale(scale: float, budget: str, value: Fraction) -> float:
+    """Return a noise scale, or raise if the budget makes it zero or infinite."""
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(
+            f"{budget} = {float(value):g} gives a noise scale of {scale}; "
+            f"choose {budget} within the range of a double"
+        )
+    return scale
 
 
 def laplace_release(
@@ -120,20 +148,8 @@ def laplace_release(
     (4.0, Fraction(3, 4))
     """
     exact = check_epsilon(epsilon)
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise ValueError(
-            f"the sensitivity must be a finite number > 0, got {sensitivity}; "
-            "a strategy whose entries are all zero measures nothing"
-        )
-    if neighbours == "replace":
-        sensitivity = 2 * sensitivity
-    scale = sensitivity / float(exact)
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(
-            f"epsilon = {float(exact):g} gives a noise scale of {scale}; "
-            "choose epsilon within the range of a double"
-        )
+    sensitivity = calibrated_sensitivity(sensitivity, neighbours)
+    scale = calibrated_scale(sensitivity / float(exact), "epsilon", exact)
     array = np.asarray(values)
     if ledger is not None:
         if ledger.neighbours != neighbours:
@@ -143,10 +159,159 @@ def laplace_release(
             )
         ledger.spend(exact, released, sensitivity=sensitivity)
     noise = laplace(scale, array.shape, insecure_rng=insecure_rng)
-    return Measurement(array + noise, scale, float(sensitivity), exact)
+    return Measurement(array + noise, scale, sensitivity, exact)
 
 
-class MatrixMechanism:
+class StrategyMechanism(ABC):
+    """What mechanisms that measure a strategy share, whatever their noise.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix, StrategyResult or None
+        Queries A to measure, shape (p, n); ``None`` optimizes one.
+    neighbours : {"add_remove", "replace"}
+        Neighbour relation.
+    contribution : int
+        Largest L1 change of the counts by adding or removing one record.
+    signed : bool
+        Accept negative counts.
+    """
+
+    _insecure_rng: np.random.Generator | None
+
+    _norm: str
+    """Norm of the losses of results that this mechanism takes."""
+
+    _measurement: type[Any]
+    """What `measure` returns and `reconstruct` takes."""
+
+    def __init__(
+        self,
+        workload: QueryMatrix,
+        strategy: QueryMatrix | StrategyResult | None,
+        *,
+        neighbours: str,
+        contribution: int,
+        signed: bool,
+    ) -> None:
+        self.neighbours = check_choice(neighbours, "neighbours", NEIGHBOURS)
+        if not isinstance(workload, QueryMatrix):
+            raise TypeError(
+                f"workload must be a query matrix, got {type(workload).__name__}; "
+                "wrap arrays with Dense"
+            )
+        if strategy is None:
+            strategy = self._optimize(workload).strategy
+        elif isinstance(strategy, StrategyResult):
+            if strategy.norm != self._norm:
+                raise ValueError(
+                    f"the strategy was optimized for {strategy.norm} sensitivity but "
+                    f"{type(self).__name__} adds noise for {self._norm} sensitivity; "
+                    "optimize for the same noise, or pass result.strategy to measure "
+                    "it all the same"
+                )
+            strategy = strategy.strategy
+        elif not isinstance(strategy, QueryMatrix):
+            raise TypeError(
+                "strategy must be a query matrix or a StrategyResult, got "
+                f"{type(strategy).__name__}; wrap arrays with Dense"
+            )
+        check_same_domain(workload, strategy)
+        if not error.supports(workload, strategy):
+            raise UnsupportedWorkloadError(
+                f"the strategy {strategy!r} cannot answer the workload {workload!r}: "
+                "some query is not a combination of strategy queries; add rows such "
+                "as Identity to the strategy"
+            )
+        self.workload = workload
+        self.strategy = strategy
+        self.contribution = check_integer(contribution, "contribution")
+        self.signed = signed
+
+    @staticmethod
+    @abstractmethod
+    def _optimize(workload: QueryMatrix) -> StrategyResult:
+        """Choose a strategy for the noise of this mechanism."""
+
+    def _strategy_answers(self, counts: ArrayLike) -> NDArray[Any]:
+        """Return A x without noise. Sensitive."""
+        exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
+        records = np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0)
+        if records * self.strategy.sensitivity() >= 2.0**62:
+            raise ValueError(
+                "sums of so many records overflow 64-bit integers in the strategy "
+                f"{self.strategy._label()}; are the counts right?"
+            )
+        return np.asarray(self.strategy @ exact)
+
+    def _released(self) -> str:
+        return f"counts measured by {self.strategy._label()}"
+
+    def _error_factor(self) -> float:
+        """Return the factor on the squared error at sensitivity ‖A‖."""
+        factor = self.contribution * (2 if self.neighbours == "replace" else 1)
+        return float(factor) ** 2
+
+    @abstractmethod
+    def measure(self, counts: ArrayLike) -> Any:
+        """Measure the strategy with noise; spends the budget."""
+
+    def reconstruct(
+        self, measurement: Any, method: str = "least_squares"
+    ) -> NDArray[np.float64]:
+        """Estimate the counts from a measurement; free of privacy cost.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What `measure` returned.
+        method : {"least_squares", "nonnegative"}, default="least_squares"
+            "least_squares" is ``A⁺ y``: unbiased for every supported query.
+            "nonnegative" is the best fit without negative counts and with the
+            same total: biased, closer where many counts are near zero. For tables
+            that are published as counts; not for use before an arg max, which it
+            was seen to make less accurate.
+
+        Returns
+        -------
+        ndarray of float64, shape (n,) or (n, k)
+
+        Raises
+        ------
+        ValueError
+            If `method` is "nonnegative" and the mechanism accepts signed counts.
+        """
+        check_choice(method, "method", tuple(METHODS))
+        if not isinstance(measurement, self._measurement):
+            raise TypeError(
+                f"measurement must be the {self._measurement.__name__} that measure() "
+                f"returned, got {type(measurement).__name__}"
+            )
+        if method == "nonnegative" and self.signed:
+            raise ValueError(
+                'method "nonnegative" is for counts of records, but this mechanism has '
+                'signed=True; use method "least_squares"'
+            )
+        return METHODS[method](self.strategy, measurement.values)
+
+    def answer(self, counts: ArrayLike) -> NDArray[np.float64]:
+        """Answer all queries of the workload; spends the budget.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (n,) or (n, k)
+            Number of records in every cell, or in every cell and class.
+
+        Returns
+        -------
+        ndarray of float64, shape (m,) or (m, k)
+        """
+        return np.asarray(self.workload @ self.reconstruct(self.measure(counts)))
+
+
+class MatrixMechanism(StrategyMechanism):
     """Answer a workload under differential privacy by measuring a strategy.
 
     Measures ``y = A x + Lap(‖A‖₁ / ε)``, reconstructs ``x^ = A⁺ y`` and answers
@@ -206,6 +371,9 @@ class MatrixMechanism:
     20.0
     """
 
+    _norm = "L1"
+    _measurement = Measurement
+
     def __init__(
         self,
         workload: QueryMatrix,
@@ -219,28 +387,13 @@ class MatrixMechanism:
         insecure_rng: Any = None,
     ) -> None:
         self.epsilon = check_epsilon(epsilon)
-        self.neighbours = check_choice(neighbours, "neighbours", NEIGHBOURS)
-        if not isinstance(workload, QueryMatrix):
-            raise TypeError(
-                f"workload must be a query matrix, got {type(workload).__name__}; "
-                "wrap arrays with Dense"
-            )
-        if strategy is None:
-            strategy = optimize(workload).strategy
-        elif isinstance(strategy, StrategyResult):
-            strategy = strategy.strategy
-        elif not isinstance(strategy, QueryMatrix):
-            raise TypeError(
-                "strategy must be a query matrix or a StrategyResult, got "
-                f"{type(strategy).__name__}; wrap arrays with Dense"
-            )
-        check_same_domain(workload, strategy)
-        if not error.supports(workload, strategy):
-            raise UnsupportedWorkloadError(
-                f"the strategy {strategy!r} cannot answer the workload {workload!r}: "
-                "some query is not a combination of strategy queries; add rows such "
-                "as Identity to the strategy"
-            )
+        super().__init__(
+            workload,
+            strategy,
+            neighbours=neighbours,
+            contribution=contribution,
+            signed=signed,
+        )
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(
                 f"ledger must be a PrivacyLedger, got {type(ledger).__name__}; use "
@@ -248,12 +401,12 @@ class MatrixMechanism:
             )
         if ledger is None:
             ledger = PrivacyLedger(math.inf, neighbours=self.neighbours)
-        self.workload = workload
-        self.strategy = strategy
-        self.contribution = check_integer(contribution, "contribution")
-        self.signed = signed
         self.ledger = ledger
         self._insecure_rng = check_insecure_rng(insecure_rng)
+
+    @staticmethod
+    def _optimize(workload: QueryMatrix) -> StrategyResult:
+        return optimize(workload)
 
     def __repr__(self) -> str:
         return (
@@ -283,63 +436,17 @@ class MatrixMechanism:
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is spent.
         """
-        exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
-        records = np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0)
-        if records * self.strategy.sensitivity() >= 2.0**62:
-            raise ValueError(
-                f"sums over {records:g} records overflow 64-bit integers in the "
-                f"strategy {self.strategy._label()}; are the counts right?"
-            )
         return laplace_release(
-            self.strategy @ exact,
+            self._strategy_answers(counts),
             sensitivity=self.contribution * self.strategy.sensitivity(),
             epsilon=self.epsilon,
-            released=f"counts measured by {self.strategy._label()}",
+            released=self._released(),
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self._insecure_rng,
         )
 
-    def reconstruct(
-        self, measurement: Measurement, method: str = "least_squares"
-    ) -> NDArray[np.float64]:
-        """Estimate the counts from a measurement; free of privacy cost.
-
-        Parameters
-        ----------
-        measurement : Measurement
-            What `measure` returned.
-        method : {"least_squares"}, default="least_squares"
-            ``A⁺ y``: unbiased for every supported query.
-
-        Returns
-        -------
-        ndarray of float64, shape (n,) or (n, k)
-        """
-        check_choice(method, "method", ("least_squares",))
-        if not isinstance(measurement, Measurement):
-            raise TypeError(
-                "measurement must be the Measurement that measure() returned, got "
-                f"{type(measurement).__name__}"
-            )
-        return np.asarray(self.strategy.pinv() @ measurement.values)
-
-    def answer(self, counts: ArrayLike) -> NDArray[np.float64]:
-        """Answer all queries of the workload; spends epsilon.
-
-        Parameters
-        ----------
-        counts : array_like of int, shape (n,) or (n, k)
-            Number of records in every cell, or in every cell and class.
-
-        Returns
-        -------
-        ndarray of float64, shape (m,) or (m, k)
-        """
-        return np.asarray(self.workload @ self.reconstruct(self.measure(counts)))
-
     def expected_error(self) -> float:
         """Return the expected total squared error of one column of answers."""
         total = error.expected_error(self.workload, self.strategy, epsilon=self.epsilon)
-        factor = self.contribution * (2 if self.neighbours == "replace" else 1)
-        return total * factor**2
+        return total * self._error_factor()

@@ -5,8 +5,8 @@ source of a guarantee can be read in one place. Everything else that is random
 in this package (starts of an optimizer, forests) uses ordinary seeded generators
 and is public.
 
-What is idealised in this version: `laplace` draws *continuous* Laplace noise as
-a double, from 53 uniform bits of the operating system. The guarantee therefore
+What is idealised in this version: `laplace` and `gaussian` draw *continuous* noise
+as a double, from 53 uniform bits of the operating system. The guarantee therefore
 holds for real-valued noise; the low-order bits of a floating-point sum can carry
 information about the exact count (Mironov, "On significance of the least
 significant bits for differential privacy", CCS 2012).
@@ -25,6 +25,7 @@ from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
     "check_insecure_rng",
+    "gaussian",
     "integers_below",
     "keyed_argmax",
     "laplace",
@@ -94,13 +95,53 @@ def laplace(
     One 64-bit word per draw: 53 bits give U in (0, 1], one more the sign, and
     -log(U) is exponential. See the module docstring for what is idealised.
     """
+    uniform, sign = _magnitude_and_sign(scale, shape, insecure_rng)
+    return np.asarray(-scale * sign * np.log(uniform)).reshape(shape)
+
+
+def gaussian(
+    scale: float,
+    shape: tuple[int, ...],
+    *,
+    insecure_rng: np.random.Generator | None = None,
+) -> NDArray[np.float64]:
+    """Draw independent Gaussian noise of mean zero.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation σ > 0, in counts.
+    shape : tuple of int
+        Shape of the result.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of float64, of the given shape
+
+    Notes
+    -----
+    One 64-bit word per draw: 53 bits give U in (0, 1], one more the sign, and the
+    normal quantile of U / 2 the magnitude. Magnitudes above 8.3 σ, of probability
+    1e-16, do not occur. See the module docstring for what else is idealised.
+    """
+    from scipy.special import ndtri
+
+    uniform, sign = _magnitude_and_sign(scale, shape, insecure_rng)
+    return np.asarray(-scale * sign * ndtri(0.5 * uniform)).reshape(shape)
+
+
+def _magnitude_and_sign(
+    scale: float, shape: tuple[int, ...], insecure_rng: np.random.Generator | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return independent uniforms in (0, 1] and signs, from one word each."""
     if not scale > 0 or not np.isfinite(scale):
         raise ValueError(f"the noise scale must be a finite number > 0, got {scale}")
-    size = int(np.prod(shape))
-    words = _words(size, insecure_rng)
+    words = _words(int(np.prod(shape)), insecure_rng)
     uniform = ((words >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
     sign = 1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64)
-    return np.asarray(-scale * sign * np.log(uniform)).reshape(shape)
+    return uniform, sign
 
 
 def integers_below(

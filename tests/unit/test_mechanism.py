@@ -390,7 +390,7 @@ def test_a_measurement_without_noise_cannot_exist(scale):
 def test_unknown_reconstruction():
     mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
     measurement = mechanism.measure([1, 2])
-    with pytest.raises(ValueError, match="method must be one of 'least_squares', got"):
+    with pytest.raises(ValueError, match="'least_squares', 'nonnegative', got"):
         mechanism.reconstruct(measurement, "nnls")
 
 

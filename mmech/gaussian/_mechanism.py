@@ -1,0 +1,326 @@
+"""Gaussian noise on a strategy, under zero-concentrated differential privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech._validation import check_epsilon
+from mmech.budget import PrivacyLedger
+from mmech.gaussian._error import gaussian_expected_error
+from mmech.gaussian._optimize import optimize_gaussian
+from mmech.mechanism import (
+    StrategyMechanism,
+    calibrated_scale,
+    calibrated_sensitivity,
+    check_measurement_scale,
+)
+from mmech.noise import check_insecure_rng, gaussian
+from mmech.operators._base import QueryMatrix
+from mmech.strategies import StrategyResult
+
+__all__ = [
+    "GaussianMeasurement",
+    "GaussianMechanism",
+    "GaussianRelease",
+    "gaussian_release",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianMeasurement:
+    """Strategy answers with Gaussian noise, safe to publish.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (p,) or (p, k)
+        Noisy answers in counts.
+    scale : float
+        Standard deviation σ of the noise on every value.
+    sensitivity : float
+        L2 sensitivity that the scale was calibrated to, neighbour relation
+        included.
+    rho : Fraction
+        What the measurement cost, in zCDP.
+
+    Examples
+    --------
+    >>> from mmech import GaussianMechanism, Identity
+    >>> measurement = GaussianMechanism(Identity(3), rho=0.125).measure([4, 0, 9])
+    >>> measurement.values.shape, measurement.scale
+    ((3,), 2.0)
+    """
+
+    values: NDArray[np.float64]
+    scale: float
+    sensitivity: float
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        check_measurement_scale(self.scale)
+
+
+@dataclass(frozen=True)
+class GaussianRelease:
+    """One release under zCDP, as its mechanism recorded it.
+
+    Attributes
+    ----------
+    rho : Fraction
+        What the release cost.
+    released : str
+        What was measured, in words.
+    sensitivity : float
+        L2 sensitivity that the noise was calibrated to.
+
+    Examples
+    --------
+    >>> from mmech import GaussianMechanism, Identity
+    >>> mechanism = GaussianMechanism(Identity(2), rho="1/8")
+    >>> answers = mechanism.answer([4, 9])
+    >>> mechanism.releases
+    (GaussianRelease(rho=Fraction(1, 8), released='counts measured by Identity(2)',
+    sensitivity=1.0),)
+    """
+
+    rho: Fraction
+    released: str
+    sensitivity: float
+
+
+def gaussian_release(
+    values: ArrayLike,
+    *,
+    l2_sensitivity: float,
+    rho: Any,
+    neighbours: str = "add_remove",
+    insecure_rng: np.random.Generator | None = None,
+) -> GaussianMeasurement:
+    r"""Release exact values with Gaussian noise.
+
+    The standard deviation :math:`\sigma = \Delta_2 / \sqrt{2 \rho}` gives rho-zCDP
+    (Bun, Steinke, TCC 2016, Proposition 1.6). No ledger is charged: the caller
+    records what it spends.
+
+    Parameters
+    ----------
+    values : array_like
+        Exact values, in counts. Sensitive.
+    l2_sensitivity : float
+        L2 sensitivity of `values` when one record is added or removed.
+    rho : float, str or Fraction
+        zCDP parameter > 0, in nats.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation; ``"replace"`` doubles the sensitivity.
+    insecure_rng : numpy.random.Generator, default=None
+        Noise source for tests, validated by the caller.
+
+    Returns
+    -------
+    GaussianMeasurement
+
+    Raises
+    ------
+    ValueError
+        If the sensitivity is not a finite number > 0.
+
+    Notes
+    -----
+    The noise is continuous in this version; see `mmech.noise` for what is
+    idealised.
+
+    Examples
+    --------
+    >>> from mmech import gaussian_release
+    >>> gaussian_release([4, 0, 9], l2_sensitivity=1, rho="1/32").scale
+    4.0
+    """
+    exact = check_epsilon(rho, "rho")
+    sensitivity = calibrated_sensitivity(l2_sensitivity, neighbours)
+    scale = calibrated_scale(sensitivity / math.sqrt(2.0 * float(exact)), "rho", exact)
+    array = np.asarray(values)
+    noise = gaussian(scale, array.shape, insecure_rng=insecure_rng)
+    return GaussianMeasurement(array + noise, scale, sensitivity, exact)
+
+
+class GaussianMechanism(StrategyMechanism):
+    """Answer a workload under zCDP by measuring a strategy with Gaussian noise.
+
+    Measures ``y = A x + N(0, ‖A‖₂² / (2 ρ))``, reconstructs ``x^ = A⁺ y`` and answers
+    ``W x^``. Each measurement is ρ-zCDP; releases add up, and `epsilon_from_rho`
+    turns the sum into (epsilon, delta). A table of counts with k columns (classes)
+    costs the same as one: a record lies in one column.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix or StrategyResult, default=None
+        Queries A to measure, shape (p, n); ``None`` takes `optimize_gaussian`. The
+        result of an optimization for Laplace noise is refused.
+    rho : float, str or Fraction
+        Cost of each measurement, in zCDP. Required.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Whether neighbours differ by adding or removing one record, or by
+        replacing one (which doubles the sensitivity).
+    contribution : int, default=1
+        Largest L1 change of the counts that adding or removing one record can
+        cause. Multiplies the sensitivity.
+    signed : bool, default=False
+        Accept negative counts (differences of counts).
+    ledger : None
+        Refused: a `PrivacyLedger` counts pure epsilon, and no finite epsilon
+        pays for Gaussian noise.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
+
+    Attributes
+    ----------
+    workload, strategy : QueryMatrix
+        W and A.
+    releases : tuple of GaussianRelease
+        What was measured so far. A record without a limit: adding up the rho of
+        several mechanisms on the same records is the caller's part.
+    rho_spent : Fraction
+        Sum over the releases.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query is not a combination of strategy queries.
+    TypeError
+        If a ledger is passed.
+    ValueError
+        If `rho` is not a finite number > 0, the domains differ, or the strategy was
+        optimized for Laplace noise.
+
+    See Also
+    --------
+    MatrixMechanism : the same under pure epsilon, with Laplace noise.
+    rho_from_epsilon_delta : the budget for an (epsilon, delta).
+
+    Notes
+    -----
+    The noise is continuous in this version; see `mmech.noise` for what is
+    idealised.
+
+    References
+    ----------
+    .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,
+       extensions, and lower bounds", TCC 2016, Proposition 1.6.
+
+    Examples
+    --------
+    >>> from mmech import GaussianMechanism, Identity, Prefix, epsilon_from_rho
+    >>> mechanism = GaussianMechanism(Prefix(4), Identity(4), rho=0.1)
+    >>> mechanism.answer([10, 20, 5, 0]).shape
+    (4,)
+    >>> mechanism.expected_error()
+    50.0
+    >>> mechanism.rho_spent, round(epsilon_from_rho(mechanism.rho_spent, 1e-6), 2)
+    (Fraction(1, 10), 2.14)
+    """
+
+    _norm = "L2"
+    _measurement = GaussianMeasurement
+
+    def __init__(
+        self,
+        workload: QueryMatrix,
+        strategy: QueryMatrix | StrategyResult | None = None,
+        *,
+        rho: Any,
+        neighbours: str = "add_remove",
+        contribution: int = 1,
+        signed: bool = False,
+        ledger: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.rho = check_epsilon(rho, "rho")
+        if ledger is not None:
+            _refuse_ledger(ledger, self.rho)
+        super().__init__(
+            workload,
+            strategy,
+            neighbours=neighbours,
+            contribution=contribution,
+            signed=signed,
+        )
+        self._insecure_rng = check_insecure_rng(insecure_rng)
+        self._releases: list[GaussianRelease] = []
+
+    @staticmethod
+    def _optimize(workload: QueryMatrix) -> StrategyResult:
+        return optimize_gaussian(workload)
+
+    @property
+    def releases(self) -> tuple[GaussianRelease, ...]:
+        """All releases so far, in order."""
+        return tuple(self._releases)
+
+    @property
+    def rho_spent(self) -> Fraction:
+        """Sum of the rho of all releases so far."""
+        return sum((release.rho for release in self._releases), Fraction(0))
+
+    def __repr__(self) -> str:
+        return (
+            f"GaussianMechanism(workload={self.workload._label()}, "
+            f"strategy={self.strategy._label()}, rho={float(self.rho):g}, "
+            f"neighbours={self.neighbours!r})"
+        )
+
+    def measure(self, counts: ArrayLike) -> GaussianMeasurement:
+        """Measure the strategy with noise; spends rho.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (n,) or (n, k)
+            Number of records in every cell, or in every cell and class.
+
+        Returns
+        -------
+        GaussianMeasurement
+            Values of shape (p,) or (p, k).
+
+        Raises
+        ------
+        ValueError
+            If counts are negative (unless ``signed=True``), fractional or of the
+            wrong length; nothing is spent.
+        """
+        measurement = gaussian_release(
+            self._strategy_answers(counts),
+            l2_sensitivity=self.contribution * self.strategy.l2_sensitivity(),
+            rho=self.rho,
+            neighbours=self.neighbours,
+            insecure_rng=self._insecure_rng,
+        )
+        # Recorded before anything is handed out.
+        self._releases.append(
+            GaussianRelease(self.rho, self._released(), measurement.sensitivity)
+        )
+        return measurement
+
+    def expected_error(self) -> float:
+        """Return the expected total squared error of one column of answers."""
+        total = gaussian_expected_error(self.workload, self.strategy, rho=self.rho)
+        return total * self._error_factor()
+
+
+def _refuse_ledger(ledger: Any, rho: Fraction) -> None:
+    if isinstance(ledger, PrivacyLedger):
+        raise TypeError(
+            "a PrivacyLedger counts pure epsilon and cannot pay for Gaussian noise of "
+            f"rho = {float(rho):g}, which no finite epsilon covers; leave out ledger= "
+            "and read rho_spent, or use MatrixMechanism with Laplace noise"
+        )
+    raise TypeError(
+        f"ledger must be left out under zCDP, got {type(ledger).__name__}; the "
+        "mechanism records what it spends in rho_spent"
+    )

@@ -1,0 +1,780 @@
+"""Gaussian noise and zCDP: conversions, L2 strategies, errors and the mechanism."""
+
+import copy
+import math
+import pickle
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+from scipy import integrate, stats
+from scipy.sparse import csr_array
+
+import mmech
+from mmech import (
+    AllRange,
+    Dense,
+    DomainTooLargeError,
+    GaussianMeasurement,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    Marginal,
+    Marginals,
+    MatrixMechanism,
+    Ones,
+    Partition,
+    PartitionStack,
+    Prefix,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    Residuals,
+    Scaled,
+    Sparse,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    all_marginals,
+    delta_from_rho,
+    dual_bound,
+    epsilon_from_rho,
+    expected_error,
+    gaussian_expected_error,
+    gaussian_loss,
+    gaussian_per_query_error,
+    gaussian_release,
+    gaussian_rmse,
+    loss,
+    noise,
+    optimize,
+    optimize_gaussian,
+    rho_from_epsilon_delta,
+    supports,
+)
+from mmech.noise import gaussian
+
+PAIRS = [(1e-8, 1e-3), (1e-3, 0.1), (0.05, 1.0), (0.5, 1.0), (2.56, 17.0), (3.0, 0.5)]
+MARGINALS = {
+    "pairs of binary": all_marginals((2,) * 6, 2),
+    "at most pairs": all_marginals((3, 4, 2), 2, lower_orders=True),
+    "weighted": Marginals((3, 2, 4), {(0,): 3, (0, 2): 0.5, (): 2}),
+    "size one": all_marginals((4, 1, 3), 1),
+    "stacked": VStack(
+        [2 * all_marginals((3, 4), 1), Kronecker([Ones(2, 3), Identity(4)])]
+    ),
+}
+every_marginals = pytest.mark.parametrize("name", MARGINALS)
+
+
+# ---------------------------------------------------------------- conversions
+
+
+def worst_delta(rho, epsilon):
+    """The same formula, its orders searched one by one."""
+    orders = 1 + np.logspace(-6, 8, 400_001)
+    logs = (orders - 1) * (orders * rho - epsilon) - np.log(orders - 1)
+    logs += orders * np.log1p(-1 / orders)
+    return math.exp(logs.min())
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), PAIRS)
+def test_delta_is_the_minimum_over_all_orders(rho, epsilon):
+    assert delta_from_rho(rho, epsilon) == pytest.approx(
+        worst_delta(rho, epsilon), rel=1e-6, abs=1e-300
+    )
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), PAIRS[1:])
+def test_delta_covers_the_gaussian_mechanism(rho, epsilon):
+    """∫ (p - e^ε p')₊, the exact delta of one Gaussian release, is no larger."""
+    sigma = 1 / math.sqrt(2 * rho)
+    edge = 0.5 - epsilon * sigma**2  # where p = e^ε p'
+
+    def excess(x):
+        return stats.norm.pdf(x, 0, sigma) - math.exp(epsilon) * stats.norm.pdf(
+            x, 1, sigma
+        )
+
+    exact, _ = integrate.quad(
+        excess, edge - 12 * sigma, edge, epsabs=0, epsrel=1e-8, limit=200
+    )
+    assert 0 < exact <= delta_from_rho(rho, epsilon)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 20.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+def test_epsilon_is_tight_and_below_the_textbook(rho, delta):
+    epsilon = epsilon_from_rho(rho, delta)
+    # Bun, Steinke, TCC 2016, Proposition 1.3.
+    assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert delta_from_rho(rho, max(epsilon, 1e-12)) <= delta
+    if epsilon > 0:
+        assert delta_from_rho(rho, epsilon * (1 - 1e-6)) > delta
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.9])
+def test_rho_is_the_largest_that_fits(epsilon, delta):
+    rho = rho_from_epsilon_delta(epsilon, delta)
+    assert delta_from_rho(rho, epsilon) <= delta
+    assert delta_from_rho(rho * (1 + 1e-6), epsilon) > delta
+    assert epsilon_from_rho(rho, delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_conversions_of_the_2020_census():
+    """Persons: rho 2.56 was announced as about epsilon 17.1 at delta 1e-10."""
+    assert epsilon_from_rho("2.56", 1e-10) == pytest.approx(17.1, abs=0.1)
+
+
+def test_conversions_are_monotone():
+    rhos = np.logspace(-6, 2, 30)
+    for epsilon in (0.01, 1.0, 30.0):
+        deltas = [delta_from_rho(rho, epsilon) for rho in rhos]
+        assert (np.diff(deltas) >= 0).all()
+        assert deltas[-1] <= 1
+    assert (np.diff([delta_from_rho(0.1, e) for e in rhos]) <= 0).all()
+    assert (np.diff([epsilon_from_rho(rho, 1e-6) for rho in rhos]) > 0).all()
+    assert (np.diff([epsilon_from_rho(1, d) for d in (1e-9, 1e-6, 1e-3)]) < 0).all()
+    assert (np.diff([rho_from_epsilon_delta(e, 1e-6) for e in rhos]) > 0).all()
+
+
+def test_conversions_at_the_ends():
+    assert delta_from_rho(1e-300, 1) == 0
+    assert delta_from_rho(1e4, 1e-3) == pytest.approx(1)
+    assert epsilon_from_rho(1e-9, 0.5) == 0.0
+    assert rho_from_epsilon_delta(1e-3, 0.999999) > 10
+    assert delta_from_rho("1/20", Fraction(1)) == delta_from_rho(0.05, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: delta_from_rho(0, 1), "rho must be a finite number > 0, got 0"),
+        (lambda: delta_from_rho(1, -1), "epsilon must be a finite number > 0, got -1"),
+        (lambda: epsilon_from_rho(1, 0), "delta must be a probability between 0 and 1"),
+        (lambda: epsilon_from_rho(1, 1.0), "both excluded, got 1.0"),
+        (lambda: epsilon_from_rho(math.inf, 0.1), "rho must be a finite number"),
+        (lambda: rho_from_epsilon_delta(1, math.nan), "both excluded, got nan"),
+    ],
+)
+def test_conversions_refuse_wrong_values(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("delta", ["1e-6", None, True])
+def test_delta_is_a_number(delta):
+    with pytest.raises(TypeError, match="delta must be a probability"):
+        epsilon_from_rho(1, delta)
+
+
+# ------------------------------------------------------------- L2 sensitivity
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_l2_sensitivity_is_the_longest_column(name):
+    operator, dense = CATALOGUE[name]
+    longest = np.sqrt(np.square(np.asarray(dense, float)).sum(axis=0).max())
+    assert operator.l2_sensitivity() == pytest.approx(longest, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Dense, lambda array: Sparse(csr_array(array))])
+def test_l2_sensitivity_of_large_integers_does_not_wrap(kind):
+    operator = kind(np.array([[2**40, 0], [2**40, 1]]))
+    assert operator.l2_sensitivity() == pytest.approx(2**40 * math.sqrt(2))
+
+
+def test_l2_sensitivity_at_any_domain_size():
+    sizes = (100,) * 20
+    assert Kronecker([Prefix(100)] * 20).l2_sensitivity() == pytest.approx(1e20)
+    assert Marginal(sizes, [0]).l2_sensitivity() == 1
+    assert Marginals(sizes, {(0,): 3, (1, 2): -4}).l2_sensitivity() == 5
+    residuals = Residuals(sizes, {(): 1, (0, 5): 2})
+    assert residuals.l2_sensitivity() == pytest.approx(math.sqrt(1 + 4 * 0.99**2))
+
+
+# ------------------------------------------------------------------ residuals
+
+
+def test_residuals_are_orthogonal_and_span_the_marginals():
+    sizes = (2, 3, 2)
+    weights = {(): 1.0, (0,): 2.0, (1,): 0.5, (0, 1): 3.0}
+    A = Residuals(sizes, weights)
+    assert A.shape == (1 + 1 + 2 + 2, 12)
+    rows = A.to_dense()
+    np.testing.assert_allclose(rows @ rows.T, np.diag(A.row_square_sums()), atol=1e-12)
+    assert supports(Marginal(sizes, [0, 1]), A)
+    assert not supports(Marginal(sizes, [0, 2]), A)
+    assert not supports(Marginal(sizes, [0, 1]), Residuals(sizes, {(0, 1): 1}))
+
+
+@pytest.mark.parametrize("name", MARGINALS)
+def test_errors_on_residuals_equal_dense_algebra(name):
+    workload = MARGINALS[name]
+    strategy = optimize_gaussian(workload, template="residuals").strategy
+    W, A = workload.to_dense(), strategy.to_dense()
+    squares = np.square(W @ np.linalg.pinv(A)).sum(axis=1)
+    np.testing.assert_allclose(
+        gaussian_per_query_error(workload, strategy, rho=0.5),
+        squares * np.square(A).sum(axis=0).max(),
+    )
+    longest = np.abs(A).sum(axis=0).max()
+    assert loss(workload, strategy) == pytest.approx(longest**2 * squares.sum())
+
+
+def test_large_domains_stay_implicit():
+    sizes = (10,) * 40
+    A = Residuals(sizes, {(): 1, (3,): 0.5, (7,): 0.5, (3, 7): 0.25})
+    assert A.shape == (1 + 9 + 9 + 81, 10**40)
+    workload = Marginals(sizes, {(3, 7): 2})
+    assert supports(workload, A)
+    assert not supports(Marginals(sizes, {(3, 8): 1}), A)
+    # Σ rank τ / w² with τ = 4 n_s / n_a
+    expected = 4 * (1 / 100 + 2 * 9 * 0.1 / 0.25 + 81 / 0.0625)
+    assert gaussian_loss(workload, A) == pytest.approx(
+        A.l2_sensitivity() ** 2 * expected
+    )
+    with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
+        gaussian_loss(Marginals(sizes, {(4,): 1}), A)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "must name at least one residual"),
+        ({(0,): 0, (): 0}, "the weights are all zero"),
+        ({(0, 2): 1, (2, 0): 1}, r"the residual over \(0, 2\) is given twice"),
+        ({(1,): 1}, "attribute 1 has a single value and no contrast"),
+        ({(5,): 1}, "the domain has attributes 0..2"),
+        ({(0,): math.nan}, "weight must be finite"),
+    ],
+)
+def test_residuals_refuse(weights, message):
+    with pytest.raises(ValueError, match=message):
+        Residuals((2, 1, 3), weights)
+
+
+# ----------------------------------------------------------------- strategies
+
+
+@pytest.mark.parametrize(
+    ("workload", "published"),
+    [
+        (Prefix(256), 2.52441),
+        (AllRange(256), 2.90144),
+        (Prefix(64), 2.09986),
+        (AllRange(64), 2.30221),
+    ],
+    ids=str,
+)
+def test_optimal_range_queries(workload, published):
+    """RMSE at unit sensitivity (rho = 1/2), known to five decimals."""
+    started = time.perf_counter()
+    result = optimize_gaussian(workload)
+    seconds = time.perf_counter() - started
+    assert gaussian_rmse(workload, result.strategy, rho=0.5) == pytest.approx(
+        published, abs=1e-4
+    )
+    # Twice the loss at rho = 1/2 is in the units of dual_bound at epsilon = 1.
+    lower = dual_bound(workload, epsilon=1, tolerance=1e-6).bound / 2
+    assert lower * (1 - 1e-9) <= result.loss <= lower * (1 + 1e-4)
+    assert result.success
+    assert result.norm == "L2"
+    assert result.template == "dense"
+    assert "to the least loss" in result.message
+    assert seconds < 5  # a fifth of a second when nothing else runs
+
+
+@every_marginals
+def test_closed_form_equals_the_dual(name):
+    workload = MARGINALS[name]
+    closed = optimize_gaussian(workload, template="residuals")
+    explicit = optimize_gaussian(Dense(workload.to_dense()), template="dense")
+    assert explicit.success
+    assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
+    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert closed.strategy.l2_sensitivity() == pytest.approx(1)
+    assert "optimal among all strategies" in closed.message
+    # κ_s ∝ √(v_s / m_s), Σ √(m_s v_s) squared over n
+    singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
+    bound = singular.sum() ** 2 / workload.shape[1]
+    assert closed.loss == pytest.approx(bound)
+
+
+@every_marginals
+def test_weighted_marginals_are_optimal_among_themselves(name):
+    workload = MARGINALS[name]
+    result = optimize_gaussian(workload, template="marginals", tolerance=1e-6)
+    assert result.success
+    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.strategy.l2_sensitivity() == pytest.approx(1)
+    history = np.array(result.history)
+    assert (np.diff(history) <= 1e-12 * history[:-1]).all()
+    best = optimize_gaussian(workload).loss
+    assert result.loss >= best * (1 - 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # nearby weights are no better, up to the gap
+        weights = {
+            key: weight * math.exp(0.1 * rng.standard_normal())
+            for key, weight in result.strategy.weights.items()
+        }
+        other = Marginals(result.strategy.domain_shape, weights)
+        assert gaussian_loss(workload, other) >= result.loss * (1 - 2e-6)
+
+
+def test_residuals_project_other_workloads():
+    workload = Kronecker([Prefix(6), AllRange(4)])
+    closed = optimize_gaussian(workload, template="residuals")
+    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert "optimal among stacks of residuals" in closed.message
+    marginals = optimize_gaussian(workload, template="marginals")
+    assert optimize_gaussian(workload).loss < closed.loss <= marginals.loss
+
+
+def test_products_take_products_of_optima():
+    workload = -2 * Kronecker([Prefix(6), AllRange(4), Total(3)])
+    result = optimize_gaussian(workload)
+    assert result.template == "kronecker"
+    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    explicit = optimize_gaussian(workload, template="dense")
+    assert result.loss == pytest.approx(explicit.loss, rel=1e-4)
+    large = Kronecker([Prefix(64)] * 8)
+    assert optimize_gaussian(large).loss == pytest.approx(
+        optimize_gaussian(Prefix(64)).loss ** 8, rel=1e-3
+    )
+
+
+def test_all_marginals_of_eighty_attributes():
+    sizes = (10,) * 80
+    workload = all_marginals(sizes, 3, lower_orders=True)
+    started = time.perf_counter()
+    result = optimize_gaussian(workload)
+    seconds = time.perf_counter() - started
+    assert seconds < 5
+    assert len(result.strategy.weights) == 1 + 80 + 3160 + 82160
+    # By symmetry: τ_s = Σ_j C(80 - s, j) / 10^j over the larger marginals.
+    root = 0.0
+    for s in range(4):
+        asked = sum(math.comb(80 - s, j) / 10**j for j in range(4 - s))
+        root += math.comb(80, s) * 9**s * math.sqrt(asked / 10**s)
+    assert result.loss == pytest.approx(root**2)
+    assert supports(workload, result.strategy)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_auto_supports_every_workload_and_tells_its_loss(name):
+    workload, dense = CATALOGUE[name]
+    result = optimize_gaussian(workload)
+    A = result.strategy.to_dense().astype(float)
+    W = np.asarray(dense, float)
+    gain = np.square(W @ np.linalg.pinv(A, rcond=1e-10)).sum()
+    expected = np.square(A).sum(axis=0).max() * gain
+    assert result.loss == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    assert supports(workload, result.strategy)
+    # optimal: no smaller than the bound, no larger than the bound and the gap
+    singular = np.linalg.svd(W, compute_uv=False)
+    assert result.loss >= singular.sum() ** 2 / W.shape[1] * (1 - 1e-9)
+    lower = dual_bound(Dense(W), epsilon=1, tolerance=1e-6).bound / 2
+    assert result.loss <= lower * (1 + 1e-3) + 1e-12
+    assert result.workload is workload
+
+
+def test_columns_of_very_different_length():
+    """Short columns are lost in the spectrum of the gram, not in the strategy."""
+    rng = np.random.default_rng(5)
+    entries = rng.standard_normal((200, 60))
+    result = optimize_gaussian(Dense(entries * np.logspace(0, -5, 60)))
+    assert result.template == "dense"
+    assert result.success
+    # Beyond the digits of a double the answer is valid and admits what it is.
+    hopeless = Dense(entries * np.logspace(0, -9, 60))
+    result = optimize_gaussian(hopeless, template="dense")
+    assert result.template == "identity"
+    assert not result.success
+    assert "the columns are of very different size" in result.message
+
+
+def test_few_queries_stay_implicit():
+    rng = np.random.default_rng(0)
+    forest = PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
+    result = optimize_gaussian(forest)
+    assert "Product(Dense" in repr(result.strategy)
+    assert result.loss < gaussian_loss(forest, forest)
+    assert result.loss == pytest.approx(gaussian_loss(forest, result.strategy))
+
+
+def test_cells_are_merged_first():
+    workload = Partition([0, 0, 1, 2, 2, 2])
+    result = optimize_gaussian(workload)
+    assert result.loss == pytest.approx(3)
+    mechanism = GaussianMechanism(workload, result, rho=1)
+    assert mechanism.answer([1, 2, 3, 4, 5, 6]).shape == (3,)
+
+
+def test_workloads_that_ask_nothing():
+    for workload in (Scaled(0, Prefix(3)), Dense(np.zeros((2, 3)))):
+        assert optimize_gaussian(workload).loss == 0
+        assert optimize_gaussian(workload, template="dense").loss == 0
+    nothing = Scaled(0, all_marginals((2, 3), 1))
+    for template in ("residuals", "marginals"):
+        assert optimize_gaussian(nothing, template=template).loss == 0
+
+
+def test_optimize_dispatches_and_candidates_are_listed():
+    result = optimize(Prefix(16), privacy="zcdp")
+    assert result.loss == optimize_gaussian(Prefix(16)).loss
+    assert [candidate.template for candidate in result.candidates] == [
+        "dense",
+        "identity",
+    ]
+    assert "norm='L2'" in repr(result)
+    assert 1 <= result.bound_ratio < 1.001
+    pure = optimize(Prefix(16), seed=0)
+    assert pure.norm == "L1"
+    assert "norm" not in repr(pure)
+    assert result.loss < pure.loss
+    with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
+        optimize(Prefix(4), privacy="gaussian")
+
+
+def test_a_short_run_says_so():
+    result = optimize_gaussian(Prefix(64), template="dense", max_iter=2)
+    assert not result.success
+    assert "after 2 iterations" in result.message
+    short = optimize_gaussian(MARGINALS["weighted"], template="marginals", max_iter=2)
+    assert not short.success
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "error", "message"),
+    [
+        (Prefix(4), {"template": "pidentity"}, ValueError, "template must be one of"),
+        (Prefix(4), {"p": 3}, TypeError, "template 'auto' has no option 'p' under"),
+        (
+            Prefix(4),
+            {"template": "identity", "max_iter": 3},
+            TypeError,
+            "its options are: none",
+        ),
+        (
+            Prefix(4),
+            {"template": "residuals"},
+            UnsupportedWorkloadError,
+            "needs the attribute sizes of",
+        ),
+        (
+            Dense(np.eye(6)),
+            {"template": "residuals", "domain_shape": (2, 3)},
+            UnsupportedWorkloadError,
+            "no projection of",
+        ),
+        (
+            Kronecker([Prefix(2), Prefix(3)]),
+            {"template": "marginals", "domain_shape": (2, 2)},
+            ValueError,
+            "has 4 cells but the workload has 6 columns",
+        ),
+        (
+            VStack([Kronecker([Prefix(2), Total(2)])] * 2),
+            {"template": "kronecker"},
+            UnsupportedWorkloadError,
+            "needs a single product of attributes",
+        ),
+        (
+            AllRange(3500),
+            {"template": "dense"},
+            DomainTooLargeError,
+            "needs eigendecompositions of size 3500",
+        ),
+        (Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
+        (Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
+        ([[1]], {}, TypeError, "workload must be a query matrix"),
+    ],
+)
+def test_optimize_gaussian_refuses(workload, options, error, message):
+    with pytest.raises(error, match=message):
+        optimize_gaussian(workload, **options)
+
+
+def test_large_unstructured_workloads_get_the_identity():
+    result = optimize_gaussian(Prefix(5000))
+    assert result.template == "identity"
+
+
+def test_too_many_subsets_are_refused():
+    with pytest.raises(DomainTooLargeError, match="too many to list"):
+        optimize_gaussian(Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}))
+
+
+# --------------------------------------------------------------------- errors
+
+
+def test_expected_error_by_hand():
+    # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
+    assert gaussian_expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
+    assert gaussian_per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
+    assert gaussian_rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
+    # [1 1; 0 2] has columns of length 1 and √5
+    A = Dense([[1, 1], [0, 2]])
+    assert gaussian_loss(A, A) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_per_query_errors_add_up(name):
+    workload, _ = CATALOGUE[name]
+    strategy = Identity(workload.shape[1])
+    total = gaussian_expected_error(workload, strategy, rho=2)
+    assert gaussian_per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
+        total, abs=1e-12
+    )
+
+
+GAUSSIAN_ERRORS = [gaussian_expected_error, gaussian_rmse, gaussian_per_query_error]
+LAPLACE_ERRORS = [expected_error, mmech.rmse, mmech.per_query_error]
+
+
+@pytest.mark.parametrize("formula", GAUSSIAN_ERRORS)
+def test_no_gaussian_formula_takes_epsilon(formula):
+    with pytest.raises(TypeError, match="epsilon"):
+        formula(Prefix(4), Identity(4), epsilon=1.0)
+    with pytest.raises(TypeError, match="positional"):
+        formula(Prefix(4), Identity(4), 1.0)
+    with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
+        formula(Prefix(4), Identity(4), rho=-1)
+
+
+@pytest.mark.parametrize("formula", [*LAPLACE_ERRORS, mmech.svd_bound])
+def test_no_pure_formula_takes_rho(formula):
+    operators = [Prefix(4)] if formula is mmech.svd_bound else [Prefix(4), Identity(4)]
+    with pytest.raises(TypeError, match="rho"):
+        formula(*operators, rho=1.0)
+
+
+@pytest.mark.parametrize(
+    "formula", [*GAUSSIAN_ERRORS, *LAPLACE_ERRORS, loss, gaussian_loss]
+)
+def test_formulas_take_operators_not_results(formula):
+    """A result carries a loss of one norm; a formula of the other must not see it."""
+    budget = {} if formula in (loss, gaussian_loss) else {"rho": 1}
+    if formula in LAPLACE_ERRORS:
+        budget = {"epsilon": 1}
+    with pytest.raises(TypeError, match="strategy must be a query matrix"):
+        formula(Prefix(4), optimize_gaussian(Prefix(4)), **budget)
+
+
+# ------------------------------------------------------------------ mechanism
+
+
+def test_measurement_and_records():
+    mechanism = GaussianMechanism(Prefix(4), 2 * Identity(4), rho="1/8")
+    measurement = mechanism.measure([1, 2, 3, 4])
+    assert measurement.scale == 4.0
+    assert measurement.sensitivity == 2.0
+    assert measurement.rho == Fraction(1, 8)
+    assert mechanism.reconstruct(measurement).shape == (4,)
+    assert mechanism.rho_spent == Fraction(1, 8)
+    mechanism.answer([[1, 2], [2, 0], [3, 1], [4, 0]])
+    assert mechanism.rho_spent == Fraction(1, 4)
+    first, _ = mechanism.releases
+    assert first.sensitivity == 2.0
+    assert "Scaled(2, Identity(4))" in first.released
+
+
+def test_refused_counts_cost_nothing():
+    mechanism = GaussianMechanism(Prefix(2), Identity(2), rho=1)
+    with pytest.raises(ValueError, match="counts must be non-negative"):
+        mechanism.measure([1, -2])
+    with pytest.raises(ValueError, match="overflow 64-bit integers"):
+        GaussianMechanism(Total(2), rho=1).measure([2**61, 2**61])
+    assert mechanism.releases == ()
+
+
+def test_neighbours_and_contribution_scale_the_noise():
+    plain = GaussianMechanism(Prefix(3), Identity(3), rho=0.5)
+    assert plain.expected_error() == 6.0
+    replace = GaussianMechanism(Prefix(3), Identity(3), rho=0.5, neighbours="replace")
+    assert replace.measure([1, 1, 1]).scale == 2.0
+    assert replace.expected_error() == 24.0
+    many = GaussianMechanism(Prefix(3), Identity(3), rho=0.5, contribution=3)
+    assert many.measure([1, 1, 1]).scale == 3.0
+    assert many.expected_error() == 54.0
+
+
+def test_default_strategy_is_the_gaussian_optimum():
+    mechanism = GaussianMechanism(Prefix(16), rho=0.5)
+    assert mechanism.expected_error() == pytest.approx(
+        optimize_gaussian(Prefix(16)).loss
+    )
+    assert "rho=0.5" in repr(mechanism)
+
+
+def test_results_of_the_other_norm_are_refused():
+    with pytest.raises(ValueError, match="optimized for L1 sensitivity but Gaussian"):
+        GaussianMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
+    with pytest.raises(ValueError, match="optimized for L2 sensitivity but MatrixMech"):
+        MatrixMechanism(Prefix(8), optimize_gaussian(Prefix(8)), epsilon=1)
+    # Measuring it all the same is safe: the noise is calibrated to the operator.
+    strategy = optimize_gaussian(Prefix(8)).strategy
+    assert MatrixMechanism(Prefix(8), strategy, epsilon=1).expected_error() > 0
+
+
+def test_budgets_cannot_be_confused():
+    with pytest.raises(TypeError, match="epsilon"):
+        GaussianMechanism(Prefix(4), epsilon=1.0)
+    with pytest.raises(TypeError, match="rho"):
+        MatrixMechanism(Prefix(4), rho=1.0)
+    with pytest.raises(TypeError, match="rho"):
+        PrivacyLedger(1.0).spend(rho=1.0, released="counts", sensitivity=1)
+    with pytest.raises(TypeError, match="sensitivity"):
+        gaussian_release([1], sensitivity=1, rho=1)
+    with pytest.raises(TypeError, match="rho must be a finite number > 0, got None"):
+        GaussianMechanism(Prefix(4), rho=None)
+
+
+def test_a_pure_ledger_does_not_pay_for_gaussian_noise():
+    ledger = PrivacyLedger(math.inf)
+    with pytest.raises(TypeError, match="counts pure epsilon and cannot pay for Gauss"):
+        GaussianMechanism(Prefix(4), rho=0.1, ledger=ledger)
+    with pytest.raises(TypeError, match="ledger must be left out under zCDP, got int"):
+        GaussianMechanism(Prefix(4), rho=0.1, ledger=3)
+    assert ledger.spent == 0
+
+
+def test_measurements_of_the_other_mechanism_are_refused():
+    pure = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
+    zcdp = GaussianMechanism(Identity(3), Identity(3), rho=1)
+    with pytest.raises(TypeError, match="must be the Measurement that measure"):
+        pure.reconstruct(zcdp.measure([1, 2, 3]))
+    with pytest.raises(TypeError, match="must be the GaussianMeasurement that"):
+        zcdp.reconstruct(pure.measure([1, 2, 3]))
+
+
+@pytest.mark.parametrize("sensitivity", [0, -1, math.nan, math.inf])
+def test_releases_need_a_sensitivity(sensitivity):
+    with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
+        gaussian_release([1.0], l2_sensitivity=sensitivity, rho=1)
+
+
+def test_noiseless_measurements_do_not_exist():
+    with pytest.raises(ValueError, match="a measurement needs a noise scale > 0"):
+        GaussianMeasurement(np.zeros(2), 0.0, 1.0, Fraction(1))
+    with pytest.raises(ValueError, match=r"rho = .* gives a noise scale of inf"):
+        gaussian_release([1], l2_sensitivity=1e300, rho=1e-300)
+    with pytest.raises(ValueError, match="optimize for the same noise"):
+        GaussianMechanism(Total(2), optimize(Total(2)), rho=1)
+
+
+def test_predictable_noise_warns_and_repeats():
+    def answer():
+        with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
+            mechanism = GaussianMechanism(Prefix(3), Identity(3), rho=1, insecure_rng=7)
+        assert caught[0].filename == __file__
+        return mechanism.answer([3, 1, 4])
+
+    assert (answer() == answer()).all()
+
+
+def test_copies_keep_what_was_spent():
+    mechanism = GaussianMechanism(Prefix(3), Identity(3), rho=1)
+    mechanism.measure([1, 2, 3])
+    for other in (copy.deepcopy(mechanism), pickle.loads(pickle.dumps(mechanism))):
+        assert other.rho_spent == 1
+
+
+# ---------------------------------------------------------------------- noise
+
+
+def test_gaussian_is_the_normal_quantile(monkeypatch):
+    words = np.array([2**64 - 2, 2**63 - 2**11, 2**63 - 2**11 + 1, 1], np.uint64)
+    monkeypatch.setattr(noise, "system_words", lambda size: words[:size])
+    drawn = gaussian(2.0, (4,))
+    quartile = 2 * stats.norm.ppf(0.75)
+    assert drawn[0] == 0
+    np.testing.assert_allclose(drawn[1:3], [quartile, -quartile])
+    assert drawn[3] == pytest.approx(2 * stats.norm.ppf(2.0**-54))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4)])
+def test_gaussian_shapes_and_scales(shape):
+    assert gaussian(1.0, shape).shape == shape
+    for scale in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="noise scale must be a finite number"):
+            gaussian(scale, shape)
+
+
+@pytest.mark.statistical
+def test_gaussian_accepts_its_scale_and_rejects_others():
+    """Kolmogorov-Smirnov at level 1e-6 on 100 000 draws.
+
+    At 0.9 or 1.1 times the scale the distance of the distribution functions is
+    0.025 or 0.023, that is √n D > 7 against a critical value of 2.7.
+    """
+    sample = gaussian(3.0, (100_000,))
+    assert stats.kstest(sample, stats.norm(scale=3.0).cdf).pvalue > 1e-6
+    for factor in (0.9, 1.1):
+        assert stats.kstest(sample, stats.norm(scale=3 * factor).cdf).pvalue < 1e-6
+    halves = np.corrcoef(sample[::2], sample[1::2])[0, 1]
+    assert abs(halves) < 6 / math.sqrt(50_000)  # false alarm 2e-9
+
+
+CASES = {
+    "identity": (Prefix(6), Identity(6)),
+    "dense": (AllRange(5), None),
+    "residuals": (all_marginals((2, 3, 2), 2), None),
+    "marginals": (
+        all_marginals((2, 3), 1),
+        Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5}),
+    ),
+    "kronecker": (Kronecker([Prefix(3), AllRange(2)]), None),
+    "few queries": (Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None),
+    "merged": (PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]), None),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_squared_error_is_as_predicted(name, neighbours):
+    """The mean of 20 000 runs within 6 standard errors: false alarm 2e-9 each."""
+    runs = 20_000
+    workload, strategy = CASES[name]
+    counts = np.arange(workload.shape[1]) % 5
+    mechanism = GaussianMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
+    answers = mechanism.answer(np.tile(counts[:, None], (1, runs)))
+    errors = answers - (workload @ counts)[:, None]
+    totals = np.square(errors).sum(axis=0)
+    standard_error = totals.std() / math.sqrt(runs)
+    predicted = mechanism.expected_error()
+    assert abs(totals.mean() - predicted) < 6 * standard_error
+    assert abs(totals.mean() - 1.1**2 * predicted) > 6 * standard_error
+    assert abs(totals.mean() - 0.9**2 * predicted) > 6 * standard_error
+    bias = abs(errors.mean(axis=1))
+    assert (bias < 6 * errors.std(axis=1) / math.sqrt(runs)).all()
+
+
+@pytest.mark.statistical
+def test_neighbours_are_within_delta():
+    """The most revealing event of one release, at (epsilon, delta) from rho.
+
+    With 200 000 runs each, the difference of two frequencies exceeds its
+    expectation by 6 standard errors with probability 1e-9.
+    """
+    rho, epsilon, runs = 0.5, 0.5, 200_000
+    mechanism = GaussianMechanism(Prefix(4), rho=rho)
+    exact = mechanism.strategy @ np.array([[3, 3], [1, 2], [0, 0], [5, 5]])
+    step = exact[:, 1] - exact[:, 0]
+
+    def scores(column):
+        counts = np.array([[3, 3], [1, 2], [0, 0], [5, 5]])[:, [column]]
+        values = mechanism.measure(np.tile(counts, (1, runs))).values
+        return step @ (values - exact[:, :1])
+
+    cut = 0.5 * step @ step + epsilon * mechanism.measure([0] * 4).scale ** 2
+    hits, others = (scores(1) > cut).mean(), (scores(0) > cut).mean()
+    slack = 6 * math.sqrt((hits + math.exp(2 * epsilon) * others + 1e-4) / runs)
+    delta = delta_from_rho(rho, epsilon)
+    assert hits - math.exp(epsilon) * others <= delta + slack
+    # The event is nearly the worst: half the delta would be noticed.
+    assert hits - math.exp(epsilon) * others > 0.3 * delta
