@@ -86,7 +86,7 @@ class Report:
         return [
             (
                 c.template,
-                "-" if c.note and c.loss == 0 else f"{c.loss:.6g}",
+                f"{c.loss:.6g}" if math.isfinite(c.loss) else "-",
                 f"{c.seconds:.2f}",
                 c.note,
             )

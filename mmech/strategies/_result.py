@@ -20,7 +20,7 @@ class Candidate:
     template : str
         Family of the strategy.
     loss : float
-        ‖A‖₁² ‖W A⁺‖_F², or a lower bound on it where `note` says so.
+        ‖A‖₁² ‖W A⁺‖_F²; of a skipped template what its `note` says, or infinity.
     seconds : float
         Time spent on it.
     note : str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -265,14 +266,14 @@ def _auto(
 def _reason_to_skip(
     name: str, workload: QueryMatrix, runs: list[StrategyResult]
 ) -> tuple[str, float]:
-    """Return why "auto" skips a template, and a lower bound on its loss."""
+    """Return why "auto" skips a template, and what is known of its loss."""
     if runs and time_is_up():
-        return "the time was up", 0.0
+        return "the time was up", math.inf
     m, n = workload.shape
     products = error.kronecker_terms(workload)
     if name == "workload" and (products is None or len(products) > 1):
         if max(m, n) > LARGE_RANK:
-            return "the rank of so large a workload is out of reach", 0.0
+            return "the rank of so large a workload is out of reach", math.inf
         best = min(run.loss for run in runs)
         lower = workload.sensitivity() ** 2 * error.rank_lower_bound(workload)
         if lower >= best:
@@ -282,42 +283,42 @@ def _reason_to_skip(
     if name == "marginals":
         shape = domain_shape_of(workload)
         if shape is None or len(shape) < 2 or len(shape) > MAX_LATTICE_ATTRIBUTES:
-            return "no product domain with a listable lattice", 0.0
+            return "no product domain with a listable lattice", math.inf
         if not _projects(workload):
-            return "no projection on the marginal algebra", 0.0
+            return "no projection on the marginal algebra", math.inf
         best = min(run.loss for run in runs)
         glance = marginals_strategy(workload, max_evaluations=GLANCE, seed=0)
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
-        return "not a union of products", 0.0
+        return "not a union of products", math.inf
     if name == "low_rank":
         if m > LOW_RANK_ROWS or m >= n or m * n > LOW_RANK_ENTRIES:
-            return "not a workload of few queries", 0.0
+            return "not a workload of few queries", math.inf
         if isinstance(workload, Marginals):
-            return "marginals are optimized as such", 0.0
+            return "marginals are optimized as such", math.inf
     if name == "union":
         if products is None or not 2 <= len(products) <= MAX_UNION_TERMS:
-            return "not a union of a few products", 0.0
+            return "not a union of a few products", math.inf
         if (
             len(products[0][1]) < 2
             or n > UNION_CELLS
             or isinstance(workload, Marginals)
         ):
-            return "marginals and large domains are not optimized as unions", 0.0
+            return "marginals and large domains are not optimized as unions", math.inf
     if name == "pidentity":
         if n > LARGE_DOMAIN:
-            return f"more than {LARGE_DOMAIN} cells; ask for it by name", 0.0
+            return f"more than {LARGE_DOMAIN} cells; ask for it by name", math.inf
         if products is not None and n > SMALL_DOMAIN:
-            return "a product structure is optimized by 'kronecker'", 0.0
+            return "a product structure is optimized by 'kronecker'", math.inf
         if n > SMALL_DOMAIN and _is_forest(workload):
-            return "descent on partitions falls back to the identity", 0.0
+            return "descent on partitions falls back to the identity", math.inf
         if n > SMALL_DOMAIN:
             best = min(run.loss for run in runs)
             short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
             if short.loss >= best:
                 return "a short descent did not improve on the best", short.loss
-    return "", 0.0
+    return "", math.inf
 
 
 def _projects(workload: QueryMatrix) -> bool:
