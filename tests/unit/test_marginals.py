@@ -3,6 +3,7 @@
 import itertools
 
 import hypothesis.strategies as st
+import numba
 import numpy as np
 import pytest
 import reference as ref
@@ -39,6 +40,10 @@ from mmech import (
 from mmech.operators._marginals import anova_energies, subset_cells
 from mmech.strategies._marginals import domain_shape_of, marginals_strategy
 from mmech_rf import datasets, grow_random_forest, training_workload
+
+compiled = pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="long searches need compiled kernels"
+)
 
 QUICK = {"max_evaluations": 3000, "seed": 0}
 
@@ -362,6 +367,7 @@ TARGETS = [
 ]
 
 
+@compiled
 @pytest.mark.parametrize(("sizes", "order", "target"), TARGETS, ids=str)
 def test_known_designs(sizes, order, target):
     result = marginals_strategy(
@@ -374,6 +380,7 @@ def test_known_designs(sizes, order, target):
         assert any(set(needed) <= block for block in covered)
 
 
+@compiled
 def test_the_fano_plane():
     result = marginals_strategy(all_marginals((3,) * 7, 2), seed=0)
     weights = result.strategy.weights
@@ -408,6 +415,7 @@ def car_forest(seed, depth=2):
     return training_workload(grow_random_forest(schema, 128, depth, seed=seed))
 
 
+@compiled
 def test_shallow_trees():
     result = marginals_strategy(car_forest(0), seed=0)
     assert result.loss <= 1.165e5  # the identity has 221184
