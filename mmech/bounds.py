@@ -25,7 +25,8 @@ from mmech._validation import check_epsilon, check_integer, check_operator
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity, Ones
-from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._compose import Scaled, VStack
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,

@@ -20,7 +20,8 @@ from mmech._validation import check_epsilon, check_same_domain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
-from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._compose import Scaled, VStack
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Anova,
@@ -30,6 +31,7 @@ from mmech.operators._marginals import (
 from mmech.operators._merged import Merged
 from mmech.operators._pair import pair_inverse_gram
 from mmech.operators._pidentity import PIdentity
+from mmech.operators._ranges import Permuted, Suffix
 from mmech.operators._residuals import Residuals, mean_spectrum
 from mmech.reduction import reduce_domain, restrict_columns
 
@@ -227,8 +229,10 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
 
 def has_full_column_rank(strategy: QueryMatrix) -> bool:
     """Return whether full column rank is known from the structure alone."""
-    if isinstance(strategy, (AllRange, Identity, PIdentity, Prefix)):
+    if isinstance(strategy, (AllRange, Identity, PIdentity, Prefix, Suffix)):
         return True
+    if isinstance(strategy, Permuted):
+        return has_full_column_rank(strategy.operator)
     if isinstance(strategy, Scaled):
         return strategy.weight != 0 and has_full_column_rank(strategy.operator)
     if isinstance(strategy, Diagonal):

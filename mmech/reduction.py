@@ -15,8 +15,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Dense, Sparse
-from mmech.operators._compose import Kronecker, Product, Scaled, VStack
+from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._partition import PartitionStack
 from mmech.operators._ranges import Permuted
 

@@ -16,7 +16,8 @@ from mmech._validation import check_choice, check_epsilon, check_same_domain
 from mmech.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._compose import Scaled, VStack
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES, Marginals
 from mmech.operators._merged import Merged
 from mmech.strategies._result import Candidate, StrategyResult

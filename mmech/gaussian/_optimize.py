@@ -31,8 +31,10 @@ from mmech._validation import (
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.gaussian._error import gaussian_loss
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Dense, Identity, Ones
-from mmech.operators._compose import Kronecker, Scaled
+from mmech.operators._basic import Identity, Ones
+from mmech.operators._compose import Scaled
+from mmech.operators._explicit import Dense
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals, check_domain_shape
 from mmech.operators._merged import Merged
 from mmech.operators._residuals import (

@@ -4,24 +4,23 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import (
     AllRange,
     AllRangeGram,
-    Dense,
     Diagonal,
     Identity,
     Ones,
     Prefix,
-    Sparse,
     Total,
 )
 from mmech.operators._compose import (
     Gram,
     HStack,
-    Kronecker,
     Product,
     Scaled,
     Sum,
     Transpose,
     VStack,
 )
+from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Anova, Marginal, Marginals, all_marginals
 from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, Partition, PartitionStack

@@ -11,16 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Dense, Diagonal, Identity, Ones, Sparse
-from mmech.operators._compose import (
-    HStack,
-    Kronecker,
-    Product,
-    Scaled,
-    Sum,
-    VStack,
-    check_weight,
-)
+from mmech.operators._basic import Diagonal, Identity, Ones
+from mmech.operators._compose import HStack, Product, Scaled, Sum, VStack, check_weight
+from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Anova
 from mmech.operators._ranges import Permuted
 

@@ -234,7 +234,7 @@ class QueryMatrix:
         """Return the operator of absolute entries."""
         if self.is_nonnegative:
             return self
-        from mmech.operators._basic import Dense
+        from mmech.operators._explicit import Dense
 
         return Dense(np.abs(self.to_dense()))
 
@@ -441,3 +441,14 @@ def read_only(array: Array) -> Array:
 def product_of(sizes: Any) -> int:
     """Return the product of Python integers, exact at any size."""
     return math.prod(int(size) for size in sizes)
+
+
+def int64_or_float64(array: Array) -> Array:
+    """Return integers and booleans as int64, other numbers as float64."""
+    if array.dtype.kind in "biu":
+        if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+            raise ValueError(
+                f"integer entries must be below 2**63, got {array.max()}; use floats"
+            )
+        return array.astype(np.int64)
+    return array.astype(np.float64)

@@ -16,22 +16,12 @@ from mmech.operators._base import (
     QueryMatrix,
     common_dtype,
     exact_sums,
-    product_of,
 )
 
-__all__ = [
-    "Gram",
-    "HStack",
-    "Kronecker",
-    "Product",
-    "Scaled",
-    "Sum",
-    "Transpose",
-    "VStack",
-]
+__all__ = ["Gram", "HStack", "Product", "Scaled", "Sum", "Transpose", "VStack"]
 
 
-def _check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
+def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
     parts = tuple(parts)
     if not parts:
         raise ValueError(f"{name} needs at least one operator, got none")
@@ -44,7 +34,7 @@ def _check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
     return parts
 
 
-def _joined(parts: Sequence[QueryMatrix]) -> str:
+def joined(parts: Sequence[QueryMatrix]) -> str:
     labels = [part._label() for part in parts]
     if len(labels) > 4:
         labels = [*labels[:2], f"... {len(labels) - 3} more ...", labels[-1]]
@@ -220,7 +210,7 @@ class Scaled(QueryMatrix):
     operator: QueryMatrix
 
     def __post_init__(self) -> None:
-        _check_operators([self.operator], "Scaled")
+        check_operators([self.operator], "Scaled")
         object.__setattr__(self, "weight", check_weight(self.weight))
 
     @property
@@ -333,7 +323,7 @@ class Product(QueryMatrix):
     factors: tuple[QueryMatrix, ...]
 
     def __init__(self, *factors: QueryMatrix) -> None:
-        checked = _check_operators(factors, "Product")
+        checked = check_operators(factors, "Product")
         for left, right in pairwise(checked):
             if left.shape[1] != right.shape[0]:
                 raise ValueError(
@@ -351,7 +341,7 @@ class Product(QueryMatrix):
         return (self.factors[0].shape[0], self.factors[-1].shape[1])
 
     def _arguments(self) -> str:
-        return _joined(self.factors)
+        return joined(self.factors)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -398,7 +388,7 @@ class Sum(QueryMatrix):
     terms: Sequence[QueryMatrix]
 
     def __post_init__(self) -> None:
-        terms = _check_operators(self.terms, "Sum")
+        terms = check_operators(self.terms, "Sum")
         if len({term.shape for term in terms}) > 1:
             raise ValueError(
                 "a sum needs operators of one shape, got "
@@ -412,7 +402,7 @@ class Sum(QueryMatrix):
         return self.terms[0].shape
 
     def _arguments(self) -> str:
-        return _joined(self.terms)
+        return joined(self.terms)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -471,7 +461,7 @@ class VStack(QueryMatrix):
     blocks: Sequence[QueryMatrix]
 
     def __post_init__(self) -> None:
-        blocks = _check_operators(self.blocks, "VStack")
+        blocks = check_operators(self.blocks, "VStack")
         if len({block.shape[1] for block in blocks}) > 1:
             raise ValueError(
                 "a stack needs operators over one domain, got "
@@ -493,7 +483,7 @@ class VStack(QueryMatrix):
         return (self._offsets[-1], self.blocks[0].shape[1])
 
     def _arguments(self) -> str:
-        return _joined(self.blocks)
+        return joined(self.blocks)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
@@ -587,7 +577,7 @@ class HStack(Transpose):
     blocks: tuple[QueryMatrix, ...]
 
     def __init__(self, blocks: Sequence[QueryMatrix]) -> None:
-        checked = _check_operators(blocks, "HStack")
+        checked = check_operators(blocks, "HStack")
         if len({block.shape[0] for block in checked}) > 1:
             raise ValueError(
                 "blocks side by side need the same number of queries, got "
@@ -601,7 +591,7 @@ class HStack(Transpose):
         return (type(self), (self.blocks,))
 
     def _arguments(self) -> str:
-        return _joined(self.blocks)
+        return joined(self.blocks)
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
@@ -614,157 +604,3 @@ class HStack(Transpose):
     def l2_sensitivity(self) -> float:
         """Return the largest L2 sensitivity of a block."""
         return max(block.l2_sensitivity() for block in self.blocks)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Kronecker(QueryMatrix):
-    """The Kronecker product of operators, first factor slowest.
-
-    For a domain that is a product of attributes, each factor holds the queries
-    on one attribute. Products cost one pass over the data per factor.
-
-    Parameters
-    ----------
-    factors : sequence of QueryMatrix, of shapes (m_i, n_i)
-        One operator per attribute.
-
-    Examples
-    --------
-    >>> from mmech import Identity, Kronecker, Prefix
-    >>> A = Kronecker([Prefix(256), Identity(4)])
-    >>> A
-    Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)
-    >>> A.sensitivity()
-    256.0
-    """
-
-    factors: Sequence[QueryMatrix]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", _check_operators(self.factors, "Kronecker"))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Products of the factors' sizes, as Python integers of any size."""
-        return (
-            product_of(factor.shape[0] for factor in self.factors),
-            product_of(factor.shape[1] for factor in self.factors),
-        )
-
-    def _arguments(self) -> str:
-        return _joined(self.factors)
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """``int64`` if all factors are integer, else ``float64``."""
-        return common_dtype(self.factors)
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no factor has a negative entry."""
-        return all(factor.is_nonnegative for factor in self.factors)
-
-    def _apply(self, x: Array, transpose: bool) -> Array:
-        columns = x.shape[1]
-        sizes = [f.shape[0] if transpose else f.shape[1] for f in self.factors]
-        if x.size == 0 or 0 in self.shape:
-            return np.zeros((self.shape[1 if transpose else 0], columns), x.dtype)
-        tensor = x.reshape([*sizes, columns])
-        # Shrinking factors first keeps the intermediate tensors small.
-        order = sorted(
-            range(len(sizes)),
-            key=lambda i: (
-                (self.factors[i].shape[1] if transpose else self.factors[i].shape[0])
-                / sizes[i]
-            ),
-        )
-        from mmech.operators._basic import Identity
-
-        for axis in order:
-            factor = self.factors[axis]
-            if isinstance(factor, Identity):
-                continue
-            moved = np.ascontiguousarray(np.moveaxis(tensor, axis, 0))
-            flat = moved.reshape(moved.shape[0], -1)
-            result = factor._rmatmat(flat) if transpose else factor._matmat(flat)
-            tensor = np.moveaxis(
-                result.reshape(result.shape[0], *moved.shape[1:]), 0, axis
-            )
-        out = np.ascontiguousarray(tensor).reshape(-1, columns)
-        return out.copy() if np.shares_memory(out, x) else out
-
-    def _matmat(self, x: Array, /) -> Array:
-        return self._apply(x, transpose=False)
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return self._apply(y, transpose=True)
-
-    @property
-    def T(self) -> QueryMatrix:
-        """The Kronecker product of the transposes."""
-        return Kronecker([factor.T for factor in self.factors])
-
-    def gram(self) -> QueryMatrix:
-        """Return the Kronecker product of the grams."""
-        return Kronecker([factor.gram() for factor in self.factors])
-
-    def pinv(self) -> QueryMatrix:
-        """Return the Kronecker product of the pseudoinverses."""
-        return Kronecker([factor.pinv() for factor in self.factors])
-
-    def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
-        return Kronecker([factor.abs() for factor in self.factors])
-
-    def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
-        return exact_sums(
-            lambda dtype: reduce(
-                np.kron, (parts(factor).astype(dtype) for factor in self.factors)
-            ),
-            self.dtype,
-        )
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: the outer product of the factors'."""
-        return self._outer(lambda factor: factor.column_abs_sums())
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column."""
-        return self._outer(lambda factor: factor.column_square_sums())
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row."""
-        return self._outer(lambda factor: factor.row_abs_sums())
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row."""
-        return self._outer(lambda factor: factor.row_square_sums())
-
-    def sensitivity(self) -> float:
-        """Return the product of the factors' sensitivities, at any domain size."""
-        return float(np.prod([factor.sensitivity() for factor in self.factors]))
-
-    def l2_sensitivity(self) -> float:
-        """Return the product of the factors' L2 sensitivities, at any size."""
-        return float(np.prod([factor.l2_sensitivity() for factor in self.factors]))
-
-    def diag(self) -> Array:
-        """Return the main diagonal."""
-        if all(factor.shape[0] == factor.shape[1] for factor in self.factors):
-            return self._outer(lambda factor: factor.diag())
-        return super().diag()
-
-    def trace(self) -> float:
-        """Return the product of the factors' traces where all are square."""
-        if all(factor.shape[0] == factor.shape[1] for factor in self.factors):
-            return float(np.prod([factor.trace() for factor in self.factors]))
-        return super().trace()
-
-    def _dense(self) -> Array:
-        return reduce(np.kron, (factor._dense() for factor in self.factors))
-
-    def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
-        parts = (factor.to_sparse() for factor in self.factors)
-        joined = reduce(lambda a, b: sp.kron(a, b, format="csr"), parts)
-        return sp.csr_array(joined, dtype=self.dtype)

@@ -23,8 +23,10 @@ from numpy.typing import ArrayLike, NDArray
 from mmech._validation import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
-from mmech.operators._basic import Dense, Identity, Ones, Total
-from mmech.operators._compose import Kronecker, Scaled, VStack, check_weight
+from mmech.operators._basic import Identity, Ones, Total
+from mmech.operators._compose import Scaled, VStack, check_weight
+from mmech.operators._explicit import Dense
+from mmech.operators._kronecker import Kronecker
 
 __all__ = [
     "Anova",

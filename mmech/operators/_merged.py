@@ -127,7 +127,8 @@ class Merged(QueryMatrix):
     def pinv(self) -> QueryMatrix:
         """Return C⁺A'⁺ where A' has full column rank, else the general form."""
         from mmech.error import has_full_column_rank
-        from mmech.operators._basic import Diagonal, Sparse
+        from mmech.operators._basic import Diagonal
+        from mmech.operators._explicit import Sparse
 
         if not has_full_column_rank(self.operator):
             return super().pinv()

@@ -17,8 +17,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmech.operators._base import Array, QueryMatrix, product_of
-from mmech.operators._basic import Dense
-from mmech.operators._compose import Kronecker
+from mmech.operators._explicit import Dense
+from mmech.operators._kronecker import Kronecker
 
 __all__ = ["PairInverseGram", "pair_inverse_gram"]
 

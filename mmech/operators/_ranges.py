@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from mmech._validation import check_integer, check_operator, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
-from mmech.operators._basic import Identity, Prefix, Sparse, _Square
+from mmech.operators._basic import Identity, Prefix, _Square
+from mmech.operators._explicit import Sparse
 from mmech.operators._marginals import MAX_ENUMERATED_CELLS, check_domain_shape
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "Suffix", "WidthRange"]

@@ -22,8 +22,10 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of
-from mmech.operators._basic import Dense, Diagonal, Identity, Ones, Total
-from mmech.operators._compose import Kronecker, Scaled, VStack, check_weight
+from mmech.operators._basic import Diagonal, Identity, Ones, Total
+from mmech.operators._compose import Scaled, VStack, check_weight
+from mmech.operators._explicit import Dense
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Anova,

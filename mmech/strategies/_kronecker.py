@@ -18,8 +18,10 @@ from mmech import error
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Dense, Identity
-from mmech.operators._compose import Kronecker, Scaled, Sum
+from mmech.operators._basic import Identity
+from mmech.operators._compose import Scaled, Sum
+from mmech.operators._explicit import Dense
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._pidentity import PIdentity
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import (

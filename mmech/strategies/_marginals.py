@@ -147,7 +147,8 @@ def marginals_strategy(
 
 def domain_shape_of(workload: QueryMatrix) -> tuple[int, ...] | None:
     """Return the attribute sizes that a workload knows of, else ``None``."""
-    from mmech.operators._compose import Kronecker, Product, Scaled, VStack
+    from mmech.operators._compose import Product, Scaled, VStack
+    from mmech.operators._kronecker import Kronecker
 
     known = getattr(workload, "domain_shape", None)
     if known is not None:

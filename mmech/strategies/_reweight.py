@@ -16,7 +16,8 @@ from mmech import error
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Dense, Diagonal
+from mmech.operators._basic import Diagonal
+from mmech.operators._explicit import Dense
 from mmech.strategies._pidentity import check_tolerance
 from mmech.strategies._result import StrategyResult
 

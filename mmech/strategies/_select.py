@@ -14,10 +14,12 @@ import numpy as np
 from mmech import error
 from mmech._validation import check_choice, check_operator
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Kronecker, Product, Scaled, Transpose, VStack
+from mmech.operators._compose import Product, Scaled, Transpose, VStack
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES, Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, PartitionStack
+from mmech.operators._ranges import Ranges
 from mmech.reduction import reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
@@ -327,7 +329,7 @@ def _projects(workload: QueryMatrix) -> bool:
         return all(_projects(block) for block in workload.blocks)
     if isinstance(workload, Scaled):
         return _projects(workload.operator)
-    return isinstance(workload, (Kronecker, PartitionStack, Conjunctions))
+    return isinstance(workload, (Kronecker, PartitionStack, Conjunctions, Ranges))
 
 
 def _is_forest(workload: QueryMatrix) -> bool:

@@ -21,7 +21,8 @@ from mmech import error
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Kronecker, Scaled, VStack
+from mmech.operators._compose import Scaled, VStack
+from mmech.operators._kronecker import Kronecker
 from mmech.operators._pair import MAX_FACTOR, PairInverseGram
 from mmech.operators._pidentity import PIdentity
 from mmech.strategies._deadline import time_is_up
