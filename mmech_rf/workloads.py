@@ -73,8 +73,8 @@ def aggregation_workload(forest: Forest, queries: ArrayLike) -> Sparse:
     --------
     >>> from mmech_rf import aggregation_workload, grow_random_forest
     >>> forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
-    >>> aggregation_workload(forest, [[0, 1]]).to_dense().sum()
-    np.int64(2)
+    >>> int(aggregation_workload(forest, [[0, 1]]).to_dense().sum())
+    2
     """
     leaves = forest.apply(queries)
     b, n_trees = leaves.shape
