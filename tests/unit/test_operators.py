@@ -657,7 +657,7 @@ def test_least_squares_solvers(operator, solver, as_seen_by_scipy, rng):
     tight = {"atol": 1e-14, "btol": 1e-14, "conlim": 0}
     tight["iter_lim" if solver is spla.lsqr else "maxiter"] = 200
     solution = solver(as_seen_by_scipy(operator), rhs, **tight)[0]
-    expected = np.linalg.lstsq(operator.to_dense(), rhs)[0]
+    expected = np.linalg.lstsq(operator.to_dense(), rhs, rcond=None)[0]
     np.testing.assert_allclose(solution, expected, atol=1e-6)
 
 
