@@ -104,7 +104,7 @@ def laplace_release(
 ) -> Measurement:
     """Release exact values with Laplace noise, paid for in a ledger.
 
-    Every release of this package goes through here: the ledger is charged
+    Every release under pure epsilon goes through here: the ledger is charged
     first, then the noise is drawn.
 
     Parameters

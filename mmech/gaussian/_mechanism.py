@@ -294,18 +294,18 @@ class GaussianMechanism(StrategyMechanism):
             If counts are negative (unless ``signed=True``), fractional or of the
             wrong length; nothing is spent.
         """
-        measurement = gaussian_release(
-            self._strategy_answers(counts),
-            l2_sensitivity=self.contribution * self.strategy.l2_sensitivity(),
+        exact = self._strategy_answers(counts)
+        l2_sensitivity = self.contribution * self.strategy.l2_sensitivity()
+        calibrated = calibrated_sensitivity(l2_sensitivity, self.neighbours)
+        # Recorded before the noise is drawn: an interruption counts as spent.
+        self._releases.append(GaussianRelease(self.rho, self._released(), calibrated))
+        return gaussian_release(
+            exact,
+            l2_sensitivity=l2_sensitivity,
             rho=self.rho,
             neighbours=self.neighbours,
             insecure_rng=self._insecure_rng,
         )
-        # Recorded before anything is handed out.
-        self._releases.append(
-            GaussianRelease(self.rho, self._released(), measurement.sensitivity)
-        )
-        return measurement
 
     def expected_error(self) -> float:
         """Return the expected total squared error of one column of answers."""
