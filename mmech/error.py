@@ -21,6 +21,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
 from mmech.operators._compose import Scaled, VStack
+from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -29,7 +30,6 @@ from mmech.operators._marginals import (
     anova_energies,
 )
 from mmech.operators._merged import Merged
-from mmech.operators._pair import pair_inverse_gram
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._ranges import Permuted, Suffix
 from mmech.operators._residuals import Residuals, mean_spectrum
@@ -48,9 +48,6 @@ DENSE_CELLS = 4096
 
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
-
-PAIR_CELLS = 2**24
-"""Largest domain whose joint spectrum of two products is formed."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -376,26 +373,25 @@ def _kronecker_gain(workload: QueryMatrix, strategy: Kronecker) -> float | None:
     )
 
 
-def _pair_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
-    """Two stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
+def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
+    """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
     terms = kronecker_terms(workload)
-    inverse = None if terms is None else pair_inverse_gram(strategy)
+    inverse = None if terms is None else joint_inverse_gram(strategy)
     if terms is None or inverse is None:
         return None
-    sizes = [gram.shape[0] for gram in inverse.first]
-    if math.prod(sizes) > PAIR_CELLS or any(
+    sizes = [len(transform) for transform in inverse.transforms]
+    if math.prod(sizes) > MAX_CELLS or any(
         [factor.shape[1] for factor in factors] != sizes for _, factors in terms
     ):
         return None
-    transforms, _ = inverse.factorisation
     gain = 0.0
     for weight, factors in terms:
         energy = np.array(weight**2)
-        for factor, vectors in zip(factors, transforms, strict=True):
+        for factor, vectors in zip(factors, inverse.transforms, strict=True):
             rotated = factor.gram().matmat(vectors)
             own = np.einsum("ab,ab->b", vectors, rotated)
             energy = np.multiply.outer(energy, own)
-        gain += float((energy * inverse.spectrum).sum())
+        gain += float((energy / inverse.spectrum).sum())
     return gain
 
 
@@ -408,7 +404,7 @@ _GAIN_RULES: list[tuple[type, Callable[[Any, Any], float | None]]] = [
     (Marginals, _marginals_gain),
     (Residuals, _residuals_gain),
     (Merged, _merged_gain),
-    (VStack, _pair_gain),
+    (VStack, _joint_gain),
 ]
 """(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""
 

@@ -515,10 +515,10 @@ class VStack(QueryMatrix):
         return add(*[block.gram() for block in self.blocks])
 
     def pinv(self) -> QueryMatrix:
-        """Return (AᵀA)⁻¹Aᵀ, in closed form for two Kroneckers of full rank."""
-        from mmech.operators._pair import pair_inverse_gram
+        """Return A⁺, as (AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis."""
+        from mmech.operators._joint import joint_inverse_gram
 
-        inverse = pair_inverse_gram(self)
+        inverse = joint_inverse_gram(self)
         return super().pinv() if inverse is None else Product(inverse, self.T)
 
     def abs(self) -> QueryMatrix:

@@ -1,14 +1,20 @@
-"""Unions: two groups of queries with a Kronecker strategy each, solved jointly.
+"""Unions: groups of queries with a Kronecker strategy each, solved jointly.
 
-A = [c₁ ⊗A_i; c₂ ⊗B_i] with p-Identity factors and c₁ + c₂ = 1 has sensitivity one. All
-measurements answer all queries: the loss is tr(WᵀW (AᵀA)⁻¹) of the whole stack, by a
-generalized eigenproblem per attribute. The start splits the budget in proportion to
-the cube roots of the groups' own losses (the optimum if each group answered its own
-queries only); descent on all weights then makes use of what the groups share.
+A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] with p-Identity factors and Σ c_g = 1 has sensitivity
+one. All measurements answer all queries: the loss is tr(WᵀW (AᵀA)⁻¹) of the whole
+stack, exact at any size by a generalized eigenproblem per attribute as long as no
+attribute has more than two different factors. Two groups have factors of their own;
+more than two share them: on every attribute a group takes the factor of the plain
+queries or that of the rich ones. The start splits the budget in proportion to the cube
+roots of the groups' own losses (the optimum if each group answered its own queries
+only); descent on all weights then makes use of what the groups share.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -22,8 +28,8 @@ from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Scaled, VStack
+from mmech.operators._joint import MAX_FACTOR, JointInverseGram, distinct_grams
 from mmech.operators._kronecker import Kronecker
-from mmech.operators._pair import MAX_FACTOR, PairInverseGram
 from mmech.operators._pidentity import PIdentity
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._kronecker import kronecker_strategy
@@ -34,6 +40,10 @@ __all__ = ["union_strategy"]
 
 Floats = NDArray[np.float64]
 Term = tuple[float, tuple[QueryMatrix, ...]]
+Thetas = list[list[Floats]]
+"""Extra queries by attribute and kind of factor."""
+Masks = list[tuple[int, ...]]
+"""Kind of factor, 0 or 1, by group and attribute."""
 
 TRIAL = 60
 """Iterations of every start; only the best goes on."""
@@ -44,26 +54,40 @@ TILT = 2.5
 MAX_CELLS = 2**22
 """Largest domain whose joint spectrum is formed."""
 
+MAX_GROUPS = 12
+"""More groups than these are merged."""
+
+LEAST_SHARE = 1e-4
+"""Lower bound on the budgets of a descent, whose groups start below one."""
+
+NEGLIGIBLE = 1e-3
+"""Share of the budget below which a group is not measured."""
+
 
 def union_strategy(
     workload: QueryMatrix,
     *,
     p: int | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
     n_starts: int = 10,
     max_iter: int = 500,
     tolerance: float = 1e-7,
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
-    """Optimize one Kronecker strategy for each of two groups, jointly.
+    """Optimize one Kronecker strategy for each of several groups, jointly.
 
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
         A `VStack` of at least two (scaled) Kroneckers with equal factor sizes.
-        Terms are put in two groups by which attribute their queries are richest in.
     p : int, default=None
         Extra queries per factor; about n_i / 32, at least 4, when omitted.
+    groups : sequence of sequence of int, default=None
+        Terms of the workload, counted from 0, that share a strategy. When omitted,
+        terms with rich queries on the same attributes, at most 12 groups. Every term
+        is answered from the measurements of all groups. Three or more groups that are
+        rich on the same attributes are merged.
     n_starts : int, default=10
         Number of starts: random walks, and last the groups' own strategies.
     max_iter : int, default=500
@@ -78,12 +102,16 @@ def union_strategy(
     Returns
     -------
     StrategyResult
+        With the exact loss of the joint least squares. The message gives the budgets
+        and the loss of the same groups answered one by one.
 
     Raises
     ------
     UnsupportedWorkloadError
         If the workload is not a union of products, or its domain is too large for
         the joint spectrum.
+    ValueError
+        If the groups are not a partition of the terms.
     """
     terms = error.kronecker_terms(workload)
     if terms is None or len(terms) < 2:
@@ -101,72 +129,163 @@ def union_strategy(
     check_integer(max_iter, "max_iter")
     check_tolerance(tolerance)
     rng = np.random.default_rng(seed)
-    groups = _two_groups(terms)
-    objective = _JointObjective(terms)
-    own, shares = _separate(groups, p, rng)
-    runs: list[_Run] = []
-    for index in range(n_starts):
-        if index == n_starts - 1 and n_starts > 1:
-            start, begin = own, shares
-        else:
-            start = [[_walk(theta, rng) for theta in rows] for rows in own]
-            begin = _tilt(shares, index)
-        runs.append(objective.minimize(start, begin, TRIAL, tolerance))
-        if time_is_up() or (
-            callback is not None and callback(_result(workload, runs[-1]))
-        ):
-            break
-    best = min(runs, key=lambda run: run.loss)
-    if max_iter > TRIAL and not time_is_up():
+    richness = _richness(terms)
+    if groups is None:
+        designs = _designs(richness)
+    else:
+        designs = [_design(_check_groups(groups, len(terms)), richness)]
+    best: _Run | None = None
+    for design in designs:
+        own, losses = _separate(
+            [[terms[j] for j in part] for part in design.members], p, rng
+        )
+        objective = _JointObjective(terms, design.masks)
+        shared = objective.shared(own)
+        roots = np.cbrt(losses)
+        for index in range(n_starts):
+            if index == n_starts - 1 and n_starts > 1:
+                start, shares = shared, roots / roots.sum()
+            else:
+                start = objective.walks(shared, rng)
+                shares = _tilt(roots / roots.sum(), index)
+            run = objective.minimize(start, shares, TRIAL, tolerance)
+            run = replace(run, split=float(roots.sum() ** 3))
+            if best is None or run.loss < best.loss:
+                best = run
+            if time_is_up() or (
+                callback is not None and callback(_result(workload, run))
+            ):
+                return _result(workload, best)
+    assert best is not None
+    if max_iter > TRIAL:
+        objective = _JointObjective(terms, best.masks)
         final = objective.minimize(
             best.thetas, best.shares, max_iter - TRIAL, tolerance
         )
-        best = replace(final, history=best.history + final.history)
+        history = best.history + final.history
+        best = replace(final, split=best.split, history=history)
     return _result(workload, best)
 
 
 def _result(workload: QueryMatrix, run: _Run) -> StrategyResult:
-    strategy = _stack(run)
+    strategy, shares = _stack(run)
+    if len(shares) == 1:
+        message = "one of the groups takes all of the budget"
+    else:
+        budgets = ", ".join(f"{share:.3f}" for share in shares)
+        message = f"{len(shares)} groups with budget {budgets}, solved jointly"
     return StrategyResult(
         strategy,
         "union",
         error.loss(workload, strategy),
         n_iter=len(run.history),
         success=run.success,
-        message=f"two groups with budget {run.shares[0]:.3f}, {run.shares[1]:.3f}",
+        message=f"{message}; loss {run.split:.6g} if each answered its own queries",
         history=run.history,
     )
 
 
-def _tilt(shares: tuple[float, float], index: int) -> tuple[float, float]:
-    """Favour one group or the other in turn: good unions are seldom symmetric."""
-    odds = shares[0] / shares[1] * (TILT if index % 2 == 0 else 1 / TILT)
-    return (odds / (1 + odds), 1 / (1 + odds))
+def _tilt(shares: Floats, index: int) -> Floats:
+    """Favour one group or another in turn: good unions are seldom symmetric."""
+    tilted = shares.copy()
+    tilted[index % shares.size] *= TILT
+    return tilted / tilted.sum()
 
 
-def _two_groups(terms: list[Term]) -> list[list[Term]]:
-    """Split the terms by the attribute whose queries need a strategy the most."""
+# ---- groups ------------------------------------------------------------------
 
-    def spread(term: Term) -> int:
-        rows = [f.shape[0] / f.shape[1] for f in term[1]]
-        rough = [
-            factor.sensitivity() * r for factor, r in zip(term[1], rows, strict=True)
+
+@dataclass(frozen=True)
+class _Design:
+    members: list[list[int]]
+    masks: Masks
+
+
+def _designs(richness: Floats) -> list[_Design]:
+    """Return two groups, and the groups by where their queries are rich if more."""
+    by_kind: dict[tuple[int, ...], list[int]] = {}
+    for j, kind in enumerate(_kinds(richness)):
+        by_kind.setdefault(kind, []).append(j)
+    designs = [_design(_two_groups(richness), richness)]
+    if len(by_kind) > 2:
+        designs.append(_design(list(by_kind.values()), richness))
+    return designs
+
+
+def _design(members: list[list[int]], richness: Floats) -> _Design:
+    """Choose the kind of factor that every group takes on every attribute."""
+    n_attributes = richness.shape[1]
+    if len(members) < 3:  # factors of their own
+        masks = [(index,) * n_attributes for index in range(len(members))]
+        return _Design(members, masks)
+    kinds = _kinds(richness)
+    merged: dict[tuple[int, ...], list[int]] = {}
+    for part in members:
+        votes = np.mean([kinds[j] for j in part], axis=0)
+        mask = tuple((votes > 0.5).astype(int).tolist())
+        merged[mask] = merged.get(mask, []) + part
+    while len(merged) > MAX_GROUPS:
+        first, second = min(
+            itertools.combinations(merged, 2),
+            key=lambda pair: (
+                sum(a != b for a, b in zip(*pair, strict=True)),
+                len(merged[pair[0]]) + len(merged[pair[1]]),
+            ),
+        )
+        merged[first] += merged.pop(second)
+    return _Design(list(merged.values()), list(merged))
+
+
+def _check_groups(groups: Sequence[Sequence[int]], n_terms: int) -> list[list[int]]:
+    members = [[int(j) for j in part] for part in groups]
+    if sorted(j for part in members for j in part) != list(range(n_terms)) or not all(
+        members
+    ):
+        raise ValueError(
+            f"groups must put each of the {n_terms} terms of the workload, counted "
+            f"from 0, in one group, got {groups!r}"
+        )
+    return members
+
+
+def _richness(terms: list[Term]) -> Floats:
+    """Return how much the queries of every term need a strategy, by attribute."""
+    return np.array(
+        [
+            [f.sensitivity() * (f.shape[0] / f.shape[1]) for f in term]
+            for _, term in terms
         ]
-        return int(np.argmax(rough))
+    )
 
-    keys = [spread(term) for term in terms]
-    first = [term for term, key in zip(terms, keys, strict=True) if key == keys[0]]
-    rest = [term for term, key in zip(terms, keys, strict=True) if key != keys[0]]
+
+def _kinds(richness: Floats) -> Masks:
+    """Split the queries on every attribute in plain (0) and rich (1) ones."""
+    kinds = np.zeros(richness.shape, int)
+    for i, column in enumerate(np.log(np.maximum(richness.T, 1e-300))):
+        levels = np.unique(column)
+        if levels.size > 1:
+            widest = int(np.argmax(np.diff(levels)))
+            kinds[:, i] = column > levels[widest]
+    return [tuple(row) for row in kinds.tolist()]
+
+
+def _two_groups(richness: Floats) -> list[list[int]]:
+    """Split the terms by the attribute whose queries need a strategy the most."""
+    keys = richness.argmax(axis=1)
+    every = range(len(keys))
+    first = [j for j in every if keys[j] == keys[0]]
+    rest = [j for j in every if keys[j] != keys[0]]
     if not rest:
-        first, rest = terms[: len(terms) // 2], terms[len(terms) // 2 :]
+        half = len(keys) // 2
+        first, rest = list(every[:half]), list(every[half:])
     return [first, rest]
 
 
 def _separate(
     groups: list[list[Term]], p: int | None, rng: np.random.Generator
-) -> tuple[list[list[Floats]], tuple[float, float]]:
-    """Optimize every group by itself; shares by the cube roots of the losses."""
-    thetas, roots = [], []
+) -> tuple[list[list[Floats]], Floats]:
+    """Optimize every group by itself; return its factors and its loss."""
+    thetas, losses = [], []
     for group in groups:
         sizes = [factor.shape[1] for factor in group[0][1]]
         rows = [max(min(n, 4), n // 32) if p is None else p for n in sizes]
@@ -174,7 +293,7 @@ def _separate(
             Scaled(weight, Kronecker(factors)) for weight, factors in group
         ]
         own = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
-        roots.append(own.loss ** (1 / 3))
+        losses.append(own.loss)
         assert isinstance(own.strategy, Kronecker)
         thetas.append(
             [
@@ -182,8 +301,7 @@ def _separate(
                 for factor, n in zip(own.strategy.factors, sizes, strict=True)
             ]
         )
-    total = sum(roots)
-    return thetas, (roots[0] / total, roots[1] / total)
+    return thetas, np.array(losses)
 
 
 def _walk(theta: Floats, rng: np.random.Generator) -> Floats:
@@ -193,137 +311,193 @@ def _walk(theta: Floats, rng: np.random.Generator) -> Floats:
     return np.maximum(0.0, 2.0 * np.cumsum(steps, axis=1) / np.sqrt(n))
 
 
-def _stack(run: _Run) -> VStack:
-    blocks = []
-    for share, rows in zip(run.shares, run.thetas, strict=True):
-        kept = [theta[(theta > 1e-9).any(axis=1)] for theta in rows]
-        blocks.append(Scaled(float(share), Kronecker([PIdentity(t) for t in kept])))
-    return VStack(blocks)
+def _stack(run: _Run) -> tuple[QueryMatrix, list[float]]:
+    """Return the strategy and the budgets of its groups."""
+    kept = run.shares > NEGLIGIBLE
+    shares = (run.shares[kept] / run.shares[kept].sum()).tolist()
+    factors = [
+        [PIdentity(theta[(theta > 1e-9).any(axis=1)]) for theta in kinds]
+        for kinds in run.thetas
+    ]
+    products = [
+        Kronecker([kinds[k] for kinds, k in zip(factors, mask, strict=True)])
+        for mask, keep in zip(run.masks, kept, strict=True)
+        if keep
+    ]
+    if len(products) == 1:
+        return products[0], shares
+    pairs = zip(shares, products, strict=True)
+    return VStack([Scaled(share, product) for share, product in pairs]), shares
+
+
+# ---- the joint loss ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Run:
-    thetas: list[list[Floats]]
-    shares: tuple[float, float]
+    thetas: Thetas
+    shares: Floats
     loss: float
     history: tuple[float, ...]
     success: bool
+    masks: Masks
+    split: float = math.inf
+    """Loss of the groups when each answers its own queries only."""
 
 
 class _JointObjective:
-    """tr(WᵀW (AᵀA)⁻¹) of the stack, with its gradient in all rows and the shares."""
+    """tr(WᵀW (AᵀA)⁻¹) of the stack, with its gradient in all rows and the shares.
 
-    def __init__(self, terms: list[Term]) -> None:
+    Parameters
+    ----------
+    terms : list of (weight, factors)
+        The workload.
+    masks : list of tuple of int
+        Kind of factor, 0 or 1, by group and attribute.
+    """
+
+    def __init__(self, terms: list[Term], masks: Masks) -> None:
         self.sizes = [factor.shape[1] for factor in terms[0][1]]
         self.squares = np.array([weight**2 for weight, _ in terms])
-        self.grams = [
-            np.stack([f[i].gram()._dense().astype(np.float64) for _, f in terms])
-            for i in range(len(self.sizes))
+        pairs = [
+            distinct_grams([f[i] for _, f in terms]) for i in range(len(self.sizes))
+        ]
+        self.grams = [np.stack(grams) for grams, _ in pairs]
+        self.places = [np.array(places) for _, places in pairs]
+        self.masks = masks
+        # Kinds that some group uses, in the order of the groups.
+        self.used = list(
+            dict.fromkeys((i, kind) for mask in masks for i, kind in enumerate(mask))
+        )
+        self.n_kinds = [
+            1 + max(mask[i] for mask in masks) for i in range(len(masks[0]))
         ]
 
-    def __call__(
-        self, thetas: list[list[Floats]], shares: tuple[float, float]
-    ) -> tuple[float, list[list[Floats]], tuple[float, float]]:
+    def shared(self, own: list[list[Floats]]) -> Thetas:
+        """Return one factor per kind: that of the first group which has any rows."""
+        empty = [np.zeros((0, n)) for n in self.sizes]
+        thetas = [[empty[i]] * count for i, count in enumerate(self.n_kinds)]
+        for mask, factors in zip(self.masks, own, strict=True):
+            for i, kind in enumerate(mask):
+                if thetas[i][kind].size == 0:
+                    thetas[i][kind] = factors[i]
+        return thetas
+
+    def walks(self, thetas: Thetas, rng: np.random.Generator) -> Thetas:
+        """Return random walks in place of the rows."""
+        walks = [list(kinds) for kinds in thetas]
+        for i, kind in self.used:
+            walks[i][kind] = _walk(thetas[i][kind], rng)
+        return walks
+
+    def __call__(self, thetas: Thetas, shares: Floats) -> tuple[float, Thetas, Floats]:
         """Return the loss, its gradients in the rows, and those in the shares."""
-        grams = [[_gram(theta) for theta in rows] for rows in thetas]
-        inverse = PairInverseGram(shares, grams[0], grams[1])
-        transforms, eigenvalues = inverse.factorisation
-        spectrum = inverse.spectrum
-        rotated = [
-            np.einsum("ab,kbc,cd->kad", t.T, v, t, optimize=True)
-            for t, v in zip(transforms, self.grams, strict=True)
-        ]
+        grams = [[_gram(theta) for theta in kinds] for kinds in thetas]
+        inverse = JointInverseGram(shares.tolist(), grams, self.masks)
+        transforms, values = inverse.transforms, inverse.eigenvalues
+        rotated = [t.T @ v @ t for t, v in zip(transforms, self.grams, strict=True)]
         diagonals = [np.einsum("kaa->ka", r) for r in rotated]
         energy = np.zeros(self.sizes)
-        for k, square in enumerate(self.squares):
-            energy += square * reduce(np.multiply.outer, [d[k] for d in diagonals])
+        for j, square in enumerate(self.squares):
+            rows = [d[at[j]] for d, at in zip(diagonals, self.places, strict=True)]
+            energy += square * reduce(np.multiply.outer, rows)
+        spectrum = 1.0 / inverse.spectrum
         value = float((energy * spectrum).sum())
         pull = energy * np.square(spectrum)
-        joint = reduce(np.multiply.outer, eigenvalues)
-        share_gradient = (
-            -2.0 * shares[0] * float(pull.sum()),
-            -2.0 * shares[1] * float((pull * joint).sum()),
+        in_shares = np.array(
+            [
+                -2.0 * share * float((pull * inverse.spectrum_of(g)).sum())
+                for g, share in enumerate(shares)
+            ]
         )
-        gradients: list[list[Floats]] = [[], []]
-        for i, theta_pair in enumerate(zip(*thetas, strict=True)):
-            for g in (0, 1):
-                if theta_pair[g].size == 0:
-                    gradients[g].append(theta_pair[g])
-                    continue
-                sensitivity = -(shares[g] ** 2) * self._partial(
-                    i, g, spectrum, rotated, diagonals, eigenvalues
+        gradients = [[np.zeros_like(theta) for theta in kinds] for kinds in thetas]
+        for i, kind in self.used:
+            if thetas[i][kind].size:
+                inner = self._partial(
+                    i, kind, shares, spectrum, rotated[i], diagonals, values
                 )
-                in_cells = transforms[i] @ sensitivity @ transforms[i].T
-                gradients[g].append(_through_gram(theta_pair[g], grams[g][i], in_cells))
-        return value, gradients, share_gradient
+                in_cells = -(transforms[i] @ inner @ transforms[i].T)
+                gradients[i][kind] = _through_gram(
+                    thetas[i][kind], grams[i][kind], in_cells
+                )
+        return value, gradients, in_shares
 
     def _partial(
         self,
         i: int,
-        g: int,
+        kind: int,
+        shares: Floats,
         spectrum: Floats,
-        rotated: list[Floats],
+        rotated: Floats,
         diagonals: list[Floats],
-        eigenvalues: list[Floats],
+        values: list[Floats],
     ) -> Floats:
         """Partial trace over all attributes but i of X⁻¹VX⁻¹ times their grams."""
-        d = len(self.sizes)
+        others = [j for j in range(len(self.sizes)) if j != i]
         flat = np.moveaxis(spectrum, i, 0).reshape(self.sizes[i], -1)
-        total = np.zeros((self.sizes[i], self.sizes[i]))
-        for k, square in enumerate(self.squares):
-            others = [
-                diagonals[j][k] * (eigenvalues[j] if g == 1 else 1.0)
-                for j in range(d)
-                if j != i
-            ]
-            weight = reduce(np.multiply.outer, others, np.array(square)).ravel()
-            total += rotated[i][k] * ((flat * weight) @ flat.T)
+        measured = np.zeros(flat.shape[1])
+        for share, mask in zip(shares, self.masks, strict=True):
+            if mask[i] == kind:
+                rows = [values[j][mask[j]] for j in others]
+                measured += reduce(np.multiply.outer, rows, np.array(share**2)).ravel()
+        asked = np.zeros((len(rotated), flat.shape[1]))
+        for t, square in enumerate(self.squares):
+            rows = [diagonals[j][self.places[j][t]] for j in others]
+            asked[self.places[i][t]] += reduce(
+                np.multiply.outer, rows, np.array(square)
+            ).ravel()
+        total = np.zeros_like(rotated[0])
+        for queries, weight in zip(rotated, asked, strict=True):
+            total += queries * ((flat * (weight * measured)) @ flat.T)
         return total
 
     def minimize(
-        self,
-        thetas: list[list[Floats]],
-        shares: tuple[float, float],
-        max_iter: int,
-        tolerance: float,
+        self, thetas: Thetas, shares: Floats, max_iter: int, tolerance: float
     ) -> _Run:
-        shapes = [[theta.shape for theta in rows] for rows in thetas]
-        unit = float(
-            sum(
-                square * np.prod([np.trace(v[k]) for v in self.grams])
-                for k, square in enumerate(self.squares)
+        """Descend on (Σ c_g)² tr(WᵀW (AᵀA)⁻¹), which does not ask for Σ c_g = 1."""
+        shapes = [thetas[i][kind].shape for i, kind in self.used]
+        unit = sum(
+            square
+            * float(
+                np.prod(
+                    [
+                        np.trace(v[at[j]])
+                        for v, at in zip(self.grams, self.places, strict=True)
+                    ]
+                )
             )
+            for j, square in enumerate(self.squares)
         )
+        unit = unit or 1.0
+        n_groups = len(self.masks)
         history: list[float] = []
 
-        def unpack(flat: Floats) -> tuple[list[list[Floats]], tuple[float, float]]:
-            rows, at = [], 1
-            for group in shapes:
-                parts = []
-                for shape in group:
-                    size = shape[0] * shape[1]
-                    parts.append(flat[at : at + size].reshape(shape))
-                    at += size
-                rows.append(parts)
-            return rows, (float(flat[0]), 1.0 - float(flat[0]))
+        def unpack(flat: Floats) -> tuple[Thetas, Floats]:
+            rows = [list(kinds) for kinds in thetas]
+            at = n_groups
+            for (i, kind), shape in zip(self.used, shapes, strict=True):
+                size = shape[0] * shape[1]
+                rows[i][kind] = flat[at : at + size].reshape(shape)
+                at += size
+            return rows, flat[:n_groups]
 
         def function(flat: Floats) -> tuple[float, Floats]:
-            value, gradients, in_shares = self(*unpack(flat))
-            parts = [np.array([in_shares[0] - in_shares[1]])]
-            parts += [gradient.ravel() for rows in gradients for gradient in rows]
-            return value / unit, np.concatenate(parts) / unit
+            rows, budgets = unpack(flat)
+            value, gradients, in_shares = self(rows, budgets)
+            total = float(budgets.sum())
+            parts = [total**2 * in_shares + 2.0 * total * value]
+            parts += [total**2 * gradients[i][kind].ravel() for i, kind in self.used]
+            return total**2 * value / unit, np.concatenate(parts) / unit
 
         def record(intermediate_result: scipy.optimize.OptimizeResult) -> None:
             history.append(float(intermediate_result.fun) * unit)
             if time_is_up():
                 raise StopIteration
 
-        start = np.concatenate(
-            [np.array([shares[0]]), *(t.ravel() for rows in thetas for t in rows)]
-        )
+        start = np.concatenate([shares, *(thetas[i][k].ravel() for i, k in self.used)])
         lower = np.zeros(start.size)
         upper = np.full(start.size, MAX_WEIGHT)
-        lower[0], upper[0] = 0.01, 0.99
+        lower[:n_groups], upper[:n_groups] = LEAST_SHARE, 1.0
         run = scipy.optimize.minimize(
             function,
             start,
@@ -338,13 +512,14 @@ class _JointObjective:
                 "gtol": 0.0,
             },
         )
-        final, final_shares = unpack(run.x)
+        final, budgets = unpack(run.x)
         return _Run(
             final,
-            final_shares,
+            budgets / budgets.sum(),
             float(run.fun) * unit,
             tuple(history),
             bool(run.success),
+            self.masks,
         )
 
 
