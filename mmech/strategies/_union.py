@@ -51,6 +51,9 @@ TRIAL = 60
 TILT = 2.5
 """Factor by which the first shares of a start favour one group."""
 
+TOTAL_WEIGHT = 3.0
+"""Weight of a total against the cells, in a plain factor to start from."""
+
 MAX_CELLS = 2**22
 """Largest domain whose joint spectrum is formed."""
 
@@ -89,7 +92,8 @@ def union_strategy(
         is answered from the measurements of all groups. Three or more groups that are
         rich on the same attributes are merged.
     n_starts : int, default=10
-        Number of starts: random walks, and last the groups' own strategies.
+        Number of starts: random walks, last the groups' own strategies, and first of
+        more than two groups plain factors close to a total.
     max_iter : int, default=500
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-7
@@ -145,6 +149,8 @@ def union_strategy(
         for index in range(n_starts):
             if index == n_starts - 1 and n_starts > 1:
                 start, shares = shared, roots / roots.sum()
+            elif index == 0 and len(design.masks) > 2:
+                start, shares = objective.coarse(shared, rng), roots / roots.sum()
             else:
                 start = objective.walks(shared, rng)
                 shares = _tilt(roots / roots.sum(), index)
@@ -389,6 +395,20 @@ class _JointObjective:
         for i, kind in self.used:
             walks[i][kind] = _walk(thetas[i][kind], rng)
         return walks
+
+    def coarse(self, thetas: Thetas, rng: np.random.Generator) -> Thetas:
+        """Return plain factors that are mostly a total, and the rich ones as given.
+
+        A group then learns little but what is asked on its own attributes, at little
+        noise: hard to find from afar where the plain queries are totals.
+        """
+        starts = [list(kinds) for kinds in thetas]
+        for i, kind in self.used:
+            if kind == 0:
+                rows = 0.1 * rng.random((max(len(thetas[i][0]), 1), self.sizes[i]))
+                rows[0] = TOTAL_WEIGHT
+                starts[i][0] = rows
+        return starts
 
     def __call__(self, thetas: Thetas, shares: Floats) -> tuple[float, Thetas, Floats]:
         """Return the loss, its gradients in the rows, and those in the shares."""
