@@ -206,11 +206,16 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     inverse = JointInverseGram(weights, [grams for grams, _ in columns], choice)
     if any(all(has_full_column_rank(f) for f in factors) for _, factors in terms):
         return inverse
-    if product_of(sizes) > MAX_CELLS:
+    definite = [[_is_definite(gram) for gram in grams] for grams in inverse.grams]
+    if any(all(row[k] for row, k in zip(definite, g, strict=True)) for g in choice):
+        return inverse
+    # Together the products may have full rank: only an exact spectrum tells.
+    if product_of(sizes) > MAX_CELLS or not all(
+        _is_definite(sum(grams)) for grams in inverse.grams
+    ):
         return None
-    if not all(_is_definite(sum(grams)) for grams in inverse.grams):
-        return None
-    clear = inverse.spectrum.min() > CLEAR_RANK * inverse.spectrum.max()
+    spectrum = inverse.spectrum
+    clear = inverse.is_exact and spectrum.min() > CLEAR_RANK * spectrum.max()
     return inverse if clear else None
 
 

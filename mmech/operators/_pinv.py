@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.exceptions import ConvergenceWarning
 from mmech.operators._base import Array, QueryMatrix
+from mmech.operators._lsmr import Preconditioner, preconditioner, solve
 
 __all__ = ["Pinv"]
 
@@ -29,7 +28,7 @@ class Pinv(QueryMatrix):
     Up to a smaller dimension of 2048 the gram (of A or of Aᵀ, whichever is
     smaller) is factorised once by eigendecomposition and reused; beyond that
     every column is solved by LSMR, which gives the same minimum-norm least
-    squares solution.
+    squares solution; where full column rank is known, with a preconditioner.
 
     Parameters
     ----------
@@ -39,7 +38,7 @@ class Pinv(QueryMatrix):
     Warns
     -----
     ConvergenceWarning
-        If LSMR stops at its iteration limit.
+        If LSMR stops before it reaches its tolerance.
     """
 
     operator: QueryMatrix
@@ -68,34 +67,19 @@ class Pinv(QueryMatrix):
         gram = smaller.gram()._dense().astype(np.float64)
         return symmetric_pinv(gram)
 
-    def _solve(self, operator: QueryMatrix, rhs: Array) -> Array:
-        """Minimum-norm least squares solution, column by column."""
-        from scipy.sparse.linalg import lsmr
+    @cached_property
+    def _preconditioner(self) -> Preconditioner | None:
+        return preconditioner(self.operator)
 
-        m, n = operator.shape
-        out = np.empty((n, rhs.shape[1]))
-        linear = operator.aslinearoperator()
-        limit = 10 * min(m, n) + 100
-        for column in range(rhs.shape[1]):
-            solution = lsmr(
-                linear, rhs[:, column], atol=1e-13, btol=1e-13, maxiter=limit
-            )
-            if solution[1] in (3, 6, 7):
-                warnings.warn(
-                    f"LSMR stopped after {solution[2]} iterations before it converged; "
-                    "the operator may be badly scaled: rescale its rows",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-            out[:, column] = solution[0]
-        return out
+    def _solve(self, rhs: Array, *, transposed: bool) -> Array:
+        return solve(self.operator, rhs, self._preconditioner, transposed=transposed)
 
     def _matmat(self, x: Array, /) -> Array:
         rhs = x.astype(np.float64, copy=False)
         inverse = self._inverse_gram
         m, n = self.operator.shape
         if inverse is None:
-            result = self._solve(self.operator, rhs)
+            result = self._solve(rhs, transposed=False)
         elif n <= m:
             result = inverse @ self.operator._rmatmat(rhs)
         else:
@@ -107,7 +91,7 @@ class Pinv(QueryMatrix):
         inverse = self._inverse_gram
         m, n = self.operator.shape
         if inverse is None:
-            result = self._solve(self.operator.T, rhs)
+            result = self._solve(rhs, transposed=True)
         elif n <= m:
             result = self.operator._matmat(inverse @ rhs)
         else:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from mmech._validation import check_finite_array
 from mmech.operators._base import QueryMatrix
+from mmech.operators._basic import Diagonal
+from mmech.operators._compose import Scaled, VStack
 
 __all__ = ["least_squares"]
 
 
 def least_squares(
-    strategy: QueryMatrix, values: NDArray[np.float64]
+    strategy: QueryMatrix,
+    values: NDArray[np.float64],
+    scale: ArrayLike | None = None,
 ) -> NDArray[np.float64]:
-    """Return A⁺ y, by the closed form that the strategy has.
+    r"""Return the best linear unbiased estimate of the counts.
+
+    With noise of standard deviation :math:`\sigma_i` on row i this is
+    :math:`(\mathrm{diag}(1/\sigma) A)^+ (y / \sigma)`, by the closed form that the
+    strategy has; stacks without one, of more than about two thousand cells, by LSMR.
 
     Parameters
     ----------
@@ -21,9 +30,63 @@ def least_squares(
         Queries A that were measured.
     values : ndarray, shape (p,) or (p, k)
         Noisy answers y.
+    scale : array_like, shape (p,), default=None
+        Scale of the noise on every row, up to a common factor; equal when omitted.
+        Closed forms of a stack hold for one scale per block.
 
     Returns
     -------
     ndarray of float64, shape (n,) or (n, k)
+
+    Raises
+    ------
+    ValueError
+        If a scale is not a finite number > 0, or their number is not that of the rows.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If LSMR stops before it reaches its tolerance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech import Identity, VStack
+    >>> from mmech.reconstruction import least_squares
+    >>> twice = VStack([Identity(2), Identity(2)])
+    >>> least_squares(twice, np.array([4.0, 0.0, 8.0, 2.0]))
+    array([6., 1.])
+    >>> least_squares(twice, np.array([4.0, 0.0, 8.0, 2.0]), scale=[1, 1, 3, 3]).round(9)
+    array([4.4, 0.2])
     """
-    return np.asarray(strategy.pinv() @ values)
+    if scale is None:
+        return np.asarray(strategy.pinv() @ values)
+    scales = check_finite_array(scale, "scale", ndim=1).astype(np.float64)
+    if scales.size != strategy.shape[0] or not (scales > 0).all():
+        raise ValueError(
+            f"scale must hold {strategy.shape[0]} numbers > 0, one per row of the "
+            f"strategy, got shape {scales.shape} with a minimum of "
+            f"{scales.min(initial=np.inf):g}"
+        )
+    if scales.size == 0 or (scales == scales[0]).all():
+        return np.asarray(strategy.pinv() @ values)
+    relative = scales / scales.min()
+    weighted = _weighted(strategy, 1.0 / relative)
+    return np.asarray(weighted.pinv() @ (values.T / relative).T)
+
+
+def _weighted(strategy: QueryMatrix, weights: NDArray[np.float64]) -> QueryMatrix:
+    """Return diag(weights) A, keeping the structure where a block has one weight."""
+    if (weights == weights[0]).all():
+        return float(weights[0]) * strategy
+    if isinstance(strategy, Scaled):
+        return strategy.weight * _weighted(strategy.operator, weights)
+    if isinstance(strategy, VStack):
+        ends = np.cumsum([block.shape[0] for block in strategy.blocks])
+        parts = np.split(weights, ends[:-1])
+        if all((part == part[:1]).all() for part in parts):
+            pairs = zip(parts, strategy.blocks, strict=True)
+            return VStack(
+                [_weighted(block, part) for part, block in pairs if part.size]
+            )
+    return Diagonal(weights) @ strategy
