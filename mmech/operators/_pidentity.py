@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from mmech._validation import check_finite_array
+from mmech._validation import check_choice, check_finite_array
 from mmech.operators._base import Array, QueryMatrix, read_only
 
 __all__ = ["InverseGram", "PIdentity", "PIdentityPinv"]
@@ -21,20 +21,25 @@ class PIdentity(QueryMatrix):
     r"""Identity queries and p extra queries, scaled to sensitivity one.
 
     .. math:: A = \begin{bmatrix} I_n \\ \Theta \end{bmatrix}
-              \mathrm{diag}(1 / s), \qquad s = 1 + \Theta^T 1 .
+              \mathrm{diag}(1 / s), \qquad s_j = 1 + \sum_i \Theta_{ij} .
 
-    Every column sums to exactly one. The identity rows come first. Products
-    cost O(n p) per vector, pseudoinverse included.
+    Every column sums to exactly one. For Gaussian noise every column has the L2 norm
+    one instead, with :math:`s_j = \sqrt{1 + \sum_i \Theta_{ij}^2}`, and theta may be
+    negative. The identity rows come first. Products cost O(n p) per vector,
+    pseudoinverse included.
 
     Parameters
     ----------
     theta : array_like, shape (p, n)
-        Non-negative weights of the extra queries; ``p = 0`` is the identity.
+        Weights of the extra queries, non-negative for the norm "L1"; ``p = 0`` is the
+        identity.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of a column that is one.
 
     Raises
     ------
     ValueError
-        If an entry of `theta` is negative, NaN or infinite.
+        If an entry of `theta` is NaN or infinite, or negative for the norm "L1".
 
     References
     ----------
@@ -50,14 +55,19 @@ class PIdentity(QueryMatrix):
            [0. , 0.5, 0. ],
            [0. , 0. , 1. ],
            [0.5, 0.5, 0. ]])
+    >>> PIdentity([[0.75, -0.75]], norm="L2").to_dense()
+    array([[ 0.8,  0. ],
+           [ 0. ,  0.8],
+           [ 0.6, -0.6]])
     """
 
     theta: ArrayLike
-    is_nonnegative = True
+    norm: str = "L1"
 
     def __post_init__(self) -> None:
         theta = check_finite_array(self.theta, "theta", ndim=2).astype(np.float64)
-        if (theta < 0).any():
+        check_choice(self.norm, "norm", ("L1", "L2"))
+        if self.norm == "L1" and (theta < 0).any():
             raise ValueError(
                 f"theta must be non-negative, got a minimum of {theta.min():g}; "
                 "clip it or take absolute values"
@@ -82,7 +92,13 @@ class PIdentity(QueryMatrix):
         return (n + p, n)
 
     def _arguments(self) -> str:
-        return f"p={self.p}, n={self.shape[1]}"
+        norm = "" if self.norm == "L1" else f", norm={self.norm!r}"
+        return f"p={self.p}, n={self.shape[1]}{norm}"
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry of theta is negative."""
+        return self.norm == "L1" or bool((self._theta >= 0).all())
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -91,10 +107,8 @@ class PIdentity(QueryMatrix):
 
     @cached_property
     def column_scales(self) -> Array:
-        """The normalisation s = 1 + column sums of theta, shape (n,)."""
-        scales = 1.0 + self._theta.sum(axis=0)
-        scales.setflags(write=False)
-        return scales
+        """The norms s of the columns of [I; theta], shape (n,)."""
+        return read_only(column_norms(self._theta.T, self.norm))
 
     def _matmat(self, x: Array, /) -> Array:
         scaled = x / self.column_scales.astype(x.dtype, copy=False)[:, None]
@@ -115,27 +129,31 @@ class PIdentity(QueryMatrix):
         """Return (AᵀA)⁻¹ as an operator of shape (n, n)."""
         return InverseGram(self)
 
+    def abs(self) -> QueryMatrix:
+        """Return the p-Identity of the absolute values of theta."""
+        return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
+
     def column_abs_sums(self) -> Array:
-        """Return ones: every column sums to one by construction."""
-        return np.ones(self.shape[1])
+        """Return the L1 norm of every column: one by construction for "L1"."""
+        if self.norm == "L1":
+            return np.ones(self.shape[1])
+        return (1.0 + np.abs(self._theta).sum(axis=0)) / self.column_scales
 
     def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
+        """Return the squared L2 norm of every column: one for "L2"."""
+        if self.norm == "L2":
+            return np.ones(self.shape[1])
         return (1.0 + np.square(self._theta).sum(axis=0)) / self.column_scales**2
 
     def row_abs_sums(self) -> Array:
         """Return the L1 norm of every row, shape (n + p,)."""
         inverse = 1.0 / self.column_scales
-        return np.concatenate([inverse, self._theta @ inverse])
+        return np.concatenate([inverse, np.abs(self._theta) @ inverse])
 
     def row_square_sums(self) -> Array:
         """Return the squared L2 norm of every row, shape (n + p,)."""
         inverse = 1.0 / np.square(self.column_scales)
         return np.concatenate([inverse, np.square(self._theta) @ inverse])
-
-    def sensitivity(self) -> float:
-        """Return 1."""
-        return 1.0
 
     def diag(self) -> Array:
         """Return 1 / s."""
@@ -149,6 +167,13 @@ class PIdentity(QueryMatrix):
         without the loss of digits of a Cholesky factorisation of M.
         """
         return thin_factors(self._theta.T)
+
+
+def column_norms(columns: Array, norm: str) -> Array:
+    """Return the L1 or L2 norms of the columns of [I; Θ], given Θᵀ (n, p)."""
+    if norm == "L1":
+        return 1.0 + np.abs(columns).sum(axis=1)
+    return np.sqrt(1.0 + np.square(columns).sum(axis=1))
 
 
 def thin_factors(columns: Array) -> tuple[Array, Array]:

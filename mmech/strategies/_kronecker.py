@@ -33,7 +33,7 @@ from mmech.strategies._pidentity import (
 )
 from mmech.strategies._result import StrategyResult
 
-__all__ = ["kronecker_strategy"]
+__all__ = ["SurrogateGrams", "alternate_factors", "kronecker_strategy"]
 
 Floats = NDArray[np.float64]
 
@@ -104,7 +104,7 @@ def kronecker_strategy(
         )
     weights = np.array([weight for weight, _ in terms])
     surrogates = [
-        _SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
+        SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
     ]
     identity = error.frobenius_squared(workload)
     best = StrategyResult(
@@ -119,7 +119,7 @@ def kronecker_strategy(
             list(random_starts(size, rows, rng, kind))[-1]
             for size, rows in zip(sizes, p_list, strict=True)
         ]
-        thetas, history, success = _alternate(
+        thetas, history, success = alternate_factors(
             thetas, weights, surrogates, max_iter, tolerance
         )
         strategy = Kronecker([_factor(theta) for theta in thetas])
@@ -194,7 +194,7 @@ def _single_product(
     return result
 
 
-class _SurrogateGrams:
+class SurrogateGrams:
     """Weighted sums of one factor's grams over the terms of a union."""
 
     def __init__(self, factors: list[QueryMatrix]) -> None:
@@ -226,9 +226,9 @@ class _SurrogateGrams:
         totals = np.bincount(self._kind, weights, minlength=len(self._explicit))
         return Dense(np.einsum("j,jab->ab", totals, self._explicit))
 
-    def traces(self, theta: Floats) -> Floats:
+    def traces(self, theta: Floats, norm: str) -> Floats:
         """Return tr(V_j (AᵀA)⁻¹) for every term j."""
-        inverse = PIdentity(theta.T).inverse_gram()
+        inverse = PIdentity(theta.T, norm).inverse_gram()
         if self._explicit is not None:
             dense = inverse._dense()
             distinct = np.einsum("jab,ab->j", self._explicit, dense)
@@ -245,16 +245,43 @@ class _SurrogateGrams:
         )
 
 
-def _alternate(
+def alternate_factors(
     thetas: list[Floats],
     weights: Floats,
-    surrogates: list[_SurrogateGrams],
+    surrogates: list[SurrogateGrams],
     max_iter: int,
     tolerance: float,
+    norm: str = "L1",
 ) -> tuple[list[Floats], list[float], bool]:
-    """Sweep over the factors until the loss stops decreasing."""
+    """Sweep over the factors until the loss stops decreasing.
+
+    Parameters
+    ----------
+    thetas : list of ndarray, each of shape (n_i, p_i)
+        Transposed extra queries of every factor, to start from.
+    weights : ndarray, shape (n_terms,)
+        Weights w_j of the products.
+    surrogates : list of SurrogateGrams
+        Grams of the products, by factor.
+    max_iter : int
+        Iterations per factor and sweep.
+    tolerance : float
+        Relative decrease per sweep at which to stop.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
+
+    Returns
+    -------
+    thetas : list of ndarray
+    history : list of float
+        Loss after every sweep.
+    success : bool
+    """
     traces = np.stack(
-        [grams.traces(theta) for grams, theta in zip(surrogates, thetas, strict=True)]
+        [
+            grams.traces(theta, norm)
+            for grams, theta in zip(surrogates, thetas, strict=True)
+        ]
     )
     squared = np.square(weights)
     history: list[float] = []
@@ -266,9 +293,10 @@ def _alternate(
                 thetas[i],
                 max_iter=max_iter,
                 tolerance=tolerance,
+                norm=norm,
             )
             thetas[i] = run.columns
-            traces[i] = grams.traces(run.columns)
+            traces[i] = grams.traces(run.columns, norm)
         history.append(float(squared @ np.prod(traces, axis=0)))
         if time_is_up():
             break

@@ -20,7 +20,7 @@ from mmech import error
 from mmech._validation import check_integer
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
-from mmech.operators._pidentity import PIdentity, thin_factors
+from mmech.operators._pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._result import StrategyResult
 
@@ -62,7 +62,9 @@ class PIdentityObjective:
               + 2\, (c_j - e_j) / s_j \, 1^T ,
 
     where :math:`c_j = s_j^2 V_{jj}` and :math:`e_j = \sum_a (G \circ Q_1)_{ja}`.
-    One evaluation costs a product of the gram V with p vectors and O(n p²).
+    One evaluation costs a product of the gram V with p vectors and O(n p²). Under
+    the norm "L2" :math:`s^2 = 1 + (\Theta \circ \Theta)^T 1`, and the last term is
+    :math:`2 (c_j - e_j) / s_j^2 \; \Theta_{aj}`.
 
     Parameters
     ----------
@@ -70,6 +72,8 @@ class PIdentityObjective:
         The gram V = WᵀW of the workload.
     diagonal : ndarray, shape (n,)
         Diagonal of V.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
 
     References
     ----------
@@ -79,6 +83,7 @@ class PIdentityObjective:
 
     gram: QueryMatrix
     diagonal: Floats
+    norm: str = "L1"
 
     def __call__(self, columns: Floats) -> tuple[float, Floats]:
         """Evaluate at Θᵀ.
@@ -93,7 +98,7 @@ class PIdentityObjective:
         loss : float
         gradient : ndarray of float64, shape (n, p)
         """
-        scales = 1.0 + columns.sum(axis=1)
+        scales = column_norms(columns, self.norm)
         q1, q2 = _factors(columns)
         weighted = self.gram._matmat(q1 * scales[:, None])  # becomes G
         weighted *= scales[:, None]
@@ -101,7 +106,11 @@ class PIdentityObjective:
         raw = np.square(scales) * self.diagonal
         weighted -= q1 @ (q1.T @ weighted)
         gradient = weighted @ (-2.0 * q2.T)
-        gradient += (2.0 * (raw - explained) / scales)[:, None]
+        in_scales = (2.0 * (raw - explained) / scales)[:, None]
+        if self.norm == "L1":
+            gradient += in_scales
+        else:
+            gradient += in_scales / scales[:, None] * columns
         return float(raw.sum() - explained.sum()), gradient
 
 
@@ -210,8 +219,9 @@ def minimize_pidentity(
     *,
     max_iter: int,
     tolerance: float,
+    norm: str = "L1",
 ) -> Descent:
-    """Descend from Θᵀ = `start` by L-BFGS-B on the non-negative orthant.
+    """Descend from Θᵀ = `start` by L-BFGS-B; on the non-negative orthant for "L1".
 
     Parameters
     ----------
@@ -223,6 +233,8 @@ def minimize_pidentity(
         Limit on iterations.
     tolerance : float
         Relative decrease at which to stop.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
 
     Returns
     -------
@@ -234,7 +246,7 @@ def minimize_pidentity(
     unit = float(diagonal.mean())
     if unit == 0:
         return Descent(np.zeros((n, p)), 0.0, True, "the workload is zero", ())
-    objective = PIdentityObjective(gram, diagonal)
+    objective = PIdentityObjective(gram, diagonal, norm)
     history: list[float] = []
 
     def normalised(flat: Floats) -> tuple[float, Floats]:
@@ -251,7 +263,7 @@ def minimize_pidentity(
         start.ravel(),
         jac=True,
         method="L-BFGS-B",
-        bounds=scipy.optimize.Bounds(0.0, MAX_WEIGHT),
+        bounds=scipy.optimize.Bounds(0.0 if norm == "L1" else -MAX_WEIGHT, MAX_WEIGHT),
         callback=record,
         options={
             "maxiter": max_iter,
