@@ -54,9 +54,10 @@ def least_squares(
     >>> from mmech import Identity, VStack
     >>> from mmech.reconstruction import least_squares
     >>> twice = VStack([Identity(2), Identity(2)])
-    >>> least_squares(twice, np.array([4.0, 0.0, 8.0, 2.0]))
+    >>> noisy = np.array([4.0, 0.0, 8.0, 2.0])
+    >>> least_squares(twice, noisy)
     array([6., 1.])
-    >>> least_squares(twice, np.array([4.0, 0.0, 8.0, 2.0]), scale=[1, 1, 3, 3]).round(9)
+    >>> least_squares(twice, noisy, scale=[1, 1, 3, 3]).round(9)
     array([4.4, 0.2])
     """
     if scale is None:

@@ -1,5 +1,7 @@
 """Joint optimization of unions, and row reweighting."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,12 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
+    dual_bound,
     loss,
     optimize,
 )
 from mmech.error import kronecker_terms
+from mmech.operators._joint import joint_inverse_gram
 from mmech.strategies import reweight
 from mmech.strategies._reweight import low_rank_strategy
 from mmech.strategies._union import _JointObjective, union_strategy
@@ -41,40 +45,66 @@ def three_terms():
     )
 
 
-def stack(thetas, shares):
+def along(n, d, rich=Prefix, plain=Identity):
+    """Return d groups of queries, each on one of d attributes of size n."""
     return VStack(
         [
-            Scaled(share, Kronecker([PIdentity(theta) for theta in rows]))
-            for share, rows in zip(shares, thetas, strict=True)
+            Kronecker([rich(n) if i == j else plain(n) for i in range(d)])
+            for j in range(d)
+        ]
+    )
+
+
+def stack(thetas, shares, masks):
+    return VStack(
+        [
+            Scaled(
+                share,
+                Kronecker(
+                    [PIdentity(kinds[k]) for kinds, k in zip(thetas, mask, strict=True)]
+                ),
+            )
+            for share, mask in zip(shares, masks, strict=True)
         ]
     )
 
 
 @pytest.fixture
 def thetas(rng):
+    """Two kinds of factor on each of two attributes."""
     return [
-        [rng.random((2, 4)), rng.random((1, 3))],
-        [rng.random((1, 4)), rng.random((2, 3))],
+        [rng.random((2, 4)), rng.random((1, 4))],
+        [rng.random((1, 3)), rng.random((2, 3))],
     ]
 
 
-def test_joint_loss_equals_the_dense_formula(thetas):
-    workload, shares = three_terms(), (0.3, 0.7)
-    value, _, _ = _JointObjective(kronecker_terms(workload))(thetas, shares)
-    strategy = stack(thetas, shares)
+DESIGNS = {
+    "two groups": ([(0, 0), (1, 1)], np.array([0.3, 0.7])),
+    "three groups": ([(0, 1), (1, 0), (1, 1)], np.array([0.3, 0.5, 0.2])),
+    "four groups": ([(0, 0), (0, 1), (1, 0), (1, 1)], np.array([0.1, 0.4, 0.3, 0.2])),
+}
+every_design = pytest.mark.parametrize("design", DESIGNS)
+
+
+@every_design
+def test_joint_loss_equals_the_dense_formula(design, thetas):
+    masks, shares = DESIGNS[design]
+    workload = three_terms()
+    value, _, _ = _JointObjective(kronecker_terms(workload), masks)(thetas, shares)
+    strategy = stack(thetas, shares, masks)
     dense = workload.to_dense() @ np.linalg.pinv(strategy.to_dense())
     assert value == pytest.approx(np.square(dense).sum(), rel=1e-10)
     assert loss(workload, strategy) == pytest.approx(value, rel=1e-10)
 
 
-def test_joint_gradient_equals_finite_differences(thetas):
-    objective = _JointObjective(kronecker_terms(three_terms()))
-    shares = (0.3, 0.7)
+@every_design
+def test_joint_gradient_equals_finite_differences(design, thetas):
+    masks, shares = DESIGNS[design]
+    objective = _JointObjective(kronecker_terms(three_terms()), masks)
     _, gradients, in_shares = objective(thetas, shares)
     step = 1e-6
-    for group in (0, 1):
-        for i in (0, 1):
-            theta = thetas[group][i]
+    for kinds, parts in zip(thetas, gradients, strict=True):
+        for theta, gradient in zip(kinds, parts, strict=True):
             for place in np.ndindex(theta.shape):
                 kept = theta[place]
                 theta[place] = kept + step
@@ -83,16 +113,41 @@ def test_joint_gradient_equals_finite_differences(thetas):
                 below = objective(thetas, shares)[0]
                 theta[place] = kept
                 expected = (above - below) / (2 * step)
-                assert gradients[group][i][place] == pytest.approx(
-                    expected, rel=1e-5, abs=1e-4
-                )
-    above, below = (objective(thetas, (0.3 + s, 0.7))[0] for s in (step, -step))
-    assert in_shares[0] == pytest.approx((above - below) / (2 * step), rel=1e-5)
+                assert gradient[place] == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    for group in range(len(masks)):
+        moved = step * (np.arange(len(masks)) == group)
+        above, below = (objective(thetas, shares + s * moved)[0] for s in (1, -1))
+        assert in_shares[group] == pytest.approx((above - below) / (2 * step), rel=1e-5)
 
 
-def test_pseudoinverse_of_two_products_is_exact(thetas):
-    strategy = stack(thetas, (0.3, 0.7))
+@every_design
+def test_pseudoinverse_of_stacked_products_is_exact(design, thetas):
+    masks, shares = DESIGNS[design]
+    strategy = stack(thetas, shares, masks)
+    assert joint_inverse_gram(strategy) is not None
     assert_query_matrix(strategy, strategy.to_dense())
+
+
+def test_a_common_basis_is_recognised_among_many_products(rng):
+    """Identity, total and their mixtures commute; three arbitrary grams do not."""
+    mixture = Dense(np.eye(5) + 0.3)
+    plain = [Identity(5), Total(5), mixture]
+    commuting = VStack([Kronecker([f, g]) for f in plain for g in plain])
+    inverse = joint_inverse_gram(commuting)
+    dense = commuting.to_dense()
+    np.testing.assert_allclose(
+        inverse.to_dense(), np.linalg.inv(dense.T @ dense), atol=1e-12
+    )
+    other = [PIdentity(rng.random((2, 5))) for _ in range(3)]
+    assert joint_inverse_gram(VStack([Kronecker([f, f]) for f in other])) is None
+
+
+def test_deficient_stacks_have_no_joint_inverse():
+    deficient = VStack(
+        [Kronecker([Identity(4), Total(3)]), Kronecker([Total(4), Identity(3)])]
+    )
+    assert joint_inverse_gram(deficient) is None
+    assert_query_matrix(deficient, deficient.to_dense())
 
 
 def test_union_is_reproducible_and_has_sensitivity_one():
@@ -111,6 +166,60 @@ def test_joint_least_squares_beats_separate_answers():
         for block in workload.blocks
     )
     assert union_strategy(workload, seed=0).loss < separate**3
+
+
+def test_three_groups_on_three_attributes():
+    """Ranges along each attribute: a third of the best single product's loss."""
+    workload = along(8, 3, AllRange, Total)
+    result = union_strategy(workload, seed=0)
+    assert "3 groups with budget" in result.message
+    product = optimize(workload, template="kronecker", seed=0)
+    assert result.loss < 0.6 * product.loss
+    split = sum(
+        optimize(block, template="kronecker", seed=0).loss ** (1 / 3)
+        for block in workload.blocks
+    )
+    assert result.loss < split**3
+    A, W = result.strategy.to_dense(), workload.to_dense()
+    assert A.sum(axis=0).max() == pytest.approx(1)
+    assert result.loss == pytest.approx(np.square(W @ np.linalg.pinv(A)).sum())
+    assert result.loss >= dual_bound(workload, epsilon=1).bound / 2
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [along(8, 3), along(6, 3, AllRange), along(5, 3, AllRange, Total)],
+    ids=["prefixes", "ranges", "ranges-totals"],
+)
+def test_auto_is_never_worse_than_one_product(workload):
+    result = optimize(workload, seed=0)
+    losses = {run.template: run.loss for run in result.candidates}
+    assert result.loss <= min(losses["kronecker"], losses["union"]) * (1 + 1e-9)
+
+
+def test_groups_by_name():
+    workload = along(6, 3, AllRange, Total)
+    given = union_strategy(workload, groups=[[0], [1, 2]], n_starts=2, max_iter=80)
+    assert "2 groups" in given.message
+    assert given.loss == pytest.approx(loss(workload, given.strategy))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1]], [[0], [1, 1, 2]], [[0, 1, 2], []]])
+def test_groups_partition_the_terms(groups):
+    with pytest.raises(ValueError, match="each of the 3 terms of the workload"):
+        union_strategy(along(4, 3), groups=groups)
+
+
+def test_many_groups_are_merged():
+    workload = VStack(
+        [
+            Kronecker([Prefix(2) if i in pair else Total(2) for i in range(6)])
+            for pair in combinations(range(6), 2)
+        ]
+    )
+    result = union_strategy(workload, n_starts=1, max_iter=20, seed=0)
+    assert len(getattr(result.strategy, "blocks", [0])) <= 12
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_auto_reaches_the_known_loss_of_a_union():

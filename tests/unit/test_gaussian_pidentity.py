@@ -1,0 +1,145 @@
+"""p-Identity with unit L2 columns: the operator, its objective and its templates."""
+
+import numpy as np
+import pytest
+
+from mmech import (
+    AllRange,
+    Dense,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Total,
+    VStack,
+    dual_bound,
+    gaussian_loss,
+    optimize_gaussian,
+)
+from mmech.gaussian import _optimize
+from mmech.strategies._pidentity import PIdentityObjective
+
+
+def union_of_ranges():
+    return VStack(
+        [
+            Kronecker([Prefix(8), Identity(6)]),
+            2 * Kronecker([Identity(8), AllRange(6)]),
+            Kronecker([Total(8), Prefix(6)]),
+        ]
+    )
+
+
+def least_loss(workload):
+    return dual_bound(workload, epsilon=1, tolerance=1e-5).bound / 2
+
+
+def test_columns_have_unit_length(rng):
+    strategy = PIdentity(rng.standard_normal((3, 7)), norm="L2")
+    dense = strategy.to_dense()
+    np.testing.assert_allclose(np.square(dense).sum(axis=0), 1)
+    assert strategy.l2_sensitivity() == 1
+    assert strategy.sensitivity() == pytest.approx(np.abs(dense).sum(axis=0).max())
+    assert not strategy.is_nonnegative
+    assert repr(strategy) == "PIdentity(p=3, n=7, norm='L2') shape=(10, 7)"
+
+
+def test_norm_is_one_of_two():
+    with pytest.raises(ValueError, match="norm must be one of 'L1', 'L2', got 'L3'"):
+        PIdentity([[1.0]], norm="L3")
+    with pytest.raises(ValueError, match="theta must be non-negative"):
+        PIdentity([[-1.0]])
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 300.0])
+def test_loss_equals_the_dense_formula(size, rng):
+    workload = Dense(rng.standard_normal((9, 6)))
+    columns = size * rng.standard_normal((6, 3))
+    gram = workload.gram()
+    value, _ = PIdentityObjective(gram, gram.diag(), "L2")(columns)
+    dense = np.vstack([np.eye(6), columns.T])
+    dense /= np.sqrt(np.square(dense).sum(axis=0))
+    expected = np.square(workload.to_dense() @ np.linalg.pinv(dense)).sum()
+    assert value == pytest.approx(expected, rel=1e-8)
+    strategy = PIdentity(columns.T, norm="L2")
+    assert gaussian_loss(workload, strategy) == pytest.approx(expected, rel=1e-8)
+
+
+def test_gradient_equals_finite_differences(rng):
+    gram = Dense(rng.standard_normal((9, 6))).gram()
+    objective = PIdentityObjective(gram, gram.diag(), "L2")
+    columns = rng.standard_normal((6, 3))
+    _, gradient = objective(columns)
+    step = 1e-6
+    for place in np.ndindex(columns.shape):
+        moved = np.zeros_like(columns)
+        moved[place] = step
+        rise = objective(columns + moved)[0] - objective(columns - moved)[0]
+        assert gradient[place] == pytest.approx(rise / (2 * step), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("workload", [Prefix(256), AllRange(256)], ids=str)
+def test_descent_comes_close_to_the_optimum(workload):
+    result = optimize_gaussian(workload, template="pidentity")
+    least = least_loss(workload)
+    assert least <= result.loss <= 1.03 * least
+    assert result.norm == "L2"
+    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert "times the least loss (dual bound)" in result.message
+
+
+def test_as_many_rows_as_cells_reach_every_strategy():
+    workload = Dense(np.cos(np.arange(120.0) ** 2).reshape(8, 15))
+    result = optimize_gaussian(
+        workload, template="pidentity", p=15, max_iter=2000, tolerance=1e-9
+    )
+    least = least_loss(workload)
+    assert least <= result.loss <= 1.02 * least
+
+
+def test_never_worse_than_the_identity():
+    result = optimize_gaussian(Identity(30), template="pidentity")
+    assert result.loss == 30
+    assert "no better than the identity" in result.message
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 5.0)])
+def test_unions_descend_attribute_by_attribute(weights):
+    workload = VStack(
+        [
+            Scaled(weight, Kronecker(factors))
+            for weight, factors in zip(
+                weights,
+                ([Prefix(12), Identity(10)], [Identity(12), Prefix(10)]),
+                strict=True,
+            )
+        ]
+    )
+    result = optimize_gaussian(workload, template="kronecker")
+    A = result.strategy.to_dense()
+    np.testing.assert_allclose(np.square(A).sum(axis=0), 1)
+    expected = np.square(workload.to_dense() @ np.linalg.pinv(A)).sum()
+    assert result.loss == pytest.approx(expected)
+    assert least_loss(workload) <= result.loss <= 1.2 * least_loss(workload)
+    steps = np.diff(result.history)
+    assert (steps <= 1e-9 * result.loss).all()
+
+
+def test_auto_descends_where_the_dual_is_too_large(monkeypatch):
+    monkeypatch.setattr(_optimize, "MAX_SIDE", 32)
+    result = optimize_gaussian(Prefix(64))
+    assert result.template == "pidentity"
+    assert [run.template for run in result.candidates] == ["pidentity", "identity"]
+    union = optimize_gaussian(union_of_ranges())
+    assert union.template == "kronecker"
+    assert union.loss < gaussian_loss(union_of_ranges(), Identity(48))
+
+
+def test_a_mechanism_runs_on_the_strategy(rng):
+    workload = Prefix(40)
+    result = optimize_gaussian(workload, template="pidentity", p=4)
+    counts = rng.integers(0, 50, 40)
+    answers = GaussianMechanism(workload, result, rho=1e16).answer(counts)
+    np.testing.assert_allclose(answers, workload @ counts, atol=1e-4)
