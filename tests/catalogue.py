@@ -245,6 +245,14 @@ CATALOGUE = {
     ),
     "pidentity-pinv": (PIdentity(THETA).pinv(), ref.pinv(PI)),
     "pidentity-pinv-transposed": (PIdentity(THETA).pinv().T, ref.pinv(PI).T),
+    "pidentity-l2": (
+        PIdentity(THETA - 0.5, norm="L2"),
+        ref.pidentity(THETA - 0.5, norm="L2"),
+    ),
+    "pidentity-l2-pinv": (
+        PIdentity(THETA - 0.5, norm="L2").pinv(),
+        ref.pinv(ref.pidentity(THETA - 0.5, norm="L2")),
+    ),
     # marginals
     "marginal": (Marginal((2, 3, 2), [2, 0]), ref.marginal((2, 3, 2), [0, 2])),
     "marginal-total": (Marginal((2, 3), []), ref.ones(1, 6)),
@@ -355,6 +363,20 @@ CATALOGUE = {
         ref.kronecker(P2, ref.ones(1, 2), ref.stack(I2, ref.ones(1, 2))),
     ),
     # stacks
+    "vstack-of-products": (
+        VStack(
+            [
+                Kronecker([Prefix(3), Identity(2)]),
+                -2 * Kronecker([Identity(3), PIdentity(THETA[:, :2])]),
+                Kronecker([Prefix(3), PIdentity(THETA[:, :2])]),
+            ]
+        ),
+        ref.stack(
+            ref.kronecker(P3, I2),
+            -2 * ref.kronecker(I3, ref.pidentity(THETA[:, :2])),
+            ref.kronecker(P3, ref.pidentity(THETA[:, :2])),
+        ),
+    ),
     "vstack-of-one": (VStack([Prefix(3)]), P3),
     "vstack": (VStack([Total(3), Identity(3), Prefix(3)]), ref.stack(T3, I3, P3)),
     "vstack-cancelling-signs": (

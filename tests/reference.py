@@ -86,11 +86,14 @@ def conjunctions(masks):
     )
 
 
-def pidentity(theta):
+def pidentity(theta, norm="L1"):
     p, n = len(theta), len(theta[0])
     rows = [[float(i == j) for j in range(n)] for i in range(n)]
     rows += [[float(theta[a][j]) for j in range(n)] for a in range(p)]
-    scales = [sum(row[j] for row in rows) for j in range(n)]
+    power = int(norm[1])
+    scales = [
+        sum(abs(row[j]) ** power for row in rows) ** (1 / power) for j in range(n)
+    ]
     return np.array([[row[j] / scales[j] for j in range(n)] for row in rows])
 
 

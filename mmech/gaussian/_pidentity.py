@@ -165,6 +165,6 @@ def _result(
         strategy, loss = Identity(workload.shape[1]), identity
         ended += "; no better than the identity"
     bound, name = bounds.cheap_loss_bound(workload)
-    if bound > 0:
+    if bound > 0 and name != "largest column":  # which is no estimate of the optimum
         ended += f"; at most {loss / bound:.4g} times the least loss ({name} bound)"
     return StrategyResult(strategy, template, loss, message=ended, **details)

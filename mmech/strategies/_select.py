@@ -112,7 +112,7 @@ def optimize(
         this makes the result depend on the speed of the machine.
     **options
         Options of the template: ``p`` (int, or one per factor for "kronecker"),
-        ``n_starts``, ``max_iter``, ``tolerance``.
+        ``n_starts``, ``max_iter``, ``tolerance``, ``groups`` (of "union").
 
     Returns
     -------

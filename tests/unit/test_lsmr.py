@@ -1,0 +1,195 @@
+"""Least squares without a closed form: weights of rows, preconditioned LSMR."""
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as spla
+
+from mmech import (
+    ConvergenceWarning,
+    Dense,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Total,
+    VStack,
+)
+from mmech.operators import Pinv, _pinv
+from mmech.operators._lsmr import preconditioner
+from mmech.reconstruction import least_squares
+
+
+@pytest.fixture
+def iterative(monkeypatch):
+    """Every pseudoinverse without a closed form goes to LSMR."""
+    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
+
+
+@pytest.fixture
+def iterations(monkeypatch):
+    """Collect how many iterations LSMR took."""
+    counts, original = [], spla.lsmr
+
+    def counted(*arguments, **options):
+        solution = original(*arguments, **options)
+        counts.append(solution[2])
+        return solution
+
+    monkeypatch.setattr(spla, "lsmr", counted)
+    return counts
+
+
+def three_groups(n, rng):
+    """Three products on n x n cells without a common basis."""
+    return VStack(
+        [
+            Scaled(share, Kronecker([PIdentity(3 * rng.random((p, n))) for p in rows]))
+            for share, rows in ((0.2, (3, 4)), (0.3, (2, 5)), (0.5, (1, 2)))
+        ]
+    )
+
+
+def weighted_pinv(dense, scale):
+    """The textbook (AᵀΣ⁻¹A)⁻¹AᵀΣ⁻¹."""
+    inverse = np.diag(1 / np.square(scale))
+    return np.linalg.solve(dense.T @ inverse @ dense, dense.T @ inverse)
+
+
+def strategies(rng):
+    return {
+        "three groups": three_groups(6, rng),
+        "unstructured": VStack([Dense(rng.standard_normal((9, 8))), Identity(8)]),
+        "common basis": VStack(
+            [
+                Kronecker([Prefix(3), Identity(4)]),
+                Kronecker([Identity(3), Prefix(4)]),
+                Kronecker([Prefix(3), Prefix(4)]),
+            ]
+        ),
+        "tall": Dense(rng.standard_normal((12, 5))),
+        "scaled": -3 * VStack([Prefix(6), Total(6)]),
+    }
+
+
+@pytest.mark.parametrize("name", strategies(np.random.default_rng(0)))
+@pytest.mark.parametrize("weights", ["per row", "per block"])
+@pytest.mark.usefixtures("iterative")
+def test_weighted_least_squares_equals_the_textbook(name, weights, rng):
+    strategy = strategies(rng)[name]
+    m = strategy.shape[0]
+    scale = rng.uniform(0.1, 5, m)
+    if weights == "per block":
+        inner = strategy.operator if isinstance(strategy, Scaled) else strategy
+        start = 0
+        for block in getattr(inner, "blocks", []):
+            scale[start : start + block.shape[0]] = scale[start]
+            start += block.shape[0]
+    values = rng.standard_normal((m, 3))
+    expected = weighted_pinv(strategy.to_dense(), scale) @ values
+    estimate = least_squares(strategy, values, scale)
+    np.testing.assert_allclose(estimate, expected, atol=1e-7)
+    single = least_squares(strategy, values[:, 0], scale)
+    np.testing.assert_allclose(single, expected[:, 0], atol=1e-7)
+
+
+@pytest.mark.usefixtures("iterative")
+def test_pseudoinverse_and_its_transpose(rng):
+    strategy = three_groups(5, rng)
+    expected = np.linalg.pinv(strategy.to_dense())
+    inverse = strategy.pinv()
+    assert isinstance(inverse, Pinv)
+    np.testing.assert_allclose(inverse.to_dense(), expected, atol=1e-9)
+    np.testing.assert_allclose(inverse.T.to_dense(), expected.T, atol=1e-9)
+
+
+@pytest.mark.usefixtures("iterative")
+def test_the_solution_of_deficient_strategies_keeps_its_minimum_norm(rng):
+    """A preconditioner would change the norm that is minimal."""
+    for deficient in (
+        VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])]),
+        VStack([Dense(rng.standard_normal((2, 6))), Total(6)]),
+    ):
+        assert preconditioner(deficient) is None
+        values = rng.standard_normal(deficient.shape[0])
+        expected = np.linalg.pinv(deficient.to_dense()) @ values
+        estimate = least_squares(deficient, values)
+        np.testing.assert_allclose(estimate, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("weights", "limit"), [("equal", 60), ("per block", 80), ("per row", 160)]
+)
+def test_few_iterations_on_64_x_64(weights, limit, rng, iterations):
+    """Without a preconditioner 600 to 1500 iterations."""
+    strategy = three_groups(64, rng)
+    counts = rng.integers(0, 50, 64 * 64)
+    scale = None
+    if weights == "per block":
+        sizes = [block.shape[0] for block in strategy.blocks]
+        scale = np.repeat([1.0, 3.0, 0.5], sizes)
+    elif weights == "per row":
+        scale = rng.uniform(0.5, 3, strategy.shape[0])
+    estimate = least_squares(strategy, strategy @ counts, scale)
+    np.testing.assert_allclose(estimate, counts, atol=1e-4)
+    assert 0 < sum(iterations) <= limit
+
+
+def test_unbiased_and_more_accurate_with_the_right_scales(rng):
+    """Gauss-Markov: the mean is the truth and the variance the smallest."""
+    strategy = three_groups(4, rng)
+    counts = rng.integers(0, 50, 16)
+    scale = np.repeat([0.2, 5.0, 2.0], [block.shape[0] for block in strategy.blocks])
+    draws = 4000
+    noise = scale[:, None] * rng.standard_normal((strategy.shape[0], draws))
+    values = (strategy @ counts)[:, None] + noise
+    weighted = least_squares(strategy, values, scale) - counts[:, None]
+    plain = least_squares(strategy, values) - counts[:, None]
+    inverse = weighted_pinv(strategy.to_dense(), scale)
+    variances = np.square(inverse * scale).sum(axis=1)
+    np.testing.assert_allclose(weighted.var(axis=1), variances, rtol=0.15)
+    assert (np.abs(weighted.mean(axis=1)) < 5 * np.sqrt(variances / draws)).all()
+    assert np.square(weighted).sum() < 0.8 * np.square(plain).sum()
+
+
+def test_equal_scales_change_nothing(rng):
+    strategy = VStack([Prefix(5), Identity(5)])
+    values = rng.standard_normal(10)
+    np.testing.assert_array_equal(
+        least_squares(strategy, values, np.full(10, 7.0)),
+        least_squares(strategy, values),
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        ([1.0, 2.0], "scale must hold 3 numbers > 0, one per row of the strategy"),
+        ([1.0, 0.0, 2.0], "with a minimum of 0"),
+        ([1.0, np.nan, 2.0], "scale must hold finite numbers"),
+        (2.0, "scale must have 1 dimension"),
+    ],
+)
+def test_scales_are_positive_one_per_row(scale, message):
+    with pytest.raises(ValueError, match=message):
+        least_squares(Identity(3), np.ones(3), scale)
+
+
+@pytest.mark.usefixtures("iterative")
+def test_a_stop_before_convergence_says_where():
+    badly = Dense(np.diag(np.logspace(0, 7, 40)))
+    with pytest.warns(
+        ConvergenceWarning, match=r"after \d+ of at most 500 iterations with a relative"
+    ):
+        Pinv(badly).matvec(np.arange(40.0))
+
+
+def test_a_mechanism_reconstructs_through_lsmr(rng, iterations):
+    strategy = three_groups(48, rng)
+    workload = Kronecker([Prefix(48), Identity(48)])
+    counts = rng.integers(0, 9, 48 * 48)
+    mechanism = MatrixMechanism(workload, strategy, epsilon=1e12)
+    answers = mechanism.answer(counts)
+    np.testing.assert_allclose(answers, workload @ counts, atol=1e-2)
+    assert iterations
