@@ -93,7 +93,8 @@ def union_strategy(
         rich on the same attributes are merged.
     n_starts : int, default=10
         Number of starts: random walks, last the groups' own strategies, and first of
-        more than two groups plain factors close to a total.
+        more than two groups plain factors close to a total. Where more than two
+        groups are found, half of the starts try two groups.
     max_iter : int, default=500
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-7
@@ -139,6 +140,8 @@ def union_strategy(
     else:
         designs = [_design(_check_groups(groups, len(terms)), richness)]
     best: _Run | None = None
+    # Two designs share the starts: both have at least one.
+    n_starts = -(-n_starts // len(designs))
     for design in designs:
         own, losses = _separate(
             [[terms[j] for j in part] for part in design.members], p, rng
