@@ -24,8 +24,9 @@ from mmech import (
 from mmech.error import kronecker_terms
 from mmech.operators._joint import joint_inverse_gram
 from mmech.strategies import reweight
+from mmech.strategies._joint import JointObjective
 from mmech.strategies._reweight import low_rank_strategy
-from mmech.strategies._union import _JointObjective, union_strategy
+from mmech.strategies._union import union_strategy
 from mmech.testing import assert_query_matrix
 
 
@@ -90,7 +91,7 @@ every_design = pytest.mark.parametrize("design", DESIGNS)
 def test_joint_loss_equals_the_dense_formula(design, thetas):
     masks, shares = DESIGNS[design]
     workload = three_terms()
-    value, _, _ = _JointObjective(kronecker_terms(workload), masks)(thetas, shares)
+    value, _, _ = JointObjective(kronecker_terms(workload), masks)(thetas, shares)
     strategy = stack(thetas, shares, masks)
     dense = workload.to_dense() @ np.linalg.pinv(strategy.to_dense())
     assert value == pytest.approx(np.square(dense).sum(), rel=1e-10)
@@ -100,7 +101,7 @@ def test_joint_loss_equals_the_dense_formula(design, thetas):
 @every_design
 def test_joint_gradient_equals_finite_differences(design, thetas):
     masks, shares = DESIGNS[design]
-    objective = _JointObjective(kronecker_terms(three_terms()), masks)
+    objective = JointObjective(kronecker_terms(three_terms()), masks)
     _, gradients, in_shares = objective(thetas, shares)
     step = 1e-6
     for kinds, parts in zip(thetas, gradients, strict=True):
@@ -169,7 +170,7 @@ def test_joint_least_squares_beats_separate_answers():
 
 
 def test_three_groups_on_three_attributes():
-    """Ranges along each attribute: a third of the best single product's loss."""
+    """Ranges along each attribute share what no single product can."""
     workload = along(8, 3, AllRange, Total)
     result = union_strategy(workload, seed=0)
     assert "3 groups with budget" in result.message
@@ -188,7 +189,7 @@ def test_three_groups_on_three_attributes():
 
 @pytest.mark.parametrize(
     "workload",
-    [along(8, 3), along(6, 3, AllRange), along(5, 3, AllRange, Total)],
+    [along(8, 3), along(6, 3, AllRange), along(4, 3, Prefix, Total)],
     ids=["prefixes", "ranges", "ranges-totals"],
 )
 def test_auto_is_never_worse_than_one_product(workload):
@@ -208,6 +209,14 @@ def test_groups_by_name():
 def test_groups_partition_the_terms(groups):
     with pytest.raises(ValueError, match="each of the 3 terms of the workload"):
         union_strategy(along(4, 3), groups=groups)
+
+
+def test_groups_that_would_share_all_factors_get_their_own():
+    workload = VStack(
+        [Kronecker([Prefix(4), AllRange(3)]) * weight for weight in (1, 2, 3)]
+    )
+    result = union_strategy(workload, groups=[[0], [1], [2]], n_starts=1, seed=0)
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_many_groups_are_merged():
