@@ -29,11 +29,13 @@ from mmech.operators._compose import Scaled, VStack
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
+    Anova,
     Marginal,
     Marginals,
     anova_energies,
     subset_ranks,
 )
+from mmech.operators._spectrum import mean_spectrum, ranks_of, sizes_of
 from mmech.reduction import reduce_domain
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
@@ -316,7 +318,7 @@ def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
         return (workload.n,)
     if isinstance(workload, Scaled):
         return _symmetric_shape(workload.operator)
-    if isinstance(workload, (Marginal, Marginals)):
+    if isinstance(workload, (Anova, Marginal, Marginals)):
         return workload.domain_shape
     if isinstance(workload, Kronecker):
         if all(isinstance(factor, (Identity, Ones)) for factor in workload.factors):
@@ -340,14 +342,28 @@ def _symmetric_loss_bound(workload: QueryMatrix) -> float | None:
     if isinstance(workload, (Identity, Ones)):
         return float(workload.shape[0])
     shape = _symmetric_shape(workload)
-    if shape is None or len(shape) > MAX_LATTICE_ATTRIBUTES:
+    if shape is None:
         return None
+    if len(shape) > MAX_LATTICE_ATTRIBUTES:
+        return _sparse_loss_bound(workload, shape)
     energies = anova_energies(workload, shape)
     if energies is None:
         return None
     roots = np.sqrt(subset_ranks(shape) * energies)
     rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
     return float(roots.sum()) ** 2 / workload.shape[1] * rounding
+
+
+def _sparse_loss_bound(workload: QueryMatrix, shape: tuple[int, ...]) -> float | None:
+    """Return (Σ_s m_s √(τ_s / n_s))², the same over the subsets that are asked for."""
+    asked = mean_spectrum(workload, shape)
+    if asked is None:
+        return None
+    roots = ranks_of(asked, shape) * np.sqrt(
+        np.array(list(asked.values())) / sizes_of(asked, shape)
+    )
+    rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
+    return float(roots.sum()) ** 2 * rounding
 
 
 def _commuting_loss_bound(workload: QueryMatrix) -> float | None:

@@ -10,7 +10,7 @@ Hay, McGregor, Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,22 @@ from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Anova,
+    Marginal,
     Marginals,
     anova_energies,
+    attributes_of,
 )
 from mmech.operators._merged import Merged
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._ranges import Permuted, Suffix
-from mmech.operators._residuals import Residuals, mean_spectrum
+from mmech.operators._residuals import Residuals
+from mmech.operators._spectrum import (
+    marginal_precisions,
+    marginal_terms,
+    mean_spectrum,
+    query_spectra,
+    ranks_of,
+)
 from mmech.reduction import reduce_domain, restrict_columns
 
 __all__ = [
@@ -217,6 +226,10 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
         asked = mean_spectrum(workload, strategy.domain_shape)
         if asked is not None:
             return all(strategy.weights.get(subset, 0.0) != 0 for subset in asked)
+    if isinstance(strategy, (Marginals, Marginal)):
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is not None:
+            return bool((_precisions(strategy, asked) > 0).all())
     weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
     norms = np.sqrt(workload.row_square_sums())[:, None]
     weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
@@ -241,12 +254,39 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
     return False
 
 
-def _unsupported(workload: QueryMatrix, strategy: QueryMatrix) -> Exception:
+def _unsupported(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    missing: tuple[int, ...] | None = None,
+) -> UnsupportedWorkloadError:
+    if missing is None:
+        reason = (
+            "some query is not a combination of strategy queries; add rows such as "
+            "Identity to the strategy"
+        )
+    else:
+        reason = (
+            f"it asks for the attributes {missing} together, which no marginal of the "
+            "strategy contains; add a marginal over them"
+        )
     return UnsupportedWorkloadError(
-        f"the strategy {strategy!r} cannot answer the workload {workload!r}: some "
-        "query is not a combination of strategy queries; add rows such as Identity "
-        "to the strategy"
+        f"the strategy {strategy!r} cannot answer the workload {workload!r}: {reason}"
     )
+
+
+def unsupported(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> UnsupportedWorkloadError:
+    """Return the error for a pair that `supports` refuses, as specific as can be."""
+    missing = None
+    if isinstance(strategy, (Marginals, Marginal)):
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is not None:
+            precisions = _precisions(strategy, asked)
+            missing = next(
+                (s for s, k in zip(asked, precisions, strict=True) if k <= 0), None
+            )
+    return _unsupported(workload, strategy, missing)
 
 
 def _rows_supported(
@@ -302,20 +342,38 @@ def _pidentity_gain(workload: QueryMatrix, strategy: PIdentity) -> float:
     return gain
 
 
-def _marginals_gain(workload: QueryMatrix, strategy: Marginals) -> float | None:
+def _precisions(
+    strategy: Marginals | Marginal, subsets: Iterable[tuple[int, ...]]
+) -> NDArray[np.float64]:
+    terms = marginal_terms(strategy)
+    assert terms is not None
+    return marginal_precisions(terms, tuple(subsets), strategy.domain_shape)
+
+
+def _marginals_gain(
+    workload: QueryMatrix, strategy: Marginals | Marginal
+) -> float | None:
+    """Return Σ_s m_s τ_s / k_s: over the lattice, or over the subsets asked for."""
     shape = strategy.domain_shape
-    if len(shape) > MAX_LATTICE_ATTRIBUTES:
+    if len(shape) <= MAX_LATTICE_ATTRIBUTES and isinstance(strategy, Marginals):
+        energies = anova_energies(workload, shape)
+        if energies is not None:
+            gram = strategy.gram()
+            assert isinstance(gram, Anova)
+            eigenvalues = np.asarray(gram.eigenvalues)
+            used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
+            missing = np.flatnonzero(used & (eigenvalues <= 0))
+            if missing.size:
+                raise _unsupported(workload, strategy, attributes_of(int(missing[0])))
+            return float((energies[used] / eigenvalues[used]).sum())
+    asked = mean_spectrum(workload, shape)
+    if asked is None:
         return None
-    energies = anova_energies(workload, shape)
-    if energies is None:
-        return None
-    gram = strategy.gram()
-    assert isinstance(gram, Anova)
-    eigenvalues = np.asarray(gram.eigenvalues)
-    used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
-    if (eigenvalues[used] <= 0).any():
-        raise _unsupported(workload, strategy)
-    return float((energies[used] / eigenvalues[used]).sum())
+    precisions = _precisions(strategy, asked)
+    if (precisions <= 0).any():
+        raise unsupported(workload, strategy)
+    energies = ranks_of(asked, shape) * list(asked.values())
+    return float((energies / precisions).sum())
 
 
 def _residuals_gain(workload: QueryMatrix, strategy: Residuals) -> float | None:
@@ -395,13 +453,15 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     return gain
 
 
-_GAIN_RULES: list[tuple[type, Callable[[Any, Any], float | None]]] = [
+_GAIN_RULES: list[
+    tuple[type | tuple[type, ...], Callable[[Any, Any], float | None]]
+] = [
     (Identity, lambda workload, strategy: frobenius_squared(workload)),
     (Scaled, _scaled_gain),
     (Diagonal, _diagonal_gain),
     (PIdentity, _pidentity_gain),
     (Kronecker, _kronecker_gain),
-    (Marginals, _marginals_gain),
+    ((Marginals, Marginal), _marginals_gain),
     (Residuals, _residuals_gain),
     (Merged, _merged_gain),
     (VStack, _joint_gain),
@@ -478,13 +538,20 @@ def _row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> NDArray[np.float
             for query, part in pairs:
                 gains = np.outer(gains, _row_gains(query, part)).ravel()
             return gains
-    if isinstance(strategy, (Marginals, Residuals)) and is_uniform(workload):
-        if isinstance(strategy, Marginals):
-            gain = _marginals_gain(workload, strategy)
-        else:
+    if isinstance(strategy, (Marginals, Marginal, Residuals)) and is_uniform(workload):
+        if isinstance(strategy, Residuals):
             gain = _residuals_gain(workload, strategy)
+        else:
+            gain = _marginals_gain(workload, strategy)
         if gain is not None:
             return np.full(workload.shape[0], gain / workload.shape[0])
+    if isinstance(strategy, (Marginals, Marginal)):
+        spectra = query_spectra(workload, strategy.domain_shape)
+        if spectra is not None:
+            precisions = _precisions(strategy, spectra.subsets)
+            if (precisions <= 0).any():
+                raise unsupported(workload, strategy)
+            return spectra.weighted(1.0 / precisions)
     return _row_gains_by_blocks(workload, strategy)
 
 

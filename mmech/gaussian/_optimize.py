@@ -38,8 +38,8 @@ from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals, check_domain_shape
 from mmech.operators._merged import Merged
-from mmech.operators._residuals import (
-    Residuals,
+from mmech.operators._residuals import Residuals
+from mmech.operators._spectrum import (
     downward_closure,
     marginal_terms,
     mean_spectrum,

@@ -504,6 +504,8 @@ def anova_energies(
         gram = workload.gram()
         assert isinstance(gram, Anova)
         return gram._values * subset_ranks(domain_shape)
+    if isinstance(workload, Anova) and workload.domain_shape == domain_shape:
+        return np.square(workload._values) * subset_ranks(domain_shape)
     if isinstance(workload, VStack):
         total = np.zeros(2 ** len(domain_shape))
         for block in workload.blocks:

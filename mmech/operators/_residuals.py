@@ -13,46 +13,28 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Identity, Ones, Total
+from mmech.operators._basic import Diagonal, Total
 from mmech.operators._compose import Scaled, VStack, check_weight
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Anova,
-    Marginal,
-    Marginals,
     _contrasts,
-    anova_energies,
-    attributes_of,
     check_attributes,
     check_domain_shape,
     mask_of,
-    subset_cells,
-    subset_ranks,
 )
 
-__all__ = [
-    "MAX_CLOSURE",
-    "Residuals",
-    "downward_closure",
-    "marginal_terms",
-    "mean_spectrum",
-]
+__all__ = ["Residuals"]
 
 Subset = tuple[int, ...]
-
-MAX_CLOSURE = 2**22
-"""Largest number of subsets that are listed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -234,145 +216,3 @@ class Residuals(QueryMatrix):
     def l2_sensitivity(self) -> float:
         """Return the L2 norm of a column, at any domain size."""
         return math.sqrt(self._column_square_sum())
-
-
-# ---- what a workload asks of every subset -------------------------------------
-
-
-def downward_closure(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> dict[Subset, int]:
-    """Return all subsets of the given ones, less attributes of size one, numbered.
-
-    Parameters
-    ----------
-    subsets : iterable of tuple of int
-        Sorted subsets.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    dict of tuple to int
-        Position of every subset, smaller subsets first.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If there are more than 2^22 of them.
-    """
-    found: set[Subset] = set()
-    for subset in subsets:
-        kept = tuple(i for i in subset if domain_shape[i] > 1)
-        if len(kept) > MAX_LATTICE_ATTRIBUTES or len(found) > MAX_CLOSURE:
-            raise DomainTooLargeError(
-                f"the subsets of the marginals are too many to list (more than "
-                f"{MAX_CLOSURE}); ask for marginals over fewer attributes"
-            )
-        for size in range(len(kept) + 1):
-            found.update(combinations(kept, size))
-    ordered = sorted(found, key=lambda subset: (len(subset), subset))
-    return {subset: i for i, subset in enumerate(ordered)}
-
-
-def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
-    """Return a union of marginals as (subset, squared weight), else ``None``.
-
-    The gram of such a workload lies in the marginal algebra.
-    """
-    if isinstance(workload, Marginals):
-        return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
-    if isinstance(workload, Marginal):
-        return [(workload.attributes, 1.0)]
-    if isinstance(workload, Scaled):
-        inner = marginal_terms(workload.operator)
-        if inner is None:
-            return None
-        square = float(workload.weight) ** 2
-        return [(key, square * weight) for key, weight in inner]
-    if isinstance(workload, VStack):
-        parts = [marginal_terms(block) for block in workload.blocks]
-        if any(part is None for part in parts):
-            return None
-        return [term for part in parts if part is not None for term in part]
-    if isinstance(workload, Kronecker):
-        if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
-            return None
-        kept = tuple(
-            i
-            for i, factor in enumerate(workload.factors)
-            if isinstance(factor, Identity)
-        )
-        times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
-        return [(kept, float(times))]
-    return None
-
-
-def mean_spectrum(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> dict[Subset, float] | None:
-    r"""Return what a workload asks of the interactions of every subset.
-
-    .. math:: \tau_s = \frac{\mathrm{tr}(P_s W^T W)}{\mathrm{rank}(P_s) \, n / n_s}
-
-    For a union of marginals with weights w this is
-    :math:`\sum_{a \supseteq s} w_a^2 n_s / n_a`, a number of moderate size at any
-    size of the domain.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Unions of marginals over any number of attributes; of other workloads
-        those that the algebra of at most 20 attributes can project.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    dict of tuple to float, or None
-        Positive entries only.
-    """
-    terms = marginal_terms(workload)
-    if terms is not None:
-        closure = downward_closure((key for key, _ in terms), domain_shape)
-        values = np.zeros(len(closure))
-        for key, square in terms:
-            kept = [i for i in key if domain_shape[i] > 1]
-            for size in range(len(kept) + 1):
-                for subset in combinations(kept, size):
-                    removed = math.prod(
-                        domain_shape[i] for i in kept if i not in subset
-                    )
-                    values[closure[subset]] += square / removed
-        return {
-            subset: float(values[i]) for subset, i in closure.items() if values[i] > 0
-        }
-    if len(domain_shape) > MAX_LATTICE_ATTRIBUTES:
-        return None
-    energies = anova_energies(workload, domain_shape)
-    if energies is None:
-        return None
-    scales = subset_ranks(domain_shape) * subset_cells(domain_shape)
-    floor = 1e-12 * energies.sum()
-    return {
-        attributes_of(mask): float(energies[mask] / scales[mask])
-        for mask in np.flatnonzero((energies > floor) & (scales > 0)).tolist()
-    }
-
-
-def ranks_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return m_s = Π_{i∈s} (n_i - 1) for the listed subsets."""
-    return np.array(
-        [math.prod(domain_shape[i] - 1.0 for i in subset) for subset in subsets]
-    )
-
-
-def sizes_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return n_s = Π_{i∈s} n_i for the listed subsets."""
-    return np.array(
-        [math.prod(float(domain_shape[i]) for i in subset) for subset in subsets]
-    )
