@@ -62,6 +62,8 @@ from mmech.operators import (
     WidthRange,
     all_marginals,
 )
+from mmech.reconstruction import MarginalEstimate
+from mmech.records import Records
 from mmech.reduction import reduce_domain
 from mmech.report import Report, confidence_interval, report
 from mmech.strategies import Candidate, StrategyResult, optimize, reweight
@@ -121,9 +123,11 @@ __all__ = [
     "svd_bound",
     # mechanism and budget
     "LedgerEntry",
+    "MarginalEstimate",
     "MatrixMechanism",
     "Measurement",
     "PrivacyLedger",
+    "Records",
     "laplace_release",
     # Gaussian noise and zCDP
     "GaussianMeasurement",

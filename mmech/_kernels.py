@@ -302,3 +302,220 @@ def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
             if theta[a] < 1e-9:
                 theta[a] = 0.0
     return loss, iteration
+
+
+# ---- marginals from a pool of blocks ------------------------------------------
+
+
+@kernel
+def pool_descend(
+    theta, cells, starts, members, energies, max_iter, tolerance, precisions, pulls
+):
+    # As marginals_descend on listed subsets: block a holds the subsets
+    # members[starts[a]:starts[a+1]] int64, has cells[a] float64 table cells, and
+    # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
+    # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
+    # float64. Returns (loss, iterations).
+    n_blocks = theta.shape[0]
+    n_subsets = energies.shape[0]
+    previous = np.inf
+    loss = np.inf
+    iteration = 0
+    for iteration in range(max_iter):
+        precisions[:] = 0.0
+        for a in range(n_blocks):
+            square = theta[a] * theta[a] / cells[a]
+            if square > 0.0:
+                for j in range(starts[a], starts[a + 1]):
+                    precisions[members[j]] += square
+        loss = 0.0
+        for s in range(n_subsets):
+            if precisions[s] <= 0.0:
+                return np.inf, iteration
+            ratio = energies[s] / precisions[s]
+            loss += ratio
+            precisions[s] = ratio / precisions[s]
+        if previous - loss <= tolerance * loss:
+            break
+        previous = loss
+        total = 0.0
+        for a in range(n_blocks):
+            pull = 0.0
+            for j in range(starts[a], starts[a + 1]):
+                pull += precisions[members[j]]
+            pulls[a] = (theta[a] ** 4 * pull / cells[a]) ** (1.0 / 3.0)
+            total += pulls[a]
+        for a in range(n_blocks):
+            share = pulls[a] / total
+            theta[a] = share if share >= 1e-9 else 0.0
+    return loss, iteration
+
+
+@kernel
+def cover_greedily(
+    starts, attributes, owner_starts, owners, weights, logs, log_cap, decay, noise, out
+):
+    # Blocks that together contain every target. Target t has the attributes
+    # attributes[starts[t]:starts[t+1]] and weight weights[t]; attribute i lies in the
+    # targets owners[owner_starts[i]:owner_starts[i+1]] and has log size logs[i]. A
+    # block grows by the attribute that completes most weight per log size, targets
+    # with r attributes missing counting decay**(r-1), up to a log size of log_cap.
+    # noise (cycles, d) in [0, 1) breaks ties; out (targets, d) uint8, zeroed.
+    # Returns the number of blocks.
+    n_targets = starts.shape[0] - 1
+    d = logs.shape[0]
+    missing = np.empty(n_targets, np.int64)
+    covered = np.zeros(n_targets, np.bool_)
+    base = np.zeros(d)
+    longest = 0
+    for t in range(n_targets):
+        missing[t] = starts[t + 1] - starts[t]
+        longest = max(longest, missing[t])
+    powers = np.empty(longest + 1)
+    powers[0] = 0.0
+    for r in range(1, longest + 1):
+        powers[r] = decay ** (r - 1)
+    for t in range(n_targets):
+        for j in range(starts[t], starts[t + 1]):
+            base[attributes[j]] += weights[t] * powers[missing[t]]
+    score = np.empty(d)
+    left = n_targets
+    n_blocks = 0
+    while left > 0:
+        block = out[n_blocks]
+        score[:] = base
+        size = 0.0
+        filled = 0
+        while True:
+            best = -1
+            value = 0.0
+            for i in range(d):
+                if block[i] or score[i] <= 1e-300:
+                    continue
+                if size + logs[i] > log_cap:
+                    continue
+                own = score[i] / logs[i]
+                own *= 1.0 + 1e-2 * noise[n_blocks % noise.shape[0], i]
+                if own > value:
+                    value = own
+                    best = i
+            if best < 0:
+                break
+            block[best] = 1
+            size += logs[best]
+            filled += 1
+            for k in range(owner_starts[best], owner_starts[best + 1]):
+                t = owners[k]
+                if covered[t]:
+                    continue
+                change = weights[t] * (powers[missing[t] - 1] - powers[missing[t]])
+                missing[t] -= 1
+                for j in range(starts[t], starts[t + 1]):
+                    if not block[attributes[j]]:
+                        score[attributes[j]] += change
+        done = 0
+        for i in range(d):
+            if not block[i]:
+                continue
+            for k in range(owner_starts[i], owner_starts[i + 1]):
+                t = owners[k]
+                if not covered[t] and missing[t] == 0:
+                    covered[t] = True
+                    done += 1
+                    length = starts[t + 1] - starts[t]
+                    for j in range(starts[t], starts[t + 1]):
+                        base[attributes[j]] -= weights[t] * powers[length]
+        for i in range(d):
+            if block[i]:
+                for k in range(owner_starts[i], owner_starts[i + 1]):
+                    if not covered[owners[k]]:
+                        missing[owners[k]] += 1
+        if done == 0:  # no target fits under the cap: take the first as it is
+            block[:] = 0
+            for t in range(n_targets):
+                if not covered[t]:
+                    covered[t] = True
+                    done = 1
+                    for j in range(starts[t], starts[t + 1]):
+                        block[attributes[j]] = 1
+                        base[attributes[j]] -= weights[t] * powers[missing[t]]
+                    break
+        left -= done
+        n_blocks += 1
+    return n_blocks
+
+
+@kernel
+def _merge_gain(inside, logs, log_cells, mass, log_cap, price, a, b):
+    # Cost saved by measuring a ∪ b in place of both, or -1 above the cap.
+    size = log_cells[a]
+    for i in range(logs.shape[0]):
+        if inside[b, i] and not inside[a, i]:
+            size += logs[i]
+    if size > log_cap:
+        return -1.0
+    third = 1.0 / 3.0
+    apart = (mass[a] * np.exp(log_cells[a])) ** third
+    apart += (mass[b] * np.exp(log_cells[b])) ** third
+    return apart - price * ((mass[a] + mass[b]) * np.exp(size)) ** third
+
+
+@kernel
+def merge_blocks(inside, logs, log_cells, mass, log_cap, price, alive):
+    # Merges the pair of blocks that saves most until none saves anything, where a
+    # block of n cells and mass F costs (n F)^{1/3}. inside (blocks, d) uint8,
+    # log_cells, mass (blocks,) float64 and alive (blocks,) bool, all in place.
+    n = inside.shape[0]
+    d = logs.shape[0]
+    gain = np.full(n, -1.0)
+    mate = np.full(n, -1)
+    stale = np.ones(n, np.bool_)
+    while True:
+        for a in range(n):
+            if alive[a] and stale[a]:
+                gain[a] = -1.0
+                mate[a] = -1
+                for b in range(n):
+                    if alive[b] and b != a:
+                        own = _merge_gain(
+                            inside, logs, log_cells, mass, log_cap, price, a, b
+                        )
+                        if own > gain[a]:
+                            gain[a] = own
+                            mate[a] = b
+                stale[a] = False
+        a = -1
+        for c in range(n):
+            if alive[c] and gain[c] > 0.0 and (a < 0 or gain[c] > gain[a]):
+                a = c
+        if a < 0:
+            return
+        b = mate[a]
+        for i in range(d):
+            if inside[b, i] and not inside[a, i]:
+                inside[a, i] = 1
+                log_cells[a] += logs[i]
+        mass[a] += mass[b]
+        alive[b] = False
+        for c in range(n):
+            if alive[c] and c != a:
+                within = True
+                for i in range(d):
+                    if inside[c, i] and not inside[a, i]:
+                        within = False
+                        break
+                if within:
+                    mass[a] += mass[c]
+                    alive[c] = False
+        stale[a] = True
+        for c in range(n):
+            if alive[c] and c != a:
+                if mate[c] >= 0 and (mate[c] == a or not alive[mate[c]]):
+                    stale[c] = True
+                else:
+                    own = _merge_gain(
+                        inside, logs, log_cells, mass, log_cap, price, c, a
+                    )
+                    if own > gain[c]:
+                        gain[c] = own
+                        mate[c] = a

@@ -20,10 +20,10 @@ from mmech._validation import (
     check_same_domain,
 )
 from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.exceptions import UnsupportedWorkloadError
 from mmech.noise import check_insecure_rng, laplace
 from mmech.operators._base import QueryMatrix
-from mmech.reconstruction import METHODS
+from mmech.reconstruction import METHODS, MarginalEstimate
+from mmech.records import Records, exact_answers
 from mmech.strategies import StrategyResult, optimize
 
 __all__ = ["MatrixMechanism", "Measurement", "laplace_release"]
@@ -220,11 +220,7 @@ class StrategyMechanism(ABC):
             )
         check_same_domain(workload, strategy)
         if not error.supports(workload, strategy):
-            raise UnsupportedWorkloadError(
-                f"the strategy {strategy!r} cannot answer the workload {workload!r}: "
-                "some query is not a combination of strategy queries; add rows such "
-                "as Identity to the strategy"
-            )
+            raise error.unsupported(workload, strategy)
         self.workload = workload
         self.strategy = strategy
         self.contribution = check_integer(contribution, "contribution")
@@ -235,8 +231,10 @@ class StrategyMechanism(ABC):
     def _optimize(workload: QueryMatrix) -> StrategyResult:
         """Choose a strategy for the noise of this mechanism."""
 
-    def _strategy_answers(self, counts: ArrayLike) -> NDArray[Any]:
+    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[Any]:
         """Return A x without noise. Sensitive."""
+        if isinstance(counts, Records):
+            return exact_answers(self.strategy, counts)
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         records = np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0)
         if records * self.strategy.sensitivity() >= 2.0**62:
@@ -255,12 +253,12 @@ class StrategyMechanism(ABC):
         return float(factor) ** 2
 
     @abstractmethod
-    def measure(self, counts: ArrayLike) -> Any:
+    def measure(self, counts: ArrayLike | Records) -> Any:
         """Measure the strategy with noise; spends the budget."""
 
     def reconstruct(
         self, measurement: Any, method: str = "least_squares"
-    ) -> NDArray[np.float64]:
+    ) -> NDArray[np.float64] | MarginalEstimate:
         """Estimate the counts from a measurement; free of privacy cost.
 
         Parameters
@@ -276,7 +274,9 @@ class StrategyMechanism(ABC):
 
         Returns
         -------
-        ndarray of float64, shape (n,) or (n, k)
+        ndarray of float64, shape (n,) or (n, k), or MarginalEstimate
+            The latter, which answers without listing the cells, from marginals over
+            more than 20 attributes or 2^24 cells.
 
         Raises
         ------
@@ -296,19 +296,23 @@ class StrategyMechanism(ABC):
             )
         return METHODS[method](self.strategy, measurement.values)
 
-    def answer(self, counts: ArrayLike) -> NDArray[np.float64]:
+    def answer(self, counts: ArrayLike | Records) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k)
-            Number of records in every cell, or in every cell and class.
+        counts : array_like of int, shape (n,) or (n, k), or Records
+            Number of records in every cell, or in every cell and class; or the
+            records themselves, for domains of any size.
 
         Returns
         -------
         ndarray of float64, shape (m,) or (m, k)
         """
-        return np.asarray(self.workload @ self.reconstruct(self.measure(counts)))
+        estimate = self.reconstruct(self.measure(counts))
+        if isinstance(estimate, MarginalEstimate):
+            return estimate.answer(self.workload)
+        return np.asarray(self.workload @ estimate)
 
 
 class MatrixMechanism(StrategyMechanism):
@@ -415,13 +419,14 @@ class MatrixMechanism(StrategyMechanism):
             f"neighbours={self.neighbours!r})"
         )
 
-    def measure(self, counts: ArrayLike) -> Measurement:
+    def measure(self, counts: ArrayLike | Records) -> Measurement:
         """Measure the strategy with noise; spends epsilon.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k)
-            Number of records in every cell, or in every cell and class.
+        counts : array_like of int, shape (n,) or (n, k), or Records
+            Number of records in every cell, or in every cell and class; or the
+            records themselves, for domains of any size.
 
         Returns
         -------

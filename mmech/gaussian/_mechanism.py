@@ -22,6 +22,7 @@ from mmech.mechanism import (
 )
 from mmech.noise import check_insecure_rng, gaussian
 from mmech.operators._base import QueryMatrix
+from mmech.records import Records
 from mmech.strategies import StrategyResult
 
 __all__ = [
@@ -275,13 +276,14 @@ class GaussianMechanism(StrategyMechanism):
             f"neighbours={self.neighbours!r})"
         )
 
-    def measure(self, counts: ArrayLike) -> GaussianMeasurement:
+    def measure(self, counts: ArrayLike | Records) -> GaussianMeasurement:
         """Measure the strategy with noise; spends rho.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k)
-            Number of records in every cell, or in every cell and class.
+        counts : array_like of int, shape (n,) or (n, k), or Records
+            Number of records in every cell, or in every cell and class; or the
+            records themselves, for domains of any size.
 
         Returns
         -------

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.reconstruction._least_squares import least_squares
+from mmech.reconstruction._marginal_estimate import MarginalEstimate
 from mmech.reconstruction._nonnegative import nonnegative
 
-__all__ = ["METHODS", "least_squares", "nonnegative"]
+__all__ = ["METHODS", "MarginalEstimate", "least_squares", "nonnegative"]
 
-METHODS: dict[str, Callable[[Any, Any], NDArray[np.float64]]] = {
+METHODS: dict[str, Callable[[Any, Any], NDArray[np.float64] | MarginalEstimate]] = {
     "least_squares": least_squares,
     "nonnegative": nonnegative,
 }

@@ -9,6 +9,8 @@ from mmech._validation import check_finite_array
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Diagonal
 from mmech.operators._compose import Scaled, VStack
+from mmech.operators._marginals import Marginal, Marginals
+from mmech.reconstruction._marginal_estimate import MarginalEstimate, is_lazy
 
 __all__ = ["least_squares"]
 
@@ -17,7 +19,7 @@ def least_squares(
     strategy: QueryMatrix,
     values: NDArray[np.float64],
     scale: ArrayLike | None = None,
-) -> NDArray[np.float64]:
+) -> NDArray[np.float64] | MarginalEstimate:
     r"""Return the best linear unbiased estimate of the counts.
 
     With noise of standard deviation :math:`\sigma_i` on row i this is
@@ -36,7 +38,8 @@ def least_squares(
 
     Returns
     -------
-    ndarray of float64, shape (n,) or (n, k)
+    ndarray of float64, shape (n,) or (n, k), or MarginalEstimate
+        The latter from marginals over more than 20 attributes or 2^24 cells.
 
     Raises
     ------
@@ -61,7 +64,7 @@ def least_squares(
     array([4.4, 0.2])
     """
     if scale is None:
-        return np.asarray(strategy.pinv() @ values)
+        return _solve(strategy, values)
     scales = check_finite_array(scale, "scale", ndim=1).astype(np.float64)
     if scales.size != strategy.shape[0] or not (scales > 0).all():
         raise ValueError(
@@ -70,10 +73,19 @@ def least_squares(
             f"{scales.min(initial=np.inf):g}"
         )
     if scales.size == 0 or (scales == scales[0]).all():
-        return np.asarray(strategy.pinv() @ values)
+        return _solve(strategy, values)
     relative = scales / scales.min()
     weighted = _weighted(strategy, 1.0 / relative)
-    return np.asarray(weighted.pinv() @ (values.T / relative).T)
+    return _solve(weighted, (values.T / relative).T)
+
+
+def _solve(
+    strategy: QueryMatrix, values: NDArray[np.float64]
+) -> NDArray[np.float64] | MarginalEstimate:
+    if is_lazy(strategy):
+        assert isinstance(strategy, (Marginals, Marginal))
+        return MarginalEstimate(strategy, values)
+    return np.asarray(strategy.pinv() @ values)
 
 
 def _weighted(strategy: QueryMatrix, weights: NDArray[np.float64]) -> QueryMatrix:

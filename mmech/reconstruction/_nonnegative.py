@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import error
-from mmech.exceptions import ConvergenceWarning
+from mmech._validation import magnitude
+from mmech.exceptions import ConvergenceWarning, DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Total
 from mmech.operators._merged import Merged
 from mmech.reconstruction._least_squares import least_squares
+from mmech.reconstruction._marginal_estimate import MarginalEstimate
 
 __all__ = ["nonnegative"]
 
@@ -80,6 +82,11 @@ def nonnegative(
         return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
     columns = values.reshape(values.shape[0], -1)
     start = least_squares(strategy, columns)
+    if isinstance(start, MarginalEstimate):
+        raise DomainTooLargeError(
+            f"non-negative counts of {magnitude(strategy.shape[1])} cells do not fit "
+            'in memory; use method "least_squares"'
+        )
     totals = None
     if error.supports(Total(strategy.shape[1]), strategy):
         totals = np.maximum(start.sum(axis=0), 0.0)

@@ -24,6 +24,7 @@ from mmech.reduction import reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
 from mmech.strategies._kronecker import kronecker_strategy
+from mmech.strategies._marginal_pool import marginal_pool_strategy
 from mmech.strategies._marginals import domain_shape_of, marginals_strategy
 from mmech.strategies._pidentity import pidentity_strategy
 from mmech.strategies._result import Candidate, StrategyResult
@@ -39,6 +40,7 @@ TEMPLATES: dict[str, Template] = {
     "identity": identity_strategy,
     "workload": workload_strategy,
     "marginals": marginals_strategy,
+    "marginal_pool": marginal_pool_strategy,
     "pidentity": pidentity_strategy,
     "kronecker": kronecker_strategy,
     "union": union_strategy,
@@ -92,8 +94,8 @@ def optimize(
     ----------
     workload : QueryMatrix, shape (m, n)
         Queries to answer.
-    template : {"auto", "identity", "workload", "marginals", "pidentity", \
-            "kronecker", "union", "low_rank"}, \
+    template : {"auto", "identity", "workload", "marginals", "marginal_pool", \
+            "pidentity", "kronecker", "union", "low_rank"}, \
             default="auto"
         Family of strategies. "auto" tries those that fit and returns the best;
         the result is never worse than measuring the cells ("identity") or the
