@@ -309,10 +309,19 @@ def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
 
 @kernel
 def pool_descend(
-    theta, cells, starts, members, energies, max_iter, tolerance, precisions, pulls
+    theta,
+    cells,
+    starts,
+    stops,
+    members,
+    energies,
+    max_iter,
+    tolerance,
+    precisions,
+    pulls,
 ):
     # As marginals_descend on listed subsets: block a holds the subsets
-    # members[starts[a]:starts[a+1]] int64, has cells[a] float64 table cells, and
+    # members[starts[a]:stops[a]] int64, has cells[a] float64 table cells, and
     # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
     # float64. Returns (loss, iterations).
@@ -326,7 +335,7 @@ def pool_descend(
         for a in range(n_blocks):
             square = theta[a] * theta[a] / cells[a]
             if square > 0.0:
-                for j in range(starts[a], starts[a + 1]):
+                for j in range(starts[a], stops[a]):
                     precisions[members[j]] += square
         loss = 0.0
         for s in range(n_subsets):
@@ -341,7 +350,7 @@ def pool_descend(
         total = 0.0
         for a in range(n_blocks):
             pull = 0.0
-            for j in range(starts[a], starts[a + 1]):
+            for j in range(starts[a], stops[a]):
                 pull += precisions[members[j]]
             pulls[a] = (theta[a] ** 4 * pull / cells[a]) ** (1.0 / 3.0)
             total += pulls[a]
@@ -446,30 +455,48 @@ def cover_greedily(
 
 
 @kernel
-def _merge_gain(inside, logs, log_cells, mass, log_cap, price, a, b):
-    # Cost saved by measuring a ∪ b in place of both, or -1 above the cap.
-    size = log_cells[a]
-    for i in range(logs.shape[0]):
-        if inside[b, i] and not inside[a, i]:
-            size += logs[i]
-    if size > log_cap:
-        return -1.0
-    third = 1.0 / 3.0
-    apart = (mass[a] * np.exp(log_cells[a])) ** third
-    apart += (mass[b] * np.exp(log_cells[b])) ** third
-    return apart - price * ((mass[a] + mass[b]) * np.exp(size)) ** third
+def pool_counts(starts, stops, members, out):
+    # How many blocks hold every subset: blocks as in pool_descend,
+    # out (subsets,) int64, zeroed.
+    for a in range(starts.shape[0]):
+        for j in range(starts[a], stops[a]):
+            out[members[j]] += 1
 
 
 @kernel
-def merge_blocks(inside, logs, log_cells, mass, log_cap, price, alive):
+def _merge_gain(inside, lists, lengths, sizes, cells, mass, costs, limits, a, b):
+    # Cost saved by measuring a ∪ b in place of both, or -1 above the cap;
+    # limits = (cap on the cells, price of a merged block).
+    if lengths[b] > lengths[a]:
+        a, b = b, a
+    merged = cells[a]
+    for j in range(lengths[b]):
+        i = lists[b, j]
+        if not inside[a, i]:
+            merged *= sizes[i]
+    if merged > limits[0]:
+        return -1.0
+    return costs[a] + costs[b] - limits[1] * np.cbrt((mass[a] + mass[b]) * merged)
+
+
+@kernel
+def merge_blocks(inside, sizes, cells, mass, limits, alive):
     # Merges the pair of blocks that saves most until none saves anything, where a
     # block of n cells and mass F costs (n F)^{1/3}. inside (blocks, d) uint8,
-    # log_cells, mass (blocks,) float64 and alive (blocks,) bool, all in place.
-    n = inside.shape[0]
-    d = logs.shape[0]
+    # cells, mass (blocks,) float64 and alive (blocks,) bool, all in place;
+    # limits (2,) float64 as in _merge_gain.
+    n, d = inside.shape
+    lists = np.zeros((n, d), np.int64)
+    lengths = np.zeros(n, np.int64)
     gain = np.full(n, -1.0)
     mate = np.full(n, -1)
     stale = np.ones(n, np.bool_)
+    costs = np.cbrt(mass * cells)
+    for a in range(n):
+        for i in range(d):
+            if inside[a, i]:
+                lists[a, lengths[a]] = i
+                lengths[a] += 1
     while True:
         for a in range(n):
             if alive[a] and stale[a]:
@@ -478,7 +505,7 @@ def merge_blocks(inside, logs, log_cells, mass, log_cap, price, alive):
                 for b in range(n):
                     if alive[b] and b != a:
                         own = _merge_gain(
-                            inside, logs, log_cells, mass, log_cap, price, a, b
+                            inside, lists, lengths, sizes, cells, mass, costs, limits, a, b
                         )
                         if own > gain[a]:
                             gain[a] = own
@@ -491,22 +518,26 @@ def merge_blocks(inside, logs, log_cells, mass, log_cap, price, alive):
         if a < 0:
             return
         b = mate[a]
-        for i in range(d):
-            if inside[b, i] and not inside[a, i]:
+        for j in range(lengths[b]):
+            i = lists[b, j]
+            if not inside[a, i]:
                 inside[a, i] = 1
-                log_cells[a] += logs[i]
+                cells[a] *= sizes[i]
+                lists[a, lengths[a]] = i
+                lengths[a] += 1
         mass[a] += mass[b]
         alive[b] = False
         for c in range(n):
             if alive[c] and c != a:
                 within = True
-                for i in range(d):
-                    if inside[c, i] and not inside[a, i]:
+                for j in range(lengths[c]):
+                    if not inside[a, lists[c, j]]:
                         within = False
                         break
                 if within:
                     mass[a] += mass[c]
                     alive[c] = False
+        costs[a] = np.cbrt(mass[a] * cells[a])
         stale[a] = True
         for c in range(n):
             if alive[c] and c != a:
@@ -514,7 +545,7 @@ def merge_blocks(inside, logs, log_cells, mass, log_cap, price, alive):
                     stale[c] = True
                 else:
                     own = _merge_gain(
-                        inside, logs, log_cells, mass, log_cap, price, c, a
+                        inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
                     )
                     if own > gain[c]:
                         gain[c] = own

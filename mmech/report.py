@@ -18,7 +18,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Scaled, VStack
 from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES, Marginals
+from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
 from mmech.strategies._result import Candidate, StrategyResult
 
@@ -295,10 +295,9 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
         )
     m, n = workload.shape
     if isinstance(strategy, Marginals) and error.is_uniform(workload):
-        if len(strategy.domain_shape) <= MAX_LATTICE_ATTRIBUTES:
-            gain = error._marginals_gain(workload, strategy)
-            if gain is not None:
-                return np.array([gain / m]), np.array([float(m)])
+        gain = error._marginals_gain(workload, strategy)
+        if gain is not None:
+            return np.array([gain / m]), np.array([float(m)])
     elif isinstance(workload, Kronecker) and isinstance(strategy, Kronecker):
         kinds = _product_kinds(workload, strategy)
         if kinds is not None:

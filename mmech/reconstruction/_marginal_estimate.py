@@ -18,6 +18,7 @@ from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,
     Marginals,
+    attributes_of,
     check_attributes,
 )
 from mmech.operators._spectrum import downward_closure
@@ -88,7 +89,7 @@ class MarginalEstimate:
     (array([3., 5.]), array([4., 4.]))
     """
 
-    __slots__ = ("_alphas", "_blocks", "_columns", "domain_shape", "shape")
+    __slots__ = ("_alphas", "_blocks", "_columns", "_holders", "domain_shape", "shape")
 
     domain_shape: tuple[int, ...]
     shape: tuple[int, ...]
@@ -125,6 +126,11 @@ class MarginalEstimate:
                 table = array[start:stop].reshape(*self._sizes(kept), self._columns)
                 self._blocks.append((kept, float(weight), float(stop - start), table))
             start = stop
+        # Bit b of entry i: block b contains attribute i.
+        self._holders = [0] * len(self.domain_shape)
+        for number, (kept, *_) in enumerate(self._blocks):
+            for i in kept:
+                self._holders[i] |= 1 << number
 
     def __repr__(self) -> str:
         return (
@@ -148,16 +154,18 @@ class MarginalEstimate:
         return self._alphas[subset]
 
     def _interactions(self, subset: Subset) -> Floats | None:
-        asked = set(subset)
+        holding = (1 << len(self._blocks)) - 1
+        for i in subset:
+            holding &= self._holders[i]
+        if holding == 0:
+            return None
         total = np.zeros((*self._sizes(subset), self._columns))
         precision = 0.0
-        for attributes, weight, cells, table in self._blocks:
-            if asked.issubset(attributes):
-                axes = tuple(i for i, a in enumerate(attributes) if a not in asked)
-                total += (weight / cells) * table.sum(axis=axes)
-                precision += weight**2 / cells
-        if precision == 0.0:
-            return None
+        for number in attributes_of(holding):
+            attributes, weight, cells, table = self._blocks[number]
+            axes = tuple(i for i, a in enumerate(attributes) if a not in subset)
+            total += (weight / cells) * table.sum(axis=axes)
+            precision += weight**2 / cells
         for axis in range(len(subset)):
             total -= total.mean(axis=axis, keepdims=True)
         return total / precision
@@ -168,8 +176,8 @@ class MarginalEstimate:
         entries = product_of(sizes) * self._columns
         if entries > MAX_TABLE_ENTRIES:
             raise DomainTooLargeError(
-                f"a table over {len(kept)} attributes has {magnitude(entries)} entries, "
-                f"too many (at most {MAX_TABLE_ENTRIES}); ask for fewer attributes"
+                f"a table over {len(kept)} attributes has {magnitude(entries)} "
+                f"entries, too many (at most {MAX_TABLE_ENTRIES}); ask for fewer attributes"
             )
         out = np.zeros((*sizes, self._columns))
         for size in range(len(kept) + 1):

@@ -1,8 +1,8 @@
 """Weighted marginals over many attributes: blocks from a pool, not from the lattice.
 
-Only the subsets s that the workload asks for matter: with energies v_s and
-k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss is (Σθ)² Σ_s m_s τ_s / k_s, at a cost of the listed
-blocks and subsets. Which blocks to measure is a combinatorial problem: what is asked
+Only the subsets s that the workload asks for matter: with their mean energies τ_s
+and k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss is (Σθ)² Σ_s m_s τ_s / k_s, at a cost of
+what is listed. Which blocks to measure is a combinatorial problem: what is asked
 itself, greedy covering designs under several caps on the table of a block, and
 merging from below; then local moves, each followed by a monotone descent on weights.
 """
@@ -50,7 +50,7 @@ MAX_MERGED = 6000
 PRICES = (1.0, 0.94, 1.06)
 """Factors on the cost of a merged block, for more or less merging."""
 
-MAX_WORK = 2 * 10**9
+MAX_WORK = 10**9
 """Default work of the search, in (block, subset) pairs visited."""
 
 MAX_MOVES = 20_000
@@ -93,7 +93,7 @@ def marginal_pool_strategy(
         The pool: subsets of attributes to choose from. ``None`` makes one.
     n_starts : int, default=4
         Covering designs per cap.
-    max_work : int, default=2000000000
+    max_work : int, default=1000000000
         Work limit, in (block, subset) pairs visited; a few seconds.
     seed : int, SeedSequence or Generator, default=None
         Seed of the search; the same seed gives the same strategy.
@@ -162,6 +162,56 @@ def _kept(block: Any, sizes: tuple[int, ...]) -> Subset:
     return tuple(i for i in attributes if sizes[i] > 1)
 
 
+class _Pool:
+    """The blocks seen so far: their tables, and the asked subsets inside."""
+
+    def __init__(self, sizes: tuple[int, ...], numbers: dict[Subset, int]) -> None:
+        self._sizes = sizes
+        self._numbers = numbers
+        self._order = max(map(len, numbers))
+        self._places: dict[Subset, int] = {}
+        self._cells = np.empty(64)
+        self._bounds = np.zeros(65, np.int64)
+        self.members = np.empty(1024, np.int64)
+
+    def _place(self, block: Subset) -> int:
+        place = self._places.get(block)
+        if place is None:
+            place = self._places[block] = len(self._places)
+            found = subsets_inside(block, self._numbers, self._order)
+            start = int(self._bounds[place])
+            stop = start + len(found)
+            if place + 1 >= self._cells.size:
+                self._cells = np.resize(self._cells, 2 * self._cells.size)
+                self._bounds = np.resize(self._bounds, self._cells.size + 1)
+            if stop > self.members.size:
+                self.members = np.resize(self.members, 2 * stop)
+            self._cells[place] = self.cells(block)
+            self._bounds[place + 1] = stop
+            self.members[start:stop] = found
+        return place
+
+    def cells(self, block: Subset) -> float:
+        """Return the number of cells of the table over a block."""
+        return math.prod([float(self._sizes[i]) for i in block])
+
+    def inside(self, block: Subset) -> NDArray[np.int64]:
+        """Return the numbers of the asked subsets in a block."""
+        place = self._place(block)
+        return self.members[self._bounds[place] : self._bounds[place + 1]]
+
+    def layout(
+        self, blocks: Iterable[Subset]
+    ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Return cells, and where the `members` of every block start and stop."""
+        try:
+            found = [self._places[block] for block in blocks]
+        except KeyError:
+            found = [self._place(block) for block in blocks]
+        places = np.array(found)
+        return self._cells[places], self._bounds[places], self._bounds[places + 1]
+
+
 class _Search:
     """The state of one search: the best blocks and weights, and the work left."""
 
@@ -178,12 +228,12 @@ class _Search:
         self.rng = rng
         self.subsets = tuple(asked)
         self.numbers = {subset: i for i, subset in enumerate(asked)}
-        self.order = max(map(len, asked))
         spread = np.array(list(asked.values())) / sizes_of(asked, sizes)
         self.scale = float((ranks_of(asked, sizes) * spread).sum())
         self.energies = ranks_of(asked, sizes) * spread / self.scale
-        self.members: dict[Subset, NDArray[np.int64]] = {}
-        self.needed = self._maximal()
+        self.pool = _Pool(sizes, self.numbers)
+        self.around = self._maximal()
+        self.needed = sorted(set(self.around.values()))
         self.attributes = sorted({i for subset in self.needed for i in subset})
         self.work_left = max_work
         self.n_iter = 0
@@ -192,26 +242,15 @@ class _Search:
         self.history: list[float] = []
         self.precisions = np.empty(len(self.subsets))
 
-    def _maximal(self) -> list[Subset]:
-        """The subsets that no other asked subset contains."""
-        inside: set[Subset] = set()
-        maximal = []
-        for subset in sorted(self.subsets, key=lambda s: (-len(s), s)):
-            if subset not in inside:
-                maximal.append(subset)
-                for size in range(len(subset)):
-                    inside.update(combinations(subset, size))
-        return maximal
-
-    def cells(self, block: Subset) -> float:
-        return math.prod(float(self.sizes[i]) for i in block)
-
-    def inside(self, block: Subset) -> NDArray[np.int64]:
-        """Numbers of the asked subsets in a block."""
-        if block not in self.members:
-            found = subsets_inside(block, self.numbers, self.order)
-            self.members[block] = np.array(found, np.int64)
-        return self.members[block]
+    def _maximal(self) -> dict[Subset, Subset]:
+        """Return for every asked subset a largest one that contains it."""
+        around: dict[Subset, Subset] = {}
+        for whole in sorted(self.subsets, key=lambda s: (-len(s), s)):
+            if whole not in around:
+                for size in range(len(whole) + 1):
+                    for subset in combinations(whole, size):
+                        around.setdefault(subset, whole)
+        return around
 
     def result(self) -> StrategyResult:
         blocks, theta = self.best
@@ -244,16 +283,14 @@ class _Search:
         """Return better weights of blocks and their loss."""
         from mmech import _kernels
 
-        parts = [self.inside(block) for block in blocks]
-        starts = np.concatenate([[0], np.cumsum([part.size for part in parts])])
-        members = np.concatenate(parts)
-        cells = np.array([self.cells(block) for block in blocks])
+        cells, starts, stops = self.pool.layout(blocks)
         theta = theta / theta.sum()
         loss, iterations = _kernels.pool_descend(
             theta,
             cells,
-            starts.astype(np.int64),
-            members,
+            starts,
+            stops,
+            self.pool.members,
             self.energies,
             max_iter,
             tolerance,
@@ -261,7 +298,8 @@ class _Search:
             np.empty(theta.size),
         )
         self.n_iter += iterations
-        self.work_left -= (iterations + 1) * (2 * members.size + self.energies.size)
+        visited = 2 * int((stops - starts).sum()) + self.energies.size
+        self.work_left -= (iterations + 1) * visited
         return theta, float(loss)
 
     def uniform(self, blocks: Sequence[Subset]) -> tuple[list[Subset], Floats, float]:
@@ -290,11 +328,9 @@ class _Search:
         """Only weigh the blocks of a given pool."""
         if not blocks:
             raise ValueError("blocks must name at least one subset, got none")
-        covered = np.zeros(len(self.subsets), np.bool_)
-        for block in set(blocks):
-            covered[self.inside(block)] = True
-        if not covered.all():
-            missing = self.subsets[int(np.flatnonzero(~covered)[0])]
+        uncovered = self._uncovered(blocks)
+        if uncovered:
+            missing = self.subsets[uncovered[0]]
             raise UnsupportedWorkloadError(
                 f"the workload asks for the attributes {missing} together, which no "
                 "block of the pool contains; add a block over them"
@@ -315,13 +351,13 @@ class _Search:
     def _starts(self, n_starts: int) -> Iterator[list[Subset]]:
         yield self.needed
         union = tuple(self.attributes)
-        if self.cells(union) <= self.max_cells:
+        if self.pool.cells(union) <= self.max_cells:
             yield [union]
         for price in PRICES:
             yield self._merged(self.needed, price)
         caps = []
         cap = float(self.max_cells)
-        smallest = min(self.cells(block) for block in self.needed)
+        smallest = min(self.pool.cells(block) for block in self.needed)
         while cap > smallest and len(caps) < 12:
             caps.append(cap)
             cap /= CAP_STEP
@@ -330,7 +366,8 @@ class _Search:
             for cap in reversed(caps):
                 cover = self._cover(cap)
                 yield cover
-                yield self._merged(cover, 1.0)
+        for price in PRICES:
+            yield self._merged(self.best[0], price)
 
     def _cover(self, cap: float) -> list[Subset]:
         """Return blocks of at most `cap` cells that contain all that is needed."""
@@ -379,17 +416,16 @@ class _Search:
         counts = np.zeros(len(self.subsets))
         for row, block in enumerate(blocks):
             inside[row, [place[i] for i in block]] = 1
-            counts[self.inside(block)] += 1
+            counts[self.pool.inside(block)] += 1
         shared = self.energies / np.maximum(counts, 1) ** 2
-        mass = np.array([shared[self.inside(block)].sum() for block in blocks])
+        mass = np.array([shared[self.pool.inside(block)].sum() for block in blocks])
         alive = np.ones(len(blocks), np.bool_)
         _kernels.merge_blocks(
             inside,
-            np.log([float(self.sizes[i]) for i in self.attributes]),
-            np.log([self.cells(block) for block in blocks]),
+            np.array([float(self.sizes[i]) for i in self.attributes]),
+            np.array([self.pool.cells(block) for block in blocks]),
             mass,
-            math.log(self.max_cells) + 1e-9,
-            price,
+            np.array([float(self.max_cells), price]),
             alive,
         )
         return self._listed(inside[alive])
@@ -439,7 +475,10 @@ class _Search:
             elif kind == 1:  # grow by an attribute
                 self._replace(weights, block, self._grown(block))
             elif kind == 2:  # merge with another
-                other = listed[int(self.rng.integers(len(listed)))]
+                near = [b for b in listed if b != block and not set(block).isdisjoint(b)]
+                if not near:
+                    continue
+                other = near[int(self.rng.integers(len(near)))]
                 self._replace(weights, block, tuple(sorted({*block, *other})))
             elif kind == 3 and block:  # swap an attribute
                 out = block[int(self.rng.integers(len(block)))]
@@ -458,7 +497,7 @@ class _Search:
 
     def _replace(self, weights: dict[Subset, float], old: Subset, new: Subset) -> None:
         """Put a block in the place of another and of all that lie inside it."""
-        if self.cells(new) > self.max_cells or new == old:
+        if self.pool.cells(new) > self.max_cells or new == old:
             return
         whole = set(new)
         weight = weights.pop(old)
@@ -468,20 +507,21 @@ class _Search:
 
     def _repair(self, weights: dict[Subset, float], weight: float) -> None:
         """Add what is needed and lies in no block."""
-        covered = np.zeros(len(self.subsets), np.bool_)
-        for block in weights:
-            covered[self.inside(block)] = True
-        for number in np.flatnonzero(~covered).tolist():
-            subset = self.subsets[number]
-            if not covered[number]:
-                whole = self._needed_around(subset)
-                weights[whole] = weight
-                covered[self.inside(whole)] = True
+        left = self._uncovered(weights)
+        while left:
+            whole = self.around[self.subsets[left[0]]]
+            weights[whole] = weight
+            inside = set(self.pool.inside(whole).tolist())
+            left = [number for number in left if number not in inside]
 
-    def _needed_around(self, subset: Subset) -> Subset:
-        """Return the first needed subset that contains one."""
-        asked = set(subset)
-        return next(s for s in self.needed if asked.issubset(s))
+    def _uncovered(self, blocks: Iterable[Subset]) -> list[int]:
+        """Return the numbers of the asked subsets that lie in no block."""
+        from mmech import _kernels
+
+        counts = np.zeros(len(self.subsets), np.int64)
+        _, starts, stops = self.pool.layout(blocks)
+        _kernels.pool_counts(starts, stops, self.pool.members, counts)
+        return np.flatnonzero(counts == 0).tolist()
 
     def polish(self) -> None:
         """Descend from the best to full accuracy."""

@@ -120,8 +120,7 @@ def marginals_strategy(
         raise DomainTooLargeError(
             f"template 'marginals' lists the 2^{len(sizes)} subsets of "
             f"{len(sizes)} attributes, too many (at most {MAX_LATTICE_ATTRIBUTES} "
-            "attributes); use template='kronecker' for unions of products, or "
-            "'identity'"
+            "attributes); use template='marginal_pool', which lists only what is asked"
         )
     energies = anova_energies(workload, sizes)
     if energies is None:

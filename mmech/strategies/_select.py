@@ -13,13 +13,19 @@ import numpy as np
 
 from mmech import error
 from mmech._validation import check_choice, check_operator
+from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Product, Scaled, Transpose, VStack
 from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import MAX_LATTICE_ATTRIBUTES, Marginals
+from mmech.operators._marginals import (
+    MAX_ENUMERATED_CELLS,
+    MAX_LATTICE_ATTRIBUTES,
+    Marginals,
+)
 from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
+from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.reduction import reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
@@ -278,12 +284,16 @@ def _reason_to_skip(
     if name == "workload" and (products is None or len(products) > 1):
         if max(m, n) > LARGE_RANK:
             return "the rank of so large a workload is out of reach", math.inf
-        best = min(run.loss for run in runs)
+        best = min((run.loss for run in runs), default=math.inf)
         lower = workload.sensitivity() ** 2 * error.rank_lower_bound(workload)
         if lower >= best:
             return "pruned: the loss is a lower bound above the best", lower
         if min(m, n) > error.DENSE_CELLS:
             return "the rank of so large a workload is out of reach", lower
+    if name == "identity" and n > MAX_ENUMERATED_CELLS and _fits_pool(workload):
+        return "more cells than fit in memory", math.inf
+    if name == "marginal_pool" and not _fits_pool(workload):
+        return "for workloads over more attributes than a lattice lists", math.inf
     if name == "marginals":
         shape = domain_shape_of(workload)
         if shape is None or len(shape) < 2 or len(shape) > MAX_LATTICE_ATTRIBUTES:
@@ -296,6 +306,9 @@ def _reason_to_skip(
             return "a short search did not improve on the best", glance.loss
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf
+    if name == "kronecker" and any(run.template == "marginal_pool" for run in runs):
+        if marginal_terms(workload) is not None:
+            return "marginals are optimized as such", math.inf
     if name == "low_rank":
         if m > LOW_RANK_ROWS or m >= n or m * n > LOW_RANK_ENTRIES:
             return "not a workload of few queries", math.inf
@@ -323,6 +336,17 @@ def _reason_to_skip(
             if short.loss >= best:
                 return "a short descent did not improve on the best", short.loss
     return "", math.inf
+
+
+def _fits_pool(workload: QueryMatrix) -> bool:
+    """Whether the workload asks for subsets of more attributes than a lattice has."""
+    shape = domain_shape_of(workload)
+    if shape is None or len(shape) <= MAX_LATTICE_ATTRIBUTES:
+        return False
+    try:
+        return mean_spectrum(workload, shape) is not None
+    except DomainTooLargeError:
+        return False
 
 
 def _projects(workload: QueryMatrix) -> bool:

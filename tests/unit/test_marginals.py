@@ -557,7 +557,7 @@ def test_a_weight_of_zero_stays_zero_under_descent(rng):
             lambda: search(all_marginals((2,) * 21, 1)),
             DomainTooLargeError,
             r"lists the 2\^21 subsets of 21 attributes, too many \(at most 20.*; use "
-            "template='kronecker'",
+            "template='marginal_pool'",
         ),
         (
             lambda: search(Prefix(6)),
