@@ -505,7 +505,16 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                 for b in range(n):
                     if alive[b] and b != a:
                         own = _merge_gain(
-                            inside, lists, lengths, sizes, cells, mass, costs, limits, a, b
+                            inside,
+                            lists,
+                            lengths,
+                            sizes,
+                            cells,
+                            mass,
+                            costs,
+                            limits,
+                            a,
+                            b,
                         )
                         if own > gain[a]:
                             gain[a] = own

@@ -63,11 +63,7 @@ def answers_by_marginals(
     if isinstance(operator, Sum):
         return _all(operator.terms, domain_shape, tables, sum)
     if isinstance(operator, Product):
-        answers = answers_by_marginals(operator.factors[-1], domain_shape, tables)
-        if answers is not None:
-            for factor in reversed(operator.factors[:-1]):
-                answers = factor.matmat(answers)
-        return answers
+        return _product(operator, domain_shape, tables)
     if isinstance(operator, Identity):
         return tables(tuple(range(len(domain_shape))))
     if isinstance(operator, Ones):
@@ -88,6 +84,24 @@ def _all(
             return None
         answers.append(own)
     return np.asarray(join(answers))
+
+
+def _product(
+    operator: Product, domain_shape: tuple[int, ...], tables: Tables
+) -> NDArray[Any] | None:
+    """Boxes that no query adds up, such as leaves without a query, are left out."""
+    *left, last = operator.factors
+    groups = box_groups(last, domain_shape)
+    if groups is None:
+        answers = answers_by_marginals(last, domain_shape, tables)
+    else:
+        asked = left[-1].column_abs_sums() > 0
+        groups = [part for group in groups for part in group.restricted(asked)]
+        answers = _boxes(last.shape[0], groups, tables)
+    if answers is not None:
+        for factor in reversed(left):
+            answers = factor.matmat(answers)
+    return answers
 
 
 def _kronecker(

@@ -341,6 +341,14 @@ class BoxGroup:
     rows: Ints
     masks: tuple[NDArray[np.bool_], ...]
 
+    def restricted(self, asked: NDArray[np.bool_]) -> list[BoxGroup]:
+        """Return the group with the asked rows of the workload alone, if any."""
+        own = np.flatnonzero(asked[self.rows])
+        if own.size == 0:
+            return []
+        masks = tuple(mask[own] for mask in self.masks)
+        return [BoxGroup(self.attributes, self.rows[own], masks)]
+
 
 def _box_masks(
     workload: QueryMatrix, sizes: tuple[int, ...]
@@ -458,7 +466,7 @@ def _box_spectra(
     found = _Numbering()
     for h in np.unique(counts).tolist():
         rows = filled[counts == h]
-        attributes = np.nonzero(tested[rows])[1].reshape(-1, h)
+        attributes = np.nonzero(tested[rows])[1].reshape(rows.size, h)
         shares = np.take_along_axis(widths[rows], attributes, 1) / cells[attributes]
         outside = np.square(shares)
         inside = cells[attributes] * shares * (1.0 - shares)
@@ -518,7 +526,8 @@ def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra 
         values = np.square(left[:, boxes] @ tables).sum(axis=1)
         rounding = ROUNDING * largest * float(np.abs(tables).max(initial=0.0))
         rows = np.flatnonzero(values > rounding**2)
-        found.add(rows, np.full(rows.size, found.number(subset)), values[rows])
+        if rows.size:
+            found.add(rows, np.full(rows.size, found.number(subset)), values[rows])
     return found.spectra(workload.shape[0])
 
 

@@ -21,7 +21,7 @@ from mmech.operators._marginals import (
     attributes_of,
     check_attributes,
 )
-from mmech.operators._spectrum import downward_closure
+from mmech.operators._spectrum import downward_closure, mean_spectrum
 
 __all__ = ["MarginalEstimate", "is_lazy"]
 
@@ -203,6 +203,11 @@ class MarginalEstimate:
         kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
         return self._assemble(kept, exact=True).reshape(-1, self._columns)
 
+    def _part(self, attributes: Subset) -> Floats:
+        """Return what is known of a table: unmeasured interactions are zero."""
+        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
+        return self._assemble(kept, exact=False).reshape(-1, self._columns)
+
     def _out(self, table: Floats) -> Floats:
         return table if len(self.shape) == 2 else table[:, 0]
 
@@ -253,7 +258,14 @@ class MarginalEstimate:
                 f"estimate {magnitude(self.shape[0])} cells; both must be the same "
                 "domain"
             )
-        answers = answers_by_marginals(workload, self.domain_shape, self._table)
+        try:
+            answers = answers_by_marginals(workload, self.domain_shape, self._table)
+        except UnsupportedWorkloadError:
+            asked = mean_spectrum(workload, self.domain_shape)
+            if asked is None or any(self._alpha(subset) is None for subset in asked):
+                raise
+            # What is not measured cancels in sums of boxes.
+            answers = answers_by_marginals(workload, self.domain_shape, self._part)
         if answers is None:
             raise UnsupportedWorkloadError(
                 f"{workload!r} is not answered from marginals; use marginals, boxes "

@@ -53,11 +53,17 @@ PRICES = (1.0, 0.94, 1.06)
 MAX_WORK = 10**9
 """Default work of the search, in (block, subset) pairs visited."""
 
-MAX_MOVES = 20_000
-"""Local moves, at most."""
+CHAINS = 8
+"""Starts, other than the best, from which local searches walk."""
 
-PATIENCE = 2_000
-"""Local moves without an improvement before the search ends."""
+CHAIN_MOVES = 3_000
+"""Local moves of one walk, at most."""
+
+CHAIN_HEAT = 0.03
+"""Relative worsening that a walk accepts at first, on average."""
+
+SETTLED = 1e-3
+"""Relative gain of a walk from the best below which the search ends."""
 
 SEARCH_ITERATIONS = 60
 SEARCH_TOLERANCE = 1e-6
@@ -239,6 +245,7 @@ class _Search:
         self.n_iter = 0
         self.best_loss = math.inf
         self.best: tuple[list[Subset], Floats] = ([], np.zeros(0))
+        self.starts: list[tuple[float, list[Subset], Floats]] = []
         self.history: list[float] = []
         self.precisions = np.empty(len(self.subsets))
 
@@ -341,12 +348,22 @@ class _Search:
     def run(self, n_starts: int) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""
         for blocks in self._starts(n_starts):
-            if self.keep(*self.uniform(blocks)):
+            found = self.uniform(blocks)
+            if self.keep(*found):
                 yield
+            self._remember(*found)
             if self.is_over:
                 return
         yield from self._low_orders()
         yield from self._local_moves()
+
+    def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
+        """Keep a start for the local search, unless its loss is known."""
+        if any(abs(loss - other) <= 1e-9 * loss for other, *_ in self.starts):
+            return
+        self.starts.append((loss, blocks, theta))
+        self.starts.sort(key=lambda start: start[0])
+        del self.starts[CHAINS:]
 
     def _starts(self, n_starts: int) -> Iterator[list[Subset]]:
         yield self.needed
@@ -446,20 +463,36 @@ class _Search:
     # ---- local moves ----------------------------------------------------------
 
     def _local_moves(self) -> Iterator[None]:
-        """Move to neighbours that are better, until none is found for long."""
-        failures = 0
-        for _ in range(MAX_MOVES):
-            if self.is_over or failures >= PATIENCE:
+        """Walk from several starts, accepting slightly worse strategies ever less."""
+        starts = [(self.best_loss, *self.best), *self.starts]
+        share = max(1, self.work_left // len(starts))
+        for loss, blocks, theta in starts:
+            yield from self._chain(loss, blocks, theta, share)
+        while not self.is_over:
+            before = self.best_loss
+            yield from self._chain(self.best_loss, *self.best, share)
+            if self.best_loss > before * (1 - SETTLED):
                 return
-            blocks, theta = self._neighbour(*self.best)
-            theta, loss = self.descend(blocks, theta, max_iter=MOVE_ITERATIONS)
-            if loss < self.best_loss * 1.02:
-                theta, loss = self.descend(blocks, theta)
-            if self.keep(blocks, theta, loss):
-                failures = 0
-                yield
-            else:
-                failures += 1
+
+    def _chain(
+        self, loss: float, blocks: list[Subset], theta: Floats, work: int
+    ) -> Iterator[None]:
+        stop = max(self.work_left - work, 0)
+        for move in range(CHAIN_MOVES):
+            if self.is_over or self.work_left <= stop:
+                return
+            heat = CHAIN_HEAT * (1 - move / CHAIN_MOVES)
+            limit = loss * (1 + heat * self.rng.exponential())
+            new, weights = self._neighbour(blocks, theta)
+            weights, value = self.descend(new, weights, max_iter=MOVE_ITERATIONS)
+            if value < limit * 1.02:
+                weights, value = self.descend(new, weights)
+            if value < limit:
+                used = weights > 0
+                blocks = [b for b, u in zip(new, used, strict=True) if u]
+                theta, loss = weights[used], value
+                if self.keep(blocks, theta, loss):
+                    yield
 
     def _neighbour(
         self, blocks: list[Subset], theta: Floats
@@ -475,7 +508,9 @@ class _Search:
             elif kind == 1:  # grow by an attribute
                 self._replace(weights, block, self._grown(block))
             elif kind == 2:  # merge with another
-                near = [b for b in listed if b != block and not set(block).isdisjoint(b)]
+                near = [
+                    b for b in listed if b != block and not set(block).isdisjoint(b)
+                ]
                 if not near:
                     continue
                 other = near[int(self.rng.integers(len(near)))]

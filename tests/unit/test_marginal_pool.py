@@ -1,0 +1,557 @@
+"""Strategies, errors, measurements and answers over more attributes than a lattice."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import numba
+import numpy as np
+import pytest
+import reference as ref
+
+from mmech import (
+    AllRange,
+    Anova,
+    Conjunctions,
+    Dense,
+    DomainTooLargeError,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    Marginal,
+    MarginalEstimate,
+    Marginals,
+    MatrixMechanism,
+    Merged,
+    Partition,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    Product,
+    Ranges,
+    Records,
+    Residuals,
+    Scaled,
+    Sum,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    all_marginals,
+    expected_error,
+    loss,
+    optimize,
+    per_query_error,
+    rmse,
+    supports,
+    svd_bound,
+)
+from mmech.operators._spectrum import mean_spectrum, query_spectra
+from mmech.records import exact_answers
+from mmech.strategies._marginal_pool import marginal_pool_strategy
+from mmech_rf import grow_random_forest, prediction_workload, training_workload
+
+compiled = pytest.mark.skipif(
+    bool(numba.config.DISABLE_JIT), reason="long searches need compiled kernels"
+)
+
+SHAPE = (2, 3, 1, 4)
+"""A small domain with an attribute of a single value."""
+
+QUICK = {"max_work": 10**6, "n_starts": 1, "seed": 0}
+
+
+def boxes(rng, shape=SHAPE, rows=6):
+    """Random boxes: some attributes free, none empty."""
+    masks = [rng.random((rows, n)) < 0.6 for n in shape]
+    for mask in masks:
+        mask[rng.random(rows) < 0.4] = True
+        mask[~mask.any(axis=1), 0] = True
+    return Conjunctions(masks)
+
+
+def small_workloads(rng):
+    """Every kind of workload that has a sparse spectrum, over SHAPE."""
+    box = boxes(rng)
+    return [
+        box,
+        Product(Dense(rng.normal(size=(3, box.shape[0]))), box),
+        Ranges(SHAPE, [[0, 1, 0, 1], [1, 0, 0, 0]], [[1, 2, 0, 2], [1, 2, 0, 3]]),
+        Kronecker([Prefix(2), AllRange(3), Identity(1), Total(4)]),
+        Kronecker([Dense([[1.5, -1.0]]), Identity(3), Total(1), Total(4)]),
+        Marginals(SHAPE, {(0, 1): 2, (2, 3): -0.5, (): 1}),
+        VStack([Scaled(-3, box), Marginal(SHAPE, [1, 3]), Identity(24), Total(24)]),
+    ]
+
+
+def full_strategy(rng):
+    """Marginals with weights of any sign that overlap and support everything."""
+    weights = {(0, 1, 2, 3): 0.3, (0, 1): -0.7, (1, 2): 0.2, (3,): rng.normal(), (): 1}
+    return Marginals(SHAPE, weights)
+
+
+# ------------------------------------------------------------------ spectra and errors
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_mean_spectrum_is_the_trace_on_every_subspace(place, rng):
+    workload = small_workloads(rng)[place]
+    dense = workload.to_dense().astype(float)
+    found = mean_spectrum(workload, SHAPE)
+    for size in range(5):
+        for subset in itertools.combinations(range(4), size):
+            projector = np.ones((1, 1))
+            for i, n in enumerate(SHAPE):
+                mean = np.full((n, n), 1 / n)
+                own = np.eye(n) - mean if i in subset else mean
+                projector = np.kron(projector, own)
+            rank = math.prod(SHAPE[i] - 1 for i in subset)
+            scale = rank * math.prod(n for i, n in enumerate(SHAPE) if i not in subset)
+            expected = np.trace(projector @ dense.T @ dense) / max(scale, 1)
+            assert found.get(subset, 0.0) == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_errors_equal_the_dense_formulas(place, rng):
+    workload, strategy = small_workloads(rng)[place], full_strategy(rng)
+    pinv = np.linalg.pinv(strategy.to_dense())
+    rows = np.square(workload.to_dense() @ pinv).sum(axis=1)
+    rows *= 2 * strategy.sensitivity() ** 2
+    found = per_query_error(workload, strategy, epsilon=1)
+    np.testing.assert_allclose(found, rows, rtol=1e-9)
+    assert expected_error(workload, strategy, epsilon=1) == pytest.approx(rows.sum())
+    assert supports(workload, strategy)
+
+
+def test_sums_of_boxes_that_cancel_ask_for_nothing():
+    both = Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
+    total = Product(Dense([[1.0, 1.0]]), both)
+    assert set(mean_spectrum(total, (2, 2))) == {()}
+    assert supports(total, Marginal((2, 2), []))
+
+
+def test_a_forest_counts_like_its_labels():
+    forest = grow_random_forest((3, 2, 2), n_trees=5, depth=2, seed=1)
+    labels, leaves = training_workload(forest), Conjunctions(forest.leaf_masks())
+    strategy = all_marginals((3, 2, 2), 2, lower_orders=True)
+    assert isinstance(labels, PartitionStack)
+    assert loss(labels, strategy) == pytest.approx(loss(leaves, strategy))
+    np.testing.assert_allclose(
+        per_query_error(labels, strategy, epsilon=1),
+        per_query_error(leaves, strategy, epsilon=1),
+    )
+
+
+def test_errors_do_not_depend_on_attributes_that_nobody_asks_for(rng):
+    small = Marginals((2, 3), {(0, 1): 0.6, (0,): 0.4})
+    box = boxes(rng, (2, 3))
+    sizes = (2, 3) + (10,) * 400  # a domain of 6e400 cells, beyond a double
+    masks = [*box._masks, *[np.ones((6, 10), np.bool_)] * 400]
+    wide, strategy = Conjunctions(masks), Marginals(sizes, small.weights)
+    assert loss(wide, strategy) == pytest.approx(loss(box, small))
+    np.testing.assert_allclose(
+        per_query_error(wide, strategy, epsilon=1),
+        per_query_error(box, small, epsilon=1),
+    )
+
+
+def test_the_message_names_what_is_not_measured(rng):
+    sizes = (2,) * 30
+    workload = all_marginals(sizes, 2)
+    strategy = Marginals(sizes, {(0, 1): 1, (2,): 1})
+    assert not supports(workload, strategy)
+    match = r"asks for the attributes \(3,\) together, which no marginal"
+    for call in (
+        lambda: loss(workload, strategy),
+        lambda: MatrixMechanism(workload, strategy, epsilon=1),
+        lambda: rmse(workload, strategy, epsilon=1),
+    ):
+        with pytest.raises(UnsupportedWorkloadError, match=match):
+            call()
+
+
+def test_queries_over_too_many_attributes_are_refused():
+    masks = [[[True, False]]] * 40
+    with pytest.raises(DomainTooLargeError, match="ask for queries over fewer"):
+        query_spectra(Conjunctions(masks), (2,) * 40)
+    with pytest.raises(DomainTooLargeError, match="too many to list"):
+        mean_spectrum(Kronecker([Prefix(2)] * 40), (2,) * 40)
+
+
+def test_the_bound_of_many_attributes_continues_that_of_few():
+    few, many = (3,) * 20, (3,) * 21
+    assert svd_bound(Marginal(many, [0, 5]), epsilon=1) == pytest.approx(
+        svd_bound(Marginal(few, [0, 5]), epsilon=1)
+    )
+    asked = {(0, 1): 1, (1, 2): 1, (): 2}
+    dense = np.linalg.svd(Marginals((3, 3, 3), asked).to_dense(), compute_uv=False)
+    found = svd_bound(Marginals(many, asked), epsilon=1)
+    assert found == pytest.approx(2 * dense.sum() ** 2 / 27, rel=1e-12)
+    assert found <= 2 * dense.sum() ** 2 / 27 * (1 + 1e-12)
+
+
+def test_the_bound_of_an_anova_operator_uses_its_eigenvalues():
+    workload = Anova((2, 3, 4), np.linspace(-1, 2, 8))
+    singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
+    found = svd_bound(workload, epsilon=1)
+    assert found == pytest.approx(2 * singular.sum() ** 2 / 24)
+    large = Anova((50,) * 4, np.ones(16))  # the identity: no dense matrix is made
+    assert svd_bound(large, epsilon=1) == pytest.approx(2.0 * 50**4)
+
+
+# ------------------------------------------------------------------ the search
+
+
+def search(workload, **options):
+    return optimize(workload, template="marginal_pool", **(QUICK | options))
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"), [((3,) * 5, 2), ((2, 3, 4, 2), 2), ((2,) * 6, 1)]
+)
+def test_loss_is_the_lattice_loss_and_beats_the_closed_forms(shape, order):
+    workload = all_marginals(shape, order)
+    result = search(workload)
+    assert result.loss == pytest.approx(loss(workload, result.strategy), rel=1e-9)
+    assert result.loss <= loss(workload, workload) * (1 + 1e-9)
+    assert result.loss <= loss(workload, Identity(math.prod(shape))) * (1 + 1e-9)
+    assert result.strategy.sensitivity() == pytest.approx(1)
+
+
+@compiled
+@pytest.mark.parametrize(("shape", "order"), [((2,) * 8, 2), ((4, 4, 4, 3, 3, 3), 2)])
+def test_comparable_with_the_search_of_the_lattice(shape, order):
+    workload = all_marginals(shape, order)
+    lattice = optimize(workload, template="marginals", max_evaluations=30_000, seed=0)
+    pool = search(workload, max_work=10**8, n_starts=4)
+    assert pool.loss <= 1.1 * lattice.loss
+
+
+def test_the_same_seed_gives_the_same_strategy():
+    workload = all_marginals((2,) * 24, 2)
+    first, second = search(workload), search(workload)
+    assert dict(first.strategy.weights) == dict(second.strategy.weights)
+    assert search(workload, seed=1).loss != first.loss
+
+
+def test_blocks_respect_the_cap_unless_asked_for():
+    workload = Marginals((5,) * 22, {(0, 1, 2): 1, (2, 3): 1, (3, 4): 1})
+    result = search(workload, max_cells=25)
+    blocks = set(result.strategy.weights)
+    assert (0, 1, 2) in blocks
+    assert all(len(block) <= 2 for block in blocks - {(0, 1, 2)})
+
+
+def test_a_given_pool_is_only_weighed():
+    workload = all_marginals((2,) * 22, 1)
+    pool = [range(11), range(11, 22)]
+    result = search(workload, blocks=pool)
+    assert set(result.strategy.weights) == {tuple(block) for block in pool}
+    np.testing.assert_allclose(list(result.strategy.weights.values()), 0.5)
+    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(21,\) together"):
+        search(workload, blocks=[range(21)])
+
+
+def test_auto_takes_the_pool_above_twenty_attributes():
+    result = optimize(all_marginals((2,) * 40, 2), seed=0, max_work=10**6, n_starts=1)
+    assert result.template == "marginal_pool"
+    assert 1 <= result.bound_ratio < math.inf
+    notes = {candidate.template: candidate.note for candidate in result.candidates}
+    assert "more cells than fit" in notes["identity"]
+
+
+def test_auto_measures_a_single_marginal_as_it_is():
+    result = optimize(Marginal((4,) * 40, [3, 7]), seed=0)
+    assert result.loss == pytest.approx(16)
+
+
+def test_trivial_and_wrong_requests():
+    total = search(Marginal((2,) * 30, []))
+    assert total.loss == 1
+    assert dict(total.strategy.weights) == {(): 1}
+    with pytest.raises(UnsupportedWorkloadError, match="needs the attribute sizes"):
+        search(Prefix(4))
+    with pytest.raises(UnsupportedWorkloadError, match="no projection"):
+        search(PIdentity(np.ones((1, 4))), domain_shape=(2, 2))
+    with pytest.raises(ValueError, match="has 8 cells but the workload has 4"):
+        search(Prefix(4), domain_shape=(2, 2, 2))
+    with pytest.raises(ValueError, match="max_cells must be an integer >= 1"):
+        marginal_pool_strategy(all_marginals((2, 2), 1), max_cells=0)
+    with pytest.raises(ValueError, match="at least one subset, got none"):
+        search(all_marginals((2, 2), 1), blocks=[])
+
+
+def test_a_callback_stops_the_search():
+    seen = []
+
+    def stop(result):
+        seen.append(result.loss)
+        return True
+
+    result = search(all_marginals((2,) * 22, 2), callback=stop)
+    assert len(seen) == 1
+    assert result.loss <= seen[0]
+
+
+# ------------------------------------------------------------------ records
+
+
+def strategies(rng):
+    """Every operator that is tabulated from records, and two that are not."""
+    labels = rng.integers(0, 3, (2, 24))
+    labels[:, :3] = np.arange(3)
+    return [
+        Identity(24),
+        Total(24),
+        Marginal(SHAPE, [0, 3]),
+        Marginals(SHAPE, {(0, 2): 3, (1,): -2, (): 1}),
+        full_strategy(rng),
+        boxes(rng),
+        PartitionStack(labels, [3, 3], SHAPE),
+        Partition(labels[0], 3),
+        Kronecker([Prefix(2), Identity(3), Identity(1), AllRange(4)]),
+        Kronecker([Prefix(6), Total(4)]),
+        Scaled(-2, boxes(rng)),
+        VStack([Scaled(0.5, Marginal(SHAPE, [1])), boxes(rng)]),
+        Sum([Identity(24), Scaled(2, Identity(24))]),
+        Merged(Prefix(3), labels[0]),
+        Residuals(SHAPE, {(0, 1): 1, (): 2}),
+        PIdentity(rng.random((2, 24))),
+    ]
+
+
+@pytest.mark.parametrize("place", range(16))
+def test_one_record_adds_exactly_one_column(place, rng):
+    strategy = strategies(rng)[place]
+    dense = strategy.to_dense()
+    base = rng.integers(0, SHAPE, (5, 4))
+    classes = rng.integers(0, 2, 5)
+
+    def answers(codes, columns):
+        return exact_answers(
+            strategy, Records(codes, SHAPE, columns=columns, n_columns=2)
+        )
+
+    before = answers(base, classes)
+    assert before.dtype == strategy.dtype
+    for cell, code in enumerate(itertools.product(*map(range, SHAPE))):
+        for column in range(2):
+            after = answers([*base, code], [*classes, column])
+            change = np.zeros_like(before)
+            change[:, column] = dense[:, cell]
+            np.testing.assert_allclose(after - before, change, rtol=0, atol=1e-12)
+            if strategy.dtype == np.int64:
+                assert (after - before == change).all()
+
+
+def test_records_measure_like_counts(rng):
+    codes = rng.integers(0, SHAPE, (50, 4))
+    counts = np.bincount(np.ravel_multi_index(codes.T, SHAPE), minlength=24)
+    strategy = full_strategy(rng)
+    with pytest.warns(Warning, match="insecure"):
+        first = MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
+    with pytest.warns(Warning, match="insecure"):
+        second = MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
+    np.testing.assert_allclose(
+        first.measure(Records(codes, SHAPE)).values, second.measure(counts).values
+    )
+    mechanism = GaussianMechanism(strategy, strategy, rho=1)
+    assert mechanism.answer(Records(codes, SHAPE)).shape == (strategy.shape[0],)
+
+
+def test_no_records_are_zero_counts():
+    records = Records(np.zeros((0, 4), np.int64), SHAPE)
+    assert not exact_answers(Marginal(SHAPE, [1]), records).any()
+
+
+def test_records_show_and_hand_out_nothing():
+    records = Records([[1, 2, 0, 3]] * 7, SHAPE, columns=[1] * 7, n_columns=2)
+    assert repr(records) == (
+        "Records(4 attributes, 2 columns) [holds sensitive records: do not save or "
+        "share]"
+    )
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            leak(records)
+    with pytest.raises(TypeError, match="not an array of counts"):
+        np.asarray(records)
+    with pytest.raises(ValueError, match="read-only"):
+        records._codes[0, 0] = 1
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "match"),
+    [
+        (
+            lambda: Records([[0, 3, 0, 0]], SHAPE),
+            ValueError,
+            r"attribute 1 must .*0..2",
+        ),
+        (lambda: Records([[0, -1, 0, 0]], SHAPE), ValueError, "outside the domain"),
+        (lambda: Records([[0, 0]], SHAPE), ValueError, r"shape \(N, 4\)"),
+        (lambda: Records([0, 0], SHAPE), ValueError, "got 1 dimensions"),
+        (lambda: Records([[0.0] * 4], SHAPE), TypeError, "codes must be integers"),
+        (
+            lambda: Records([[0] * 4], SHAPE, columns=[1]),
+            ValueError,
+            "columns must lie in 0..0",
+        ),
+        (
+            lambda: Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2),
+            ValueError,
+            "one entry per record",
+        ),
+        (
+            lambda: Records([[0] * 4], SHAPE, columns=["a"], n_columns=2),
+            TypeError,
+            "columns must be integers",
+        ),
+        (
+            lambda: Records([[0] * 4], SHAPE, n_columns=2),
+            ValueError,
+            "which of the 2 columns",
+        ),
+        (
+            lambda: exact_answers(Marginal((4, 6), [0]), Records([[0] * 4], SHAPE)),
+            ValueError,
+            "both must be the same domain",
+        ),
+        (
+            lambda: exact_answers(Identity(2**40), Records([[0] * 40], (2,) * 40)),
+            DomainTooLargeError,
+            "measure marginals over fewer attributes",
+        ),
+    ],
+)
+def test_wrong_records(make, error, match):
+    with pytest.raises(error, match=match):
+        make()
+
+
+# ------------------------------------------------------------------ reconstruction
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_estimate_equals_the_pseudoinverse(columns, rng):
+    strategy = full_strategy(rng)
+    values = rng.normal(size=(strategy.shape[0], *columns))
+    estimate = MarginalEstimate(strategy, values)
+    dense = np.linalg.pinv(strategy.to_dense()) @ values
+    np.testing.assert_allclose(estimate.to_dense(), dense, atol=1e-10)
+    codes = np.array(list(itertools.product(*map(range, SHAPE))))
+    np.testing.assert_allclose(estimate.cells(codes), dense, atol=1e-10)
+    table = Marginal(SHAPE, [3, 0]) @ dense
+    np.testing.assert_allclose(estimate.marginal([3, 0]), table, atol=1e-10)
+    for workload in small_workloads(rng):
+        np.testing.assert_allclose(
+            estimate.answer(workload), workload.to_dense() @ dense, atol=1e-9
+        )
+
+
+def test_what_was_not_measured_has_least_norm_and_no_table(rng):
+    strategy = Marginals(SHAPE, {(0, 1): -2.0, (1, 3): 0.5, (2,): 0.0})
+    values = rng.normal(size=strategy.shape[0])
+    estimate = MarginalEstimate(strategy, values)
+    dense = np.linalg.pinv(strategy.to_dense()) @ values
+    np.testing.assert_allclose(estimate.to_dense(), dense, atol=1e-10)
+    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(0, 3\) together"):
+        estimate.marginal([0, 3])
+    with pytest.raises(
+        UnsupportedWorkloadError, match="is not answered from marginals"
+    ):
+        estimate.answer(PIdentity(np.ones((1, 24))))
+    with pytest.raises(TypeError, match="is implicit"):
+        np.asarray(estimate)
+
+
+def test_what_cancels_need_not_be_measured(rng):
+    halves = Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
+    strategy = Marginal((2, 2), [])
+    estimate = MarginalEstimate(strategy, [7.0])
+    np.testing.assert_allclose(
+        estimate.answer(Product(Dense([[1.0, 1.0]]), halves)), [7.0]
+    )
+    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(0,\) together"):
+        estimate.answer(Product(Dense([[1.0, 0.5]]), halves))
+
+
+def test_reconstruction_is_lazy_only_where_it_must_be():
+    for d, lazy in ((4, False), (30, True)):
+        strategy = all_marginals((2,) * d, 1)
+        mechanism = MatrixMechanism(strategy, strategy, epsilon=1)
+        measurement = mechanism.measure(Records([[1] * d], (2,) * d))
+        estimate = mechanism.reconstruct(measurement)
+        assert isinstance(estimate, MarginalEstimate) == lazy
+        assert mechanism.answer(Records([[1] * d], (2,) * d)).shape == (2 * d,)
+    with pytest.raises(DomainTooLargeError, match="do not fit in memory"):
+        mechanism.reconstruct(measurement, "nonnegative")
+    with pytest.raises(DomainTooLargeError, match="ask for fewer"):
+        estimate.to_dense()
+
+
+# ------------------------------------------------------------------ all of it
+
+
+def run_forest(n_trees, n_attributes, n_records, rng, **options):
+    """Return squared errors of answers over what was promised, and the workload."""
+    sizes = (2,) * n_attributes
+    forest = grow_random_forest(sizes, n_trees, 3, seed=0)
+    workload = training_workload(forest)
+    assert isinstance(workload, Conjunctions)
+    codes = rng.integers(0, 2, (n_records, n_attributes))
+    classes = rng.integers(0, 2, n_records)
+    records = Records(codes, sizes, columns=classes, n_columns=2)
+    result = optimize(workload, seed=0, **options)
+    assert result.template == "marginal_pool"
+    mechanism = MatrixMechanism(workload, result, epsilon=1)
+    answers = mechanism.answer(records)
+    exact = forest.count_leaves(codes, classes, 2)
+    return np.square(answers - exact).sum() / (2 * mechanism.expected_error()), forest
+
+
+@compiled
+def test_a_forest_over_forty_attributes_from_records_to_answers(rng):
+    ratio, forest = run_forest(40, 40, 500, rng, max_work=10**7, n_starts=1)
+    assert 0.7 < ratio < 1.4  # 640 noisy answers, correlated: 1 in the mean
+    queries = rng.integers(0, 2, (10, 40))
+    batch = prediction_workload(forest, queries)
+    result = optimize(batch, seed=0, max_work=10**7, n_starts=1)
+    assert per_query_error(batch, result.strategy, epsilon=1).sum() == pytest.approx(
+        2 * result.loss
+    )
+    assert MatrixMechanism(batch, result, epsilon=1).answer(
+        Records(queries, (2,) * 40)
+    ).shape == (10,)
+
+
+@compiled
+@pytest.mark.slow
+def test_a_thousand_trees_over_120_attributes(rng):
+    ratio, _ = run_forest(1000, 120, 10_000, rng)
+    assert 0.9 < ratio < 1.1
+
+
+def test_reference_kernels(rng):
+    starts, stops = np.array([0, 2, 3]), np.array([2, 3, 5])
+    members = np.array([0, 1, 1, 0, 2])
+    energies, cells = rng.random(3), np.array([4.0, 2.0, 8.0])
+    from mmech import _kernels
+
+    theta = rng.random(3)
+    theta /= theta.sum()
+    before = ref.pool_loss(theta, cells, starts, stops, members, energies)
+    value, _ = _kernels.pool_descend(
+        theta,
+        cells,
+        starts,
+        stops,
+        members,
+        energies,
+        50,
+        0.0,
+        np.empty(3),
+        np.empty(3),
+    )
+    after = ref.pool_loss(theta, cells, starts, stops, members, energies)
+    assert after <= before
+    assert value == pytest.approx(after, rel=1e-2)
