@@ -315,12 +315,14 @@ class QuerySpectra:
 
     def totals(self) -> Floats:
         """Return the sums over the queries, one per subset."""
-        return np.bincount(self.columns, self.values, minlength=len(self.subsets))
+        sums = np.bincount(self.columns, self.values, minlength=len(self.subsets))
+        return sums.astype(np.float64)
 
     def weighted(self, weights: Floats) -> Floats:
         """Return Σ_s weights_s ‖W_s‖² of every query, shape (m,)."""
         products = self.values * weights[self.columns]
-        return np.bincount(self.rows, products, minlength=self.n_queries)
+        sums = np.bincount(self.rows, products, minlength=self.n_queries)
+        return sums.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -496,15 +498,15 @@ def _kronecker_spectra(
     found = _Numbering()
     rows = np.arange(m)
     for subset in downward_closure([tuple(active)], sizes):
-        values = reduce(
-            np.kron, (part[0 if i in subset else 1] for i, part in enumerate(parts))
-        )
+        values: Floats = np.ones(1)
+        for i, (inside, outside) in enumerate(parts):
+            values = np.kron(values, inside if i in subset else outside)
         found.add(rows, np.full(m, found.number(subset)), values)
     return found.spectra(m)
 
 
 def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra | None:
-    """Queries that are weighted sums of boxes: their tables are sums of tables."""
+    """Add up tables: those of a weighted sum of boxes are sums of theirs."""
     groups = box_groups(workload.factors[-1], sizes)
     if groups is None:
         return None
@@ -552,7 +554,7 @@ def box_tables(group: BoxGroup, subset: Subset) -> Floats:
 def subsets_inside(
     block: Subset, numbers: Mapping[Subset, int], order: int
 ) -> list[int]:
-    """Return the numbers of the listed subsets of at most `order` attributes in a block.
+    """Return the numbers of the listed subsets in a block, of at most `order`.
 
     By going through the subsets of the block, or through the list, whichever is
     shorter.

@@ -177,7 +177,8 @@ class MarginalEstimate:
         if entries > MAX_TABLE_ENTRIES:
             raise DomainTooLargeError(
                 f"a table over {len(kept)} attributes has {magnitude(entries)} "
-                f"entries, too many (at most {MAX_TABLE_ENTRIES}); ask for fewer attributes"
+                f"entries, too many (at most {MAX_TABLE_ENTRIES}); ask for fewer "
+                "attributes"
             )
         out = np.zeros((*sizes, self._columns))
         for size in range(len(kept) + 1):

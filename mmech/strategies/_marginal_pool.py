@@ -372,7 +372,7 @@ class _Search:
             yield [union]
         for price in PRICES:
             yield self._merged(self.needed, price)
-        caps = []
+        caps: list[float] = []
         cap = float(self.max_cells)
         smallest = min(self.pool.cells(block) for block in self.needed)
         while cap > smallest and len(caps) < 12:

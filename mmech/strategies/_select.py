@@ -306,9 +306,9 @@ def _reason_to_skip(
             return "a short search did not improve on the best", glance.loss
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf
-    if name == "kronecker" and any(run.template == "marginal_pool" for run in runs):
-        if marginal_terms(workload) is not None:
-            return "marginals are optimized as such", math.inf
+    pooled = any(run.template == "marginal_pool" for run in runs)
+    if name == "kronecker" and pooled and marginal_terms(workload) is not None:
+        return "marginals are optimized as such", math.inf
     if name == "low_rank":
         if m > LOW_RANK_ROWS or m >= n or m * n > LOW_RANK_ENTRIES:
             return "not a workload of few queries", math.inf
