@@ -500,7 +500,8 @@ def _kronecker_spectra(
     for subset in downward_closure([tuple(active)], sizes):
         values: Floats = np.ones(1)
         for i, (inside, outside) in enumerate(parts):
-            values = np.kron(values, inside if i in subset else outside)
+            own = inside if i in subset else outside
+            values = np.multiply.outer(values, own).ravel()
         found.add(rows, np.full(m, found.number(subset)), values)
     return found.spectra(m)
 

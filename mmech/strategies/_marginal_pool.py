@@ -50,8 +50,11 @@ MAX_MERGED = 6000
 PRICES = (1.0, 0.94, 1.06)
 """Factors on the cost of a merged block, for more or less merging."""
 
-MAX_WORK = 10**9
+MAX_WORK = 4 * 10**8
 """Default work of the search, in (block, subset) pairs visited."""
+
+OVERHEAD = 500
+"""Work that listing a block costs, in such pairs."""
 
 CHAINS = 8
 """Starts, other than the best, from which local searches walk."""
@@ -99,7 +102,7 @@ def marginal_pool_strategy(
         The pool: subsets of attributes to choose from. ``None`` makes one.
     n_starts : int, default=4
         Covering designs per cap.
-    max_work : int, default=1000000000
+    max_work : int, default=400000000
         Work limit, in (block, subset) pairs visited; a few seconds.
     seed : int, SeedSequence or Generator, default=None
         Seed of the search; the same seed gives the same strategy.
@@ -306,7 +309,7 @@ class _Search:
         )
         self.n_iter += iterations
         visited = 2 * int((stops - starts).sum()) + self.energies.size
-        self.work_left -= (iterations + 1) * visited
+        self.work_left -= (iterations + 1) * visited + OVERHEAD * len(blocks)
         return theta, float(loss)
 
     def uniform(self, blocks: Sequence[Subset]) -> tuple[list[Subset], Floats, float]:
