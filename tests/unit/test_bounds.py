@@ -208,7 +208,9 @@ def test_cheap_bounds_of_large_workloads():
     single = dual_loss_bound(Kronecker(left)).bound
     assert bound == pytest.approx(2 * single, rel=2e-3)
     huge, name = cheap_loss_bound(Marginals((10,) * 30, {(0, 1): 1, (2,): 2}))
-    assert (huge, name) == (pytest.approx(140), "sum over the blocks")
+    # Σ_s m_s √(τ_s / n_s) by hand: the total, (0,) and (1,), (0, 1), (2,)
+    roots = 0.41**0.5 + 2 * 9 * 0.01**0.5 + 81 * 0.01**0.5 + 9 * 0.4**0.5
+    assert (huge, name) == (pytest.approx(roots**2), "closed form")
     assert svd_bound(Marginals((10,) * 18, {(0, 1): 1}), epsilon=1) == pytest.approx(
         200
     )
