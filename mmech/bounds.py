@@ -115,8 +115,8 @@ def svd_bound(workload: QueryMatrix, *, epsilon: Any) -> float:
     Returns
     -------
     float
-        Squared counts. Loose for pure epsilon: a ratio of two is close to all
-        that any strategy can reach.
+        Squared counts. Loose for pure epsilon: a ratio of two is close to all that
+        any strategy can reach on small domains, and the gap grows with the domain.
 
     Raises
     ------

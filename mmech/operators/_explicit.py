@@ -95,7 +95,10 @@ class Dense(QueryMatrix):
 
     def pinv(self) -> QueryMatrix:
         """Return the explicit pseudoinverse (singular value decomposition)."""
-        return Dense(np.linalg.pinv(self._array.astype(np.float64, copy=False)))
+        floats = self._array.astype(np.float64, copy=False)
+        # NumPy's default keeps singular values that are rounding errors.
+        cutoff = max(floats.shape) * np.finfo(np.float64).eps
+        return Dense(np.linalg.pinv(floats, rcond=cutoff))
 
     def abs(self) -> Dense:
         """Return the matrix of absolute values."""

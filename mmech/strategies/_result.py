@@ -92,7 +92,8 @@ class StrategyResult:
     def bound_ratio(self) -> float:
         """Loss over a lower bound on the loss of every strategy.
 
-        At least one; a ratio of two is close to all that Laplace noise can reach.
+        At least one. The bound is one for Gaussian noise: under pure epsilon a ratio of
+        two is typical of small domains, and it grows with the domain.
         Computed on first use, in about a second at most: small workloads against
         the dual bound (`dual_bound`), larger ones against weaker bounds.
         """

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmech import error
 from mmech._validation import check_choice, check_operator
-from mmech.exceptions import DomainTooLargeError
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Product, Scaled, Transpose, VStack
 from mmech.operators._kronecker import Kronecker
@@ -71,7 +71,7 @@ TIE = 1e-9
 """Relative gain below which "auto" keeps the simpler strategy."""
 
 LOW_RANK_ROWS = 128
-LOW_RANK_ENTRIES = 2**18
+LOW_RANK_CELLS = 1024
 """Largest workload of few queries that "auto" reweights."""
 
 MAX_UNION_TERMS = 16
@@ -261,10 +261,19 @@ def _auto(
                 del accepted["p"]  # one per factor: meant for "kronecker"
             if name == "marginals" and _is_forest(workload):
                 accepted.setdefault("max_evaluations", FOREST_EVALUATIONS)
-            run = _run(name, workload, seed, callback, accepted)
-            runs.append(run)
-            bound = run.loss
+            try:
+                run = _run(name, workload, seed, callback, accepted)
+            except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
+                note = f"failed: {reason}"
+            else:
+                runs.append(run)
+                bound = run.loss
         tried.append(Candidate(name, bound, time.perf_counter() - started, note))
+    if not runs:
+        notes = "; ".join(f"{found.template}: {found.note}" for found in tried)
+        raise UnsupportedWorkloadError(
+            f"no template of 'auto' suits the workload {workload!r}: {notes}"
+        )
     best = runs[0]
     for run in runs[1:]:
         if run.loss < best.loss * (1 - TIE):
@@ -300,7 +309,7 @@ def _reason_to_skip(
             return "no product domain with a listable lattice", math.inf
         if not _projects(workload):
             return "no projection on the marginal algebra", math.inf
-        best = min(run.loss for run in runs)
+        best = min((run.loss for run in runs), default=math.inf)
         glance = marginals_strategy(workload, max_evaluations=GLANCE, seed=0)
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
@@ -310,7 +319,7 @@ def _reason_to_skip(
     if name == "kronecker" and pooled and marginal_terms(workload) is not None:
         return "marginals are optimized as such", math.inf
     if name == "low_rank":
-        if m > LOW_RANK_ROWS or m >= n or m * n > LOW_RANK_ENTRIES:
+        if m > LOW_RANK_ROWS or m >= n or n > LOW_RANK_CELLS:
             return "not a workload of few queries", math.inf
         if isinstance(workload, Marginals):
             return "marginals are optimized as such", math.inf
@@ -331,7 +340,7 @@ def _reason_to_skip(
         if n > SMALL_DOMAIN and _is_forest(workload):
             return "descent on partitions falls back to the identity", math.inf
         if n > SMALL_DOMAIN:
-            best = min(run.loss for run in runs)
+            best = min((run.loss for run in runs), default=math.inf)
             short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
             if short.loss >= best:
                 return "a short descent did not improve on the best", short.loss

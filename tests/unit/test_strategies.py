@@ -21,12 +21,14 @@ from mmech import (
     loss,
     optimize,
 )
+from mmech.strategies import _select
 from mmech.strategies._pidentity import (
     PIdentityObjective,
     default_p,
     minimize_pidentity,
     random_starts,
 )
+from mmech_rf import grow_random_forest, training_workload
 
 UNION = VStack(
     [
@@ -441,3 +443,23 @@ def test_wrong_tolerance(tolerance):
 def test_wrong_workload():
     with pytest.raises(TypeError, match="got ndarray; wrap arrays with Dense"):
         optimize(np.eye(3))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auto_survives_rank_deficient_forests(seed):
+    """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
+    forest = grow_random_forest((4, 4, 4, 3, 3, 3), 16, 1, seed=seed)
+    workload = training_workload(forest)
+    result = optimize(workload, seed=0)
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
+
+
+def test_auto_notes_a_template_that_fails(monkeypatch):
+    def broken(workload, **options):
+        raise UnsupportedWorkloadError("too close to dependent")
+
+    monkeypatch.setitem(_select.TEMPLATES, "low_rank", broken)
+    workload = Dense(np.random.default_rng(0).random((3, 8)))
+    result = optimize(workload, seed=0)
+    notes = {candidate.template: candidate.note for candidate in result.candidates}
+    assert notes["low_rank"] == "failed: too close to dependent"
