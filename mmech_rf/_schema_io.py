@@ -69,7 +69,8 @@ def texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, (bool, np.bool_)):
         return (str(value), str(value).lower(), str(int(value)))
     if isinstance(value, (float, np.floating)):
-        value = value + 0.0  # -0.0 equals 0.0 and must read alike
+        # -0.0 equals 0.0 and must read alike; float32 stays float32 on NumPy 1 too
+        value = value + type(value)(0)
         if math.isfinite(value) and value == math.floor(value):
             return (str(value), str(int(value)))
     return (str(value),)

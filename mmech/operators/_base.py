@@ -337,7 +337,11 @@ class QueryMatrix:
         return sp.csr_array(sp.hstack(blocks, format="csr"))
 
     def aslinearoperator(self) -> Any:
-        """Return a SciPy ``LinearOperator`` with the same products."""
+        """Return a SciPy ``LinearOperator`` with the same products, as float64.
+
+        Before SciPy 1.15 the eigensolvers refuse integer operators: `eigsh` and
+        `svds` take this one instead.
+        """
         from scipy.sparse.linalg import LinearOperator
 
         return LinearOperator(
@@ -346,7 +350,7 @@ class QueryMatrix:
             rmatvec=self.rmatvec,
             matmat=self.matmat,
             rmatmat=self.rmatmat,
-            dtype=self.dtype,
+            dtype=_FLOAT64,
         )
 
     # ---- block-wise fallbacks --------------------------------------------
