@@ -6,6 +6,7 @@ from mmech._persistence import export_marginals
 from mmech._persistence import load_strategy as load
 from mmech._persistence import save_strategy as save
 from mmech.bounds import BoundResult, dual_bound, svd_bound
+from mmech.box_reduction import CellGroups, reduce_boxes
 from mmech.budget import LedgerEntry, PrivacyLedger
 from mmech.error import expected_error, loss, per_query_error, rmse, supports
 from mmech.exceptions import (
@@ -106,6 +107,7 @@ __all__ = [
     "Candidate",
     "Report",
     "StrategyResult",
+    "CellGroups",
     "confidence_interval",
     "dual_bound",
     "expected_error",
@@ -114,6 +116,7 @@ __all__ = [
     "loss",
     "optimize",
     "per_query_error",
+    "reduce_boxes",
     "reduce_domain",
     "reweight",
     "report",

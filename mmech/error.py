@@ -33,7 +33,7 @@ from mmech.operators._marginals import (
 )
 from mmech.operators._merged import Merged
 from mmech.operators._pidentity import PIdentity
-from mmech.operators._ranges import Permuted, Suffix
+from mmech.operators._ranges import Permuted, Suffix, WidthRange
 from mmech.operators._residuals import Residuals
 from mmech.operators._spectrum import (
     marginal_precisions,
@@ -57,6 +57,9 @@ DENSE_CELLS = 4096
 
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
+
+RANGE_CANCELLATION = 1e-4
+"""The same for the variance of a range as a difference of two prefix sums."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -391,15 +394,18 @@ def _residuals_gain(workload: QueryMatrix, strategy: Residuals) -> float | None:
 
 def _merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
-    groups = np.asarray(strategy.groups)
-    if kronecker_terms(workload) is not None:
+    groups, weights = np.asarray(strategy.groups), strategy.weights
+    if weights is None and kronecker_terms(workload) is not None:
         reduced, own = reduce_domain(workload)
         if np.array_equal(own, groups):
             return reduced
     reduced = restrict_columns(workload, strategy.representatives)
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
     actual = workload.rmatmat(probe)
-    spread = Merged(reduced, groups).rmatmat(probe)
+    if weights is not None:
+        largest = np.asarray(weights)[strategy.representatives]
+        reduced = reduced @ Diagonal(1.0 / largest)
+    spread = Merged(reduced, groups, weights).rmatmat(probe)
     if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
         raise _unsupported(workload, strategy)
     return reduced
@@ -552,7 +558,45 @@ def _row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> NDArray[np.float
             if (precisions <= 0).any():
                 raise unsupported(workload, strategy)
             return spectra.weighted(1.0 / precisions)
+    if isinstance(workload, (AllRange, WidthRange)):
+        distances = _range_gains(workload, strategy)
+        if distances is not None:
+            return distances
     return _row_gains_by_blocks(workload, strategy)
+
+
+def _range_gains(
+    workload: AllRange | WidthRange, strategy: QueryMatrix
+) -> NDArray[np.float64] | None:
+    """Row norms for ranges: distances between the coefficients of prefix sums.
+
+    With C = S A⁺ for the matrix S of the sums over the first 0..n cells, range
+    (lo, hi) has the coefficients C[hi + 1] - C[lo], so that all norms follow from
+    C Cᵀ. Differences that lose most digits are taken before they are squared.
+    """
+    n = workload.shape[1]
+    if isinstance(workload, AllRange):
+        lower, upper = np.triu_indices(n)
+    else:
+        lower = np.arange(workload.shape[0])
+        upper = lower + workload.width - 1
+    sums = np.tri(n + 1, n, -1)
+    coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
+    if not _rows_supported(
+        np.ascontiguousarray(sums[1:].T), strategy, coefficients[1:].T
+    ):
+        return None  # though differences of prefix sums may be supported
+    products = coefficients @ coefficients.T
+    squares = np.diagonal(products)
+    scale = squares[upper + 1] + squares[lower]
+    gains = scale - 2.0 * products[lower, upper + 1]
+    lost = np.flatnonzero(gains < RANGE_CANCELLATION * scale)
+    height = max(1, BLOCK_ENTRIES // coefficients.shape[1])
+    for start in range(0, lost.size, height):
+        rows = lost[start : start + height]
+        steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
+        gains[rows] = np.einsum("ij,ij->i", steps, steps)
+    return np.asarray(gains)
 
 
 def is_uniform(workload: QueryMatrix) -> bool:

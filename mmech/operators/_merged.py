@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_operator
+from mmech._validation import check_finite_array, check_operator
 from mmech.operators._base import Array, QueryMatrix, freeze, read_only
 
 __all__ = ["Merged"]
@@ -20,9 +20,9 @@ __all__ = ["Merged"]
 class Merged(QueryMatrix):
     """An operator on merged cells, as an operator on the original cells.
 
-    Column j is column ``groups[j]`` of the inner operator, or zero where
-    ``groups[j]`` is -1. A record changes one merged cell by one, so merging never
-    raises the sensitivity.
+    Column j is column ``groups[j]`` of the inner operator, times ``weights[j]``, or
+    zero where ``groups[j]`` is -1. A record changes one merged cell by its weight, so
+    that merging with weights in [-1, 1] never raises the sensitivity.
 
     Parameters
     ----------
@@ -30,6 +30,10 @@ class Merged(QueryMatrix):
         Operator on the merged cells.
     groups : array_like of int, shape (n,)
         Merged cell of every original cell, -1 for none; every merged cell occurs.
+    weights : array_like of float, shape (n,), default=None
+        What a record of every original cell adds to its merged cell, not zero; one
+        when omitted. With weights the operator counts as a matrix of fractions,
+        whatever they are.
 
     See Also
     --------
@@ -41,10 +45,14 @@ class Merged(QueryMatrix):
     >>> Merged(Identity(2), [0, 1, 1, -1]).to_dense()
     array([[1, 0, 0, 0],
            [0, 1, 1, 0]])
+    >>> Merged(Identity(2), [0, 1, 1, -1], [1, 1, -0.5, 0]).to_dense()
+    array([[ 1. ,  0. ,  0. ,  0. ],
+           [ 0. ,  1. , -0.5,  0. ]])
     """
 
     operator: QueryMatrix
     groups: ArrayLike
+    weights: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         check_operator(self.operator, "operator")
@@ -62,6 +70,16 @@ class Merged(QueryMatrix):
         if np.unique(groups[groups >= 0]).size != size:
             raise ValueError(f"every one of the {size} merged cells must occur")
         object.__setattr__(self, "groups", read_only(groups.astype(np.int64)))
+        if self.weights is None:
+            return
+        weights = check_finite_array(self.weights, "weights", ndim=1).astype(np.float64)
+        if weights.shape != groups.shape or (weights[groups >= 0] == 0).any():
+            raise ValueError(
+                f"weights must be {groups.size} numbers, one per cell, not zero where "
+                f"the cell has a group; got shape {weights.shape}"
+            )
+        weights = np.where(groups >= 0, weights, 0.0)
+        object.__setattr__(self, "weights", read_only(weights))
 
     @property
     def _groups(self) -> NDArray[np.int64]:
@@ -77,22 +95,25 @@ class Merged(QueryMatrix):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
+        """The dtype of the operator; float64 with weights."""
+        return self.operator.dtype if self.weights is None else np.dtype(np.float64)
 
     @property
     def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return self.operator.is_nonnegative
+        """Whether no entry is known to be negative."""
+        positive = self.weights is None or bool(np.min(self.weights) >= 0)
+        return positive and self.operator.is_nonnegative
 
     @cached_property
     def merge(self) -> sp.csr_array:
-        """The 0/1 matrix C of shape (n', n) that adds up merged cells."""
+        """The matrix C of shape (n', n) that adds up merged cells by their weights."""
         columns = np.flatnonzero(self._groups >= 0)
         rows = self._groups[columns]
         shape = (self.operator.shape[1], self._groups.size)
-        ones = np.ones(columns.size, np.int64)
-        merge = sp.csr_array((ones, (rows, columns)), shape=shape)
+        entries = np.ones(columns.size, np.int64)
+        if self.weights is not None:
+            entries = np.asarray(self.weights)[columns]
+        merge = sp.csr_array((entries, (rows, columns)), shape=shape)
         freeze(merge)
         return merge
 
@@ -104,18 +125,34 @@ class Merged(QueryMatrix):
 
     @cached_property
     def representatives(self) -> NDArray[np.int64]:
-        """First original cell of every merged cell, shape (n',)."""
+        """First original cell of largest weight of every merged cell, shape (n',)."""
         first = np.full(self.operator.shape[1], self._groups.size, np.int64)
         kept = np.flatnonzero(self._groups >= 0)
+        if self.weights is not None:
+            sizes = np.abs(self.weights)
+            largest = np.zeros(first.size)
+            np.maximum.at(largest, self._groups[kept], sizes[kept])
+            kept = kept[sizes[kept] == largest[self._groups[kept]]]
         np.minimum.at(first, self._groups[kept], kept)
         return read_only(first)
+
+    @cached_property
+    def _scales(self) -> NDArray[np.float64]:
+        """Largest absolute weight of every merged cell, shape (n',)."""
+        if self.weights is None:
+            return np.ones(self.operator.shape[1])
+        return np.asarray(np.abs(self.weights))[self.representatives]
 
     def _spread(self, values: Array) -> Array:
         """Return values of the merged cells at the original cells."""
         padded = np.concatenate(
             [values, np.zeros((1, *values.shape[1:]), values.dtype)]
         )
-        return padded[self._groups]
+        spread = padded[self._groups]
+        if self.weights is None:
+            return spread
+        weights = np.asarray(self.weights, values.dtype)
+        return spread * weights.reshape(-1, *[1] * (values.ndim - 1))
 
     def _matmat(self, x: Array, /) -> Array:
         merged = np.asarray(self.merge.astype(x.dtype, copy=False) @ x)
@@ -132,25 +169,39 @@ class Merged(QueryMatrix):
 
         if not has_full_column_rank(self.operator):
             return super().pinv()
-        spread = Sparse(self.merge.T) @ Diagonal(1.0 / self.sizes)
+        squares = self.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
+        spread = Sparse(self.merge.T) @ Diagonal(1.0 / squares)
         return spread @ self.operator.pinv()
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
-        return Merged(self.operator.abs(), self._groups)
+        weights = None if self.weights is None else np.abs(self.weights)
+        return Merged(self.operator.abs(), self._groups, weights)
 
     def column_abs_sums(self) -> Array:
         """Return the L1 norm of every column, shape (n,)."""
-        return self._spread(self.operator.column_abs_sums())
+        sums = self.operator.column_abs_sums()
+        if self.weights is None:
+            return self._spread(sums)
+        return np.abs(self._spread(sums.astype(np.float64)))
 
     def column_square_sums(self) -> Array:
         """Return the squared L2 norm of every column, shape (n,)."""
-        return self._spread(self.operator.column_square_sums())
+        if self.weights is None:
+            return self._spread(self.operator.column_square_sums())
+        if self.operator.sensitivity() >= 2.0**31:  # squares of integers may wrap
+            return super().column_square_sums()
+        sums = self.operator.column_square_sums()
+        return self._spread(sums.astype(np.float64)) * np.asarray(self.weights)
 
     def sensitivity(self) -> float:
-        """Return the sensitivity of the inner operator: every column occurs."""
-        return self.operator.sensitivity()
+        """Return the largest L1 norm of a column; every inner column occurs."""
+        if self.weights is None:
+            return self.operator.sensitivity()
+        return float((self.operator.column_abs_sums() * self._scales).max())
 
     def l2_sensitivity(self) -> float:
-        """Return the L2 sensitivity of the inner operator."""
-        return self.operator.l2_sensitivity()
+        """Return the largest L2 norm of a column; every inner column occurs."""
+        if self.weights is None:
+            return self.operator.l2_sensitivity()
+        return float(np.sqrt(self.column_square_sums().max()))

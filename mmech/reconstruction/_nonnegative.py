@@ -74,7 +74,7 @@ def nonnegative(
     use before an arg max: classifiers became worse with it.
     """
     values = np.asarray(values, dtype=np.float64)
-    if isinstance(strategy, Merged):
+    if isinstance(strategy, Merged) and strategy.weights is None:
         inner = nonnegative(
             strategy.operator, values, max_iter=max_iter, tolerance=tolerance
         )

@@ -26,7 +26,7 @@ from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
 from mmech.operators._spectrum import marginal_terms, mean_spectrum
-from mmech.reduction import reduce_domain
+from mmech.reduction import merge_rows, reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
 from mmech.strategies._kronecker import kronecker_strategy
@@ -57,7 +57,7 @@ TEMPLATES: dict[str, Template] = {
 SMALL_DOMAIN = 64
 """Up to this domain size "auto" tries p-Identity in earnest on every workload."""
 
-FOREST_EVALUATIONS = 50_000
+FOREST_EVALUATIONS = 100_000
 """Work that "auto" spends on marginals for a forest, which is fitted in a hurry."""
 
 LARGE_DOMAIN = 4096
@@ -218,13 +218,13 @@ def _auto_reduced(
     """Run "auto" on the merged cells where the workload does not tell some apart."""
     reduced, groups = reduce_domain(workload)
     if reduced is workload:
-        return _auto(workload, seed, callback, options)
+        return _auto_on_distinct_rows(workload, seed, callback, options)
 
     def lift(result: StrategyResult) -> StrategyResult:
         return replace(result, strategy=Merged(result.strategy, groups))
 
     inner = None if callback is None else lambda result: callback(lift(result))
-    result = lift(_auto(reduced, seed, inner, options))
+    result = lift(_auto_on_distinct_rows(reduced, seed, inner, options))
     note = f"{workload.shape[1]} cells merged into {reduced.shape[1]}; "
     result = replace(result, message=note + result.message)
     started = time.perf_counter()
@@ -238,6 +238,23 @@ def _auto_reduced(
     seconds = time.perf_counter() - started
     tried = (Candidate("marginals", unmerged.loss, seconds), *result.candidates)
     return replace(unmerged, candidates=tried)
+
+
+def _auto_on_distinct_rows(
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callable[[StrategyResult], Any] | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    """Run "auto" on the distinct queries, which have the same gram."""
+    distinct = merge_rows(workload)
+    result = _auto(distinct, seed, callback, options)
+    if result.strategy is distinct and distinct is not workload:
+        # The loss does not depend on the scale of the strategy.
+        while isinstance(distinct, Scaled) and distinct.weight != 0:
+            distinct = distinct.operator
+        result = replace(result, strategy=distinct)
+    return result
 
 
 def _auto(
