@@ -22,6 +22,7 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
+    WidthRange,
     error,
     expected_error,
     loss,
@@ -245,3 +246,28 @@ def test_rows_outside_the_row_space():
         for function in (loss, lambda w, a: per_query_error(w, a, epsilon=1)):
             with pytest.raises(UnsupportedWorkloadError, match="cannot answer"):
                 function(workload, strategy)
+
+
+@pytest.mark.parametrize("workload", [AllRange(24), WidthRange(24, 5), Prefix(24)])
+def test_ranges_from_prefix_sums(workload, rng):
+    measured = [
+        PIdentity(rng.random((3, 24))),
+        Dense(rng.standard_normal((30, 24))),
+        # Long prefixes are measured badly and short ranges well: digits cancel.
+        VStack([1e-3 * Identity(24), Dense(np.eye(24)[1:] - np.eye(24)[:-1])]),
+        VStack([Prefix(24), 1e-3 * Identity(24)]),
+        Diagonal(10.0 ** np.linspace(-4, 0, 24)),
+    ]
+    for strategy in measured:
+        wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
+        found = per_query_error(workload, strategy, epsilon=math.sqrt(2))
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, err_msg=repr(strategy))
+
+
+def test_ranges_of_one_width_without_their_prefixes():
+    strategy = Dense(np.eye(6)[:3] + np.eye(6, k=1)[:3])
+    workload = WidthRange(6, 2)
+    with pytest.raises(UnsupportedWorkloadError):
+        per_query_error(workload, strategy, epsilon=1)
+    errors = per_query_error(workload, workload, epsilon=math.sqrt(2))
+    np.testing.assert_allclose(errors, np.full(5, 4.0))
