@@ -52,7 +52,10 @@ MAX_POINTS = 13
 INFLATIONS = 6
 """Random assignments of attributes to the points of a base design."""
 
-RANDOM_STARTS = 50
+RANDOM_STARTS = 150
+
+DENSE_STARTS = 8
+"""Up to this number of attributes some random starts weight every marginal."""
 
 CHAINS = 24
 """Local searches, from as many different starts."""
@@ -60,7 +63,7 @@ CHAINS = 24
 CHAIN_HEAT = 0.05
 """Relative worsening that the local search accepts at first, on average."""
 
-SEARCH_ITERATIONS = 60
+SEARCH_ITERATIONS = 15
 SEARCH_TOLERANCE = 1e-6
 POLISH_ITERATIONS = 20_000
 POLISH_TOLERANCE = 1e-13
@@ -435,7 +438,23 @@ class _Search:
         )
 
     def _random_start(self) -> Floats:
-        """Sparse random weights on random blocks that cover the workload."""
+        """Random weights of the whole lattice, or of random blocks that cover.
+
+        From weights of everything a descent finds out by itself what to drop, which
+        small lattices can afford.
+        """
+        kind = int(self.rng.integers(3)) if self.d <= DENSE_STARTS else 0
+        if kind > 0:
+            subsets = np.arange(2**self.d)
+            subsets = subsets[subsets & ~self.union == 0]
+            sparse = np.full(subsets.size, self.rng.uniform(0.03, 0.3))
+            theta = np.zeros(2**self.d)
+            theta[subsets] = (
+                self.rng.random(subsets.size)
+                if kind == 1
+                else self.rng.dirichlet(sparse) + 1e-6
+            )
+            return theta
         count = int(self.rng.integers(2, 3 * len(self.attributes) + 3))
         blocks = self._covering([self._random_block() for _ in range(count)])
         theta = np.zeros(2**self.d)
