@@ -15,7 +15,6 @@ from hypothesis.extra import numpy as hnp
 import mmech.box_reduction
 import mmech.reduction
 from mmech import (
-    AllRange,
     CellGroups,
     Conjunctions,
     Dense,
