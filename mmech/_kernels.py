@@ -559,3 +559,21 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                     if own > gain[c]:
                         gain[c] = own
                         mate[c] = a
+# ----------------------------------------------------------- p-Identity descent
+
+
+@kernel
+def separable_gram_matmat(rising, falling, diagonal, x, out):
+    # V x with V_ij = rising[min(i,j)] * falling[max(i,j)] off the diagonal; the three
+    # vectors (n,) float64, x (n, k) dtype -> out (n, k) dtype.
+    n, k = x.shape
+    acc = np.zeros(k, x.dtype)
+    for i in range(n):
+        for c in range(k):
+            out[i, c] = falling[i] * acc[c] + diagonal[i] * x[i, c]
+            acc[c] += rising[i] * x[i, c]
+    acc[:] = 0
+    for i in range(n - 1, -1, -1):
+        for c in range(k):
+            out[i, c] += rising[i] * acc[c]
+            acc[c] += falling[i] * x[i, c]

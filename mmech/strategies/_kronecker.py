@@ -29,9 +29,9 @@ from mmech.strategies._pidentity import (
     default_p,
     minimize_pidentity,
     pidentity_strategy,
-    random_starts,
 )
 from mmech.strategies._result import StrategyResult
+from mmech.strategies._starts import random_starts
 
 __all__ = ["SurrogateGrams", "alternate_factors", "kronecker_strategy"]
 

@@ -7,13 +7,12 @@ WᵀW per evaluation and p x p factorisations; no n x n matrix is formed.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from mmech import error
@@ -22,14 +21,16 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
 from mmech.operators._pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies._deadline import time_is_up
+from mmech.strategies._descent import minimize_in_box
+from mmech.strategies._ordered import BlockLevel, find_order, refined
 from mmech.strategies._result import StrategyResult
+from mmech.strategies._starts import ordered_starts, random_starts
 
 __all__ = [
     "PIdentityObjective",
     "default_p",
     "minimize_pidentity",
     "pidentity_strategy",
-    "random_starts",
 ]
 
 Floats = NDArray[np.float64]
@@ -40,6 +41,10 @@ MAX_WEIGHT = 1e3
 
 CHOLESKY_LIMIT = 1e3
 """Above this diagonal entry of the Cholesky factor, QR is used instead."""
+
+RACE_ITERATIONS = 300
+RACE_TOLERANCE = 1e-6
+"""Limits of a descent that only finds the starts, or blocks, to go on from."""
 
 COLLAPSE_GAP = 1e-6
 """A start that ends this close to the identity's loss has collapsed to it."""
@@ -74,6 +79,10 @@ class PIdentityObjective:
         Diagonal of V.
     norm : {"L1", "L2"}, default="L1"
         Norm of the columns that is one.
+    counts : ndarray, shape (n,), default=None
+        For weights that are constant on blocks of cells: the number of cells of every
+        block. `gram` then holds the sums of V over pairs of blocks, `diagonal` the
+        sums of its diagonal, and Θ one column per block.
 
     References
     ----------
@@ -84,6 +93,7 @@ class PIdentityObjective:
     gram: QueryMatrix
     diagonal: Floats
     norm: str = "L1"
+    counts: Floats | None = None
 
     def __call__(self, columns: Floats) -> tuple[float, Floats]:
         """Evaluate at Θᵀ.
@@ -99,13 +109,18 @@ class PIdentityObjective:
         gradient : ndarray of float64, shape (n, p)
         """
         scales = column_norms(columns, self.norm)
-        q1, q2 = _factors(columns)
-        weighted = self.gram._matmat(q1 * scales[:, None])  # becomes G
-        weighted *= scales[:, None]
+        # The c cells of a block contribute c equal rows to Θᵀ: as one, √c times it.
+        roots = None if self.counts is None else np.sqrt(self.counts)[:, None]
+        shares = scales[:, None] if roots is None else scales[:, None] / roots
+        q1, q2 = _factors(columns if roots is None else columns * roots)
+        weighted = self.gram._matmat(q1 * shares)  # becomes G
+        weighted *= shares
         explained = np.einsum("np,np->n", weighted, q1)
         raw = np.square(scales) * self.diagonal
         weighted -= q1 @ (q1.T @ weighted)
         gradient = weighted @ (-2.0 * q2.T)
+        if roots is not None:
+            gradient *= roots
         in_scales = (2.0 * (raw - explained) / scales)[:, None]
         if self.norm == "L1":
             gradient += in_scales
@@ -117,10 +132,12 @@ class PIdentityObjective:
 def _factors(columns: Floats) -> tuple[Floats, Floats]:
     """Return the orthonormal factors, by Cholesky where that keeps its digits."""
     p = columns.shape[1]
-    upper = scipy.linalg.cholesky(np.eye(p) + columns.T @ columns, check_finite=False)
-    if upper.diagonal().max() > CHOLESKY_LIMIT:
+    square = columns.T @ columns
+    square.flat[:: p + 1] += 1.0
+    upper, failed = scipy.linalg.lapack.dpotrf(square)
+    if failed or upper.diagonal().max() > CHOLESKY_LIMIT:
         return thin_factors(columns)
-    inverse = scipy.linalg.solve_triangular(upper, np.eye(p), check_finite=False)
+    inverse, _ = scipy.linalg.lapack.dtrtri(upper)
     return columns @ inverse, inverse
 
 
@@ -136,6 +153,10 @@ def pidentity_strategy(
 ) -> StrategyResult:
     """Optimize a p-Identity strategy by descent from several starts.
 
+    Every start descends a little, and the best of them to the end. Where the cells
+    have an order (ranges, or an explicit workload in which one is found), the starts
+    are compared on blocks of neighbours, which are then halved again and again.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -143,16 +164,16 @@ def pidentity_strategy(
     p : int, default=None
         Number of extra queries; about n / 16 when omitted.
     n_starts : int, default=None
-        Number of random starts; 10 up to 256 cells, else 4.
+        Number of starts; 10 up to 256 cells, else 6.
     max_iter : int, default=2000
-        Iterations per start.
+        Iterations per descent.
     tolerance : float, default=1e-8
-        Relative decrease of the loss at which a descent stops.
+        Relative decrease of the loss per iteration at which the last descent stops.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.
     callback : callable, default=None
-        Called with a `StrategyResult` after every start; stops if it returns
-        True.
+        Called with a `StrategyResult` after every start; returning True ends the
+        search with the best so far.
 
     Returns
     -------
@@ -162,7 +183,7 @@ def pidentity_strategy(
     n = workload.shape[1]
     p = default_p(n) if p is None else check_integer(p, "p")
     if n_starts is None:
-        n_starts = 10 if n <= 256 else 4
+        n_starts = 10 if n <= 256 else 6
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
     check_tolerance(tolerance)
@@ -175,9 +196,15 @@ def pidentity_strategy(
         identity,
         message="every start collapsed to the identity, a strict local minimum",
     )
-    for start in random_starts(n, p, rng, n_starts):
-        run = minimize_pidentity(gram, start, max_iter=max_iter, tolerance=tolerance)
-        strategy = PIdentity(run.columns.T)
+    ordered = find_order(gram)
+    levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
+    make_starts = random_starts if ordered is None else ordered_starts
+
+    def finished(level: BlockLevel, run: Descent) -> StrategyResult:
+        columns = np.repeat(run.columns, level.counts, axis=0)
+        if ordered is not None and ordered.position is not None:
+            columns = columns[ordered.position]
+        strategy = PIdentity(columns.T)
         result = StrategyResult(
             strategy,
             "pidentity",
@@ -187,10 +214,35 @@ def pidentity_strategy(
             message=run.message,
             history=run.history,
         )
-        if result.loss < min(best.loss, identity * (1 - COLLAPSE_GAP)):
-            best = result
-        if time_is_up() or (callback is not None and callback(best)):
+        worst = min(best.loss, identity * (1 - COLLAPSE_GAP))
+        return result if result.loss < worst else best
+
+    runs: list[Descent] = []
+    first = levels[0]
+    limit, stop = min(max_iter, RACE_ITERATIONS), max(tolerance, RACE_TOLERANCE)
+    for start in make_starts(first.counts.size, p, rng, n_starts):
+        run = _descend(first, start, limit, stop)
+        runs.append(run)
+        if callback is not None:
+            best = finished(first, run)
+            if callback(best):
+                return best
+        if time_is_up():
             break
+    level = first
+    for finer in levels if len(levels) == 1 else levels[1:]:
+        runs = sorted(runs, key=lambda run: run.loss)[: 1 + len(runs) // 3]
+        if time_is_up():
+            break
+        if finer is levels[-1]:
+            limit, stop = max_iter, tolerance
+        runs = [
+            _then(run, _descend(finer, refined(run.columns, level, finer), limit, stop))
+            for run in runs
+        ]
+        level = finer
+    for run in runs:
+        best = finished(level, run)
     return best
 
 
@@ -221,7 +273,7 @@ def minimize_pidentity(
     tolerance: float,
     norm: str = "L1",
 ) -> Descent:
-    """Descend from Θᵀ = `start` by L-BFGS-B; on the non-negative orthant for "L1".
+    """Descend from Θᵀ = `start`, on the non-negative orthant for "L1".
 
     Parameters
     ----------
@@ -232,7 +284,7 @@ def minimize_pidentity(
     max_iter : int
         Limit on iterations.
     tolerance : float
-        Relative decrease at which to stop.
+        Relative decrease per iteration at which to stop.
     norm : {"L1", "L2"}, default="L1"
         Norm of the columns that is one.
 
@@ -241,63 +293,39 @@ def minimize_pidentity(
     Descent
         In original units of the gram.
     """
-    n, p = start.shape
-    diagonal = np.asarray(gram.diag(), dtype=np.float64)
-    unit = float(diagonal.mean())
+    return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm)
+
+
+def _then(first: Descent, second: Descent) -> Descent:
+    """Return the second descent with the history of both."""
+    return replace(second, history=first.history + second.history)
+
+
+def _descend(
+    level: BlockLevel,
+    start: Floats,
+    max_iter: int,
+    tolerance: float,
+    norm: str = "L1",
+) -> Descent:
+    unit = float(level.diagonal.sum())
     if unit == 0:
-        return Descent(np.zeros((n, p)), 0.0, True, "the workload is zero", ())
-    objective = PIdentityObjective(gram, diagonal, norm)
-    history: list[float] = []
+        return Descent(np.zeros_like(start), 0.0, True, "the workload is zero", ())
+    counts = None if level.counts.max() == 1 else level.counts
+    objective = PIdentityObjective(level.gram, level.diagonal, norm, counts)
 
-    def normalised(flat: Floats) -> tuple[float, Floats]:
-        value, gradient = objective(flat.reshape(n, p))
-        return value / (unit * n), gradient.ravel() / (unit * n)
+    def normalised(columns: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(columns)
+        gradient /= unit
+        return value / unit, gradient
 
-    def record(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-        history.append(float(intermediate_result.fun) * unit * n)
-        if time_is_up():
-            raise StopIteration
-
-    run = scipy.optimize.minimize(
+    run = minimize_in_box(
         normalised,
-        start.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=scipy.optimize.Bounds(0.0 if norm == "L1" else -MAX_WEIGHT, MAX_WEIGHT),
-        callback=record,
-        options={
-            "maxiter": max_iter,
-            "maxfun": 2 * max_iter,
-            "ftol": tolerance,
-            "gtol": 0.0,
-            "maxcor": 10,
-        },
+        start,
+        lower=0.0 if norm == "L1" else -MAX_WEIGHT,
+        upper=MAX_WEIGHT,
+        max_iter=max_iter,
+        tolerance=tolerance,
     )
-    return Descent(
-        np.ascontiguousarray(run.x.reshape(n, p)),
-        float(run.fun) * unit * n,
-        bool(run.success),
-        str(run.message),
-        tuple(history),
-    )
-
-
-def random_starts(
-    n: int, p: int, rng: np.random.Generator, n_starts: int
-) -> Iterator[Floats]:
-    """Yield starts Θᵀ: blocks of neighbours, uniform weights, walks, uniform ...
-
-    Blocks and walks suit ordered domains, uniform weights any domain. No start is
-    close to zero: theta = 0, the identity, is a strict local minimum of every
-    workload.
-    """
-    for index in range(n_starts):
-        if index == 0:
-            block = (np.arange(n) * p) // n
-            member = (block[:, None] == np.arange(p)).astype(np.float64)
-            yield member + 0.1 * rng.random((n, p))
-        elif index % 3 == 2:
-            walk = np.cumsum(rng.standard_normal((n, p)), axis=0)
-            yield np.maximum(0.0, 2.0 * walk / np.sqrt(n))
-        else:
-            yield rng.random((n, p))
+    history = tuple(value * unit for value in run.history)
+    return Descent(run.point, run.value * unit, run.success, run.message, history)

@@ -26,8 +26,8 @@ from mmech.strategies._pidentity import (
     PIdentityObjective,
     default_p,
     minimize_pidentity,
-    random_starts,
 )
+from mmech.strategies._starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
 UNION = VStack(
