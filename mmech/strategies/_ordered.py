@@ -37,7 +37,7 @@ SERIATION_CELLS = 2048
 EXPLICIT_BLOCKS = 512
 """Up to this number of blocks, block sums of a gram are formed explicitly."""
 
-FEWEST_BLOCKS = 64
+FEWEST_BLOCKS = 128
 """No level has fewer blocks."""
 
 CHUNK = 64
@@ -156,8 +156,8 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     """Return the gram in an order that neighbours suit, or None if none is known.
 
     Ranges have an order by type. Of an explicit gram the order is that of the
-    eigenvector of the second smallest eigenvalue of its Laplacian, which recovers
-    it where similarity falls with distance; it is kept if neighbours are alike.
+    eigenvector of the second smallest eigenvalue of the Laplacian of its
+    correlations, which recovers it where similarity falls with distance; it is kept if neighbours are alike.
 
     Parameters
     ----------
@@ -185,7 +185,10 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     entries = gram._dense().astype(np.float64)
     if _neighbours_are_alike(entries):
         return Ordered(gram)
-    similarity = np.abs(entries)
+    scale = np.sqrt(entries.diagonal())
+    if not (scale > 0).all():
+        return None
+    similarity = np.abs(entries) / np.outer(scale, scale)
     laplacian = np.diag(similarity.sum(axis=1)) - similarity
     fiedler = np.linalg.eigh(laplacian)[1][:, 1]
     order = np.argsort(fiedler, kind="stable")

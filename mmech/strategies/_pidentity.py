@@ -42,8 +42,8 @@ MAX_WEIGHT = 1e3
 CHOLESKY_LIMIT = 1e3
 """Above this diagonal entry of the Cholesky factor, QR is used instead."""
 
-RACE_ITERATIONS = 300
-RACE_TOLERANCE = 1e-6
+RACE_ITERATIONS = 150
+RACE_TOLERANCE = 1e-5
 """Limits of a descent that only finds the starts, or blocks, to go on from."""
 
 COLLAPSE_GAP = 1e-6
@@ -79,7 +79,7 @@ class PIdentityObjective:
         Diagonal of V.
     norm : {"L1", "L2"}, default="L1"
         Norm of the columns that is one.
-    counts : ndarray, shape (n,), default=None
+    counts : ndarray of int64, shape (n,), default=None
         For weights that are constant on blocks of cells: the number of cells of every
         block. `gram` then holds the sums of V over pairs of blocks, `diagonal` the
         sums of its diagonal, and Θ one column per block.
@@ -93,7 +93,7 @@ class PIdentityObjective:
     gram: QueryMatrix
     diagonal: Floats
     norm: str = "L1"
-    counts: Floats | None = None
+    counts: NDArray[np.int64] | None = None
 
     def __call__(self, columns: Floats) -> tuple[float, Floats]:
         """Evaluate at Θᵀ.
@@ -147,7 +147,7 @@ def pidentity_strategy(
     p: int | None = None,
     n_starts: int | None = None,
     max_iter: int = 2000,
-    tolerance: float = 1e-8,
+    tolerance: float = 1e-7,
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
@@ -167,7 +167,7 @@ def pidentity_strategy(
         Number of starts; 10 up to 256 cells, else 6.
     max_iter : int, default=2000
         Iterations per descent.
-    tolerance : float, default=1e-8
+    tolerance : float, default=1e-7
         Relative decrease of the loss per iteration at which the last descent stops.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.

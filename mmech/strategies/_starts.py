@@ -17,8 +17,11 @@ SUPPORT = 4.0
 LADDERS = ((4, 2.5), (2, 3.0), (4, 2.0), (3, 3.0), (2, 7.0), (3, 2.0), (1, 1.0))
 """Levels of the multi-scale starts, and the ratio of their numbers of queries."""
 
-LADDER_WEIGHT = 1.5
+LADDER_WEIGHT = 1.0
 """Sum of the weights of a cell in the multi-scale starts."""
+
+NOISE = 0.005
+"""Noise of the multi-scale starts, which breaks their symmetries."""
 
 
 def random_starts(
@@ -61,8 +64,8 @@ def ordered_starts(
             for k in sizes
         ]
         columns = np.concatenate(tents, axis=1) * (LADDER_WEIGHT / len(sizes))
-        columns += 0.05 * rng.random((n, p)) * (columns > 0)
-        yield columns + 0.01 * rng.random((n, p))
+        columns += NOISE * rng.random((n, p)) * (columns > 0)
+        yield columns + 0.1 * NOISE * rng.random((n, p))
     yield from random_starts(n, p, rng, n_starts - len(LADDERS))
 
 
@@ -70,6 +73,6 @@ def _ladder(p: int, n_levels: int, ratio: float) -> list[int]:
     """Return numbers of queries that fall by about `ratio` and sum to p."""
     n_levels = min(n_levels, p)
     shares = ratio ** -np.arange(float(n_levels))
-    sizes = np.maximum(1, np.floor(p * shares / shares.sum())).astype(int)
+    sizes = np.maximum(1, np.rint(p * shares / shares.sum())).astype(int)
     sizes[0] += p - sizes.sum()
     return [int(size) for size in sizes if size > 0]

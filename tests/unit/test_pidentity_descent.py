@@ -1,0 +1,233 @@
+"""Fast paths of p-Identity descent against slow ones: blocks, orders, L-BFGS."""
+
+import numpy as np
+import pytest
+import reference as ref
+import scipy.optimize
+
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Permuted,
+    PIdentity,
+    Prefix,
+    Ranges,
+    Suffix,
+    Total,
+    VStack,
+    WidthRange,
+    loss,
+    optimize,
+)
+from mmech.strategies._descent import minimize_in_box
+from mmech.strategies._ordered import BlockLevel, block_gram, find_order, refined
+from mmech.strategies._pidentity import PIdentityObjective, pidentity_strategy
+from mmech.strategies._starts import LADDERS, _ladder, ordered_starts
+
+N = 37
+ORDERED = [
+    AllRange(N),
+    Prefix(N),
+    Suffix(N),
+    3 * AllRange(N),
+    WidthRange(N, 5),
+    Ranges((N,), [[0], [3], [10]], [[5], [36], [20]]),
+    VStack([Prefix(N), Identity(N), WidthRange(N, 2)]),
+    Dense(np.tril(np.ones((N, N)))),
+]
+STARTS = np.array([0, 1, 3, 4, 9, 20, 22, 36])
+
+
+def hierarchy_loss(gram, n, branching, ratio):
+    """Loss of a tree of ranges whose levels have geometric weights, densely."""
+    rows, width, weight = [], 1, 1.0
+    while width < n * branching:
+        block = np.arange(n) // width
+        rows.append(weight * (block == np.arange(block[-1] + 1)[:, None]))
+        width, weight = width * branching, weight * ratio
+    tree = np.concatenate(rows)
+    return ref.sensitivity(tree) ** 2 * np.trace(np.linalg.solve(tree.T @ tree, gram))
+
+
+# ------------------------------------------------------------------ blocks
+
+
+@pytest.mark.parametrize("workload", ORDERED, ids=str)
+def test_block_sums_equal_the_dense_ones(workload, rng):
+    dense = workload.to_dense().astype(float)
+    gram = dense.T @ dense
+    ordered = find_order(workload.gram())
+    assert ordered is not None
+    assert ordered.position is None
+    x = rng.standard_normal((N, 3))
+    np.testing.assert_allclose(ordered.gram.matmat(x), gram @ x, rtol=1e-10, atol=1e-9)
+    np.testing.assert_allclose(ordered.gram.diag(), gram.diagonal())
+    wanted = np.add.reduceat(np.add.reduceat(gram, STARTS, axis=0), STARTS, axis=1)
+    blocks = block_gram(ordered.gram, STARTS)
+    np.testing.assert_allclose(blocks.matmat(np.eye(len(STARTS))), wanted, atol=1e-9)
+    np.testing.assert_allclose(blocks.diag(), wanted.diagonal())
+
+
+def test_block_sums_without_an_explicit_matrix(monkeypatch):
+    from mmech.strategies import _ordered
+
+    gram = WidthRange(N, 5).gram()
+    explicit = block_gram(gram, STARTS).to_dense()
+    monkeypatch.setattr(_ordered, "EXPLICIT_BLOCKS", 1)
+    np.testing.assert_allclose(block_gram(gram, STARTS).to_dense(), explicit)
+
+
+@pytest.mark.parametrize("workload", ORDERED, ids=str)
+def test_the_loss_on_blocks_is_that_of_the_repeated_weights(workload, rng):
+    gram = workload.gram()
+    counts = np.diff(np.append(STARTS, N))
+    diagonal = np.add.reduceat(gram.diag().astype(float), STARTS)
+    columns = rng.random((len(STARTS), 3))
+    objective = PIdentityObjective(block_gram(gram, STARTS), diagonal, counts)
+    value, gradient = objective(columns)
+    repeated = np.repeat(columns, counts, axis=0)
+    assert value == pytest.approx(loss(workload, PIdentity(repeated.T)), rel=1e-9)
+    wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-6 * max(1, value))
+
+
+@pytest.mark.parametrize("n", [256, 257, 1000])
+def test_levels_refine_without_a_change_of_the_loss(n, rng):
+    levels = find_order(Prefix(n).gram()).levels(4)
+    assert len(levels) >= 2
+    assert levels[-1].diagonal.size == n
+    columns = rng.random((levels[0].counts.size, 4))
+    values = []
+    for i, level in enumerate(levels):
+        if i:
+            columns = refined(columns, levels[i - 1], level)
+        assert level.counts.sum() == n
+        objective = PIdentityObjective(level.gram, level.diagonal, level.counts)
+        values.append(objective(columns)[0])
+    np.testing.assert_allclose(values, values[0], rtol=1e-10)
+
+
+# ------------------------------------------------------------------ orders
+
+
+@pytest.mark.parametrize("workload", [AllRange(40), Prefix(40), WidthRange(40, 15)])
+def test_a_hidden_order_is_found(workload, rng):
+    shuffle = rng.permutation(40)
+    hidden = Dense(workload.to_dense()[:, shuffle])
+    gram = hidden.gram()
+    ordered = find_order(gram)
+    assert ordered is not None
+    position = shuffle if ordered.position is None else ordered.position
+    original = np.empty_like(shuffle)
+    original[position] = shuffle
+    assert np.array_equal(original, np.arange(40)) or np.array_equal(
+        original, np.arange(40)[::-1]
+    )
+    wanted = gram.to_dense()
+    found = ordered.gram.to_dense()[np.ix_(position, position)]
+    np.testing.assert_allclose(found, wanted)
+    by_type = find_order(Permuted(workload, shuffle).gram())
+    np.testing.assert_array_equal(by_type.position, shuffle)
+
+
+@pytest.mark.parametrize(
+    "workload", [Identity(40), Total(40), Dense(np.eye(40)), Dense(np.zeros((2, 40)))]
+)
+def test_no_order_is_made_up(workload):
+    assert find_order(workload.gram()) is None
+
+
+def test_random_queries_have_no_order(rng):
+    assert find_order(Dense(rng.standard_normal((60, 40))).gram()) is None
+
+
+def test_a_permutation_costs_nothing(seed):
+    shuffle = np.random.default_rng(5).permutation(256)
+    straight = optimize(AllRange(256), template="pidentity", seed=seed)
+    permuted = optimize(
+        Permuted(AllRange(256), shuffle), template="pidentity", seed=seed
+    )
+    assert permuted.loss == pytest.approx(straight.loss, rel=1e-9)
+
+
+# ------------------------------------------------------------------ descent
+
+
+def test_descent_in_a_box_equals_scipy(rng):
+    root = rng.standard_normal((30, 20))
+    hessian, slope = root.T @ root + np.eye(20), 10 * rng.standard_normal(20)
+
+    def objective(x):
+        return float(x @ hessian @ x / 2 - slope @ x), hessian @ x - slope
+
+    start = rng.random(20)
+    ours = minimize_in_box(objective, start, upper=0.3, max_iter=500, tolerance=1e-12)
+    theirs = scipy.optimize.minimize(
+        objective, start, jac=True, bounds=[(0, 0.3)] * 20, options={"ftol": 1e-14}
+    )
+    assert ours.success
+    assert ours.value == pytest.approx(theirs.fun, rel=1e-7)
+    np.testing.assert_allclose(ours.point, theirs.x, atol=1e-4)
+    assert (np.diff(ours.history) <= 0).all()
+    limited = minimize_in_box(objective, start, upper=0.3, max_iter=2, tolerance=0)
+    assert not limited.success
+    assert len(limited.history) == 2
+
+
+def test_multi_scale_starts(rng):
+    for p in (1, 2, 3, 4, 16, 64):
+        for ladder in LADDERS:
+            sizes = _ladder(p, *ladder)
+            assert sum(sizes) == p
+            assert min(sizes) >= 1
+    for n, p in [(1, 1), (5, 7), (128, 16)]:
+        starts = list(ordered_starts(n, p, rng, 9))
+        assert len(starts) == 9
+        assert all(start.shape == (n, p) for start in starts)
+        assert all((start >= 0).all() for start in starts)
+
+
+# ------------------------------------------------------------------ what is reached
+
+
+@pytest.mark.parametrize(
+    ("workload", "best_known"), [(AllRange(256), 1.067e6), (Prefix(256), 6870)], ids=str
+)
+def test_optima_of_256_cells(workload, best_known):
+    result = optimize(workload, template="pidentity", p=16, seed=0)
+    assert result.loss <= best_known
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    assert (np.diff(result.history) <= 1e-9 * result.loss).all()
+
+
+@pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
+def test_better_than_every_tree(workload):
+    gram = workload.gram().to_dense().astype(float)
+    trees = [
+        hierarchy_loss(gram, 256, branching, ratio)
+        for branching in (2, 3, 4, 6, 8, 12, 16, 24, 32)
+        for ratio in (0.6, 0.8, 1.0, 1.25, 1.6)
+    ]
+    assert optimize(workload, template="pidentity", seed=0).loss < min(trees)
+
+
+def test_the_time_limit_keeps_the_best_so_far():
+    result = optimize(AllRange(512), template="pidentity", budget_seconds=0.02, seed=0)
+    assert not result.success
+    assert result.strategy.shape[1] == 512
+    assert result.loss == pytest.approx(loss(AllRange(512), result.strategy))
+
+
+def test_a_stop_on_the_coarse_level_is_a_full_strategy():
+    result = pidentity_strategy(
+        AllRange(600), p=8, n_starts=3, seed=0, callback=lambda _: True
+    )
+    assert result.strategy.shape[1] == 600
+    assert result.loss == pytest.approx(loss(AllRange(600), result.strategy))
+
+
+def test_the_cells_are_a_level_of_their_own():
+    level = BlockLevel.of(Prefix(9).gram())
+    assert (level.counts == 1).all()
+    np.testing.assert_array_equal(level.diagonal, np.arange(9, 0, -1))
