@@ -119,12 +119,13 @@ def minimize_in_box(
     objective: Callable[[Floats], tuple[float, Floats]],
     start: Floats,
     *,
+    lower: float = 0.0,
     upper: float,
     max_iter: int,
     tolerance: float,
     n_pairs: int = 10,
 ) -> BoxDescent:
-    """Descend on 0 <= x <= upper by projected L-BFGS.
+    """Descend on lower <= x <= upper by projected L-BFGS.
 
     The quasi-Newton direction of the variables that are free to move, followed by
     backtracking along its projection on the box. Variables at a bound that the
@@ -138,8 +139,8 @@ def minimize_in_box(
         Maps a point to the value and the gradient, of the shape of the point.
     start : ndarray of float64
         Start, moved into the box.
-    upper : float
-        Upper bound of every variable.
+    lower, upper : float
+        Bounds of every variable.
     max_iter : int
         Limit on iterations.
     tolerance : float
@@ -157,16 +158,18 @@ def minimize_in_box(
        constraints", SIAM J. Control and Optimization 20, 1982.
     """
     shape = start.shape
-    x = np.clip(start, 0.0, upper).ravel()
+    x = np.clip(start, lower, upper).ravel()
     memory = _Memory(x.size, n_pairs if x.size < LARGE else max(1, n_pairs // 2))
     value, gradient = objective(x.reshape(shape))
     gradient = gradient.ravel()
     values = [value]
     success, message = False, "the limit of iterations was reached"
     while len(values) <= max_iter:
-        stuck = ((x <= 0.0) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
+        stuck = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
         free = np.where(stuck, 0.0, gradient)
-        step = _step(objective, x, shape, value, gradient, free, stuck, memory, upper)
+        step = _step(
+            objective, x, shape, value, gradient, free, stuck, memory, (lower, upper)
+        )
         if step is None:
             if memory.newest_last:
                 memory.clear()
@@ -197,7 +200,7 @@ def _step(
     free: Floats,
     stuck: NDArray[np.bool_],
     memory: _Memory,
-    upper: float,
+    bounds: tuple[float, float],
 ) -> tuple[Floats, float, Floats] | None:
     """Return the next point with its value and gradient, or None if none is lower."""
     if memory.newest_last:
@@ -211,7 +214,7 @@ def _step(
         length = 1.0 / max(1.0, float(np.abs(free).sum()))
     for _ in range(MAX_BACKTRACKS):
         moved = x - length * direction
-        np.clip(moved, 0.0, upper, out=moved)
+        np.clip(moved, *bounds, out=moved)
         predicted = float(gradient @ (moved - x))
         if not predicted < 0:
             return None

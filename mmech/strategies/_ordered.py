@@ -157,7 +157,8 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
 
     Ranges have an order by type. Of an explicit gram the order is that of the
     eigenvector of the second smallest eigenvalue of the Laplacian of its
-    correlations, which recovers it where similarity falls with distance; it is kept if neighbours are alike.
+    correlations, which recovers it where correlation falls with distance; it is
+    kept if neighbours are alike.
 
     Parameters
     ----------
