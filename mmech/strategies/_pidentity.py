@@ -243,6 +243,9 @@ def pidentity_strategy(
         level = finer
     for run in runs:
         best = finished(level, run)
+    if best.n_iter == 0 and not any(run.success for run in runs):
+        note = f"no start improved on the identity; {runs[0].message}"
+        return replace(best, success=False, message=note)
     return best
 
 
