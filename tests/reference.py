@@ -208,6 +208,11 @@ def all_range_gram_matmat(x, out):
         out[i] += ((min(i, j) + 1) * (n - max(i, j)) * x[j]).astype(out.dtype)
 
 
+def separable_gram_matmat(rising, falling, diagonal, x, out):
+    lower = np.tril(np.outer(falling, rising), -1)
+    out[:] = (lower + lower.T + np.diag(diagonal)) @ x
+
+
 def partition_matmat(labels, offsets, x, out):
     for tree, row in enumerate(labels):
         for j, label in enumerate(row):

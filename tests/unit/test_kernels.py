@@ -61,6 +61,10 @@ def test_all_range(n, k, dtype, rng):
     y = values(rng, (rows, k), dtype)
     assert_twins("all_range_rmatmat", [y], np.zeros((n, k), dtype))
     assert_twins("all_range_gram_matmat", [x], np.empty((n, k), dtype))
+    if dtype != np.int64:
+        vectors = [rng.standard_normal(n) for _ in range(3)]
+        out = np.empty((n, k), dtype)
+        assert_twins("separable_gram_matmat", [*vectors, x], out)
 
 
 @dtypes
