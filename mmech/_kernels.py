@@ -388,6 +388,7 @@ def cover_greedily(
         for j in range(starts[t], starts[t + 1]):
             base[attributes[j]] += weights[t] * powers[missing[t]]
     score = np.empty(d)
+    floor = 1e-12 * base.sum()  # what differences leave of a score that is zero
     left = n_targets
     n_blocks = 0
     while left > 0:
@@ -399,7 +400,7 @@ def cover_greedily(
             best = -1
             value = 0.0
             for i in range(d):
-                if block[i] or score[i] <= 1e-300:
+                if block[i] or score[i] <= floor:
                     continue
                 if size + logs[i] > log_cap:
                     continue
@@ -559,6 +560,8 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                     if own > gain[c]:
                         gain[c] = own
                         mate[c] = a
+
+
 # ----------------------------------------------------------- p-Identity descent
 
 

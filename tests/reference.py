@@ -323,6 +323,99 @@ def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
     return loss_now, iteration
 
 
+def pool_descend(
+    theta,
+    cells,
+    starts,
+    stops,
+    members,
+    energies,
+    max_iter,
+    tolerance,
+    precisions,
+    pulls,
+):
+    inside = np.zeros((theta.size, energies.size))
+    for a in range(theta.size):
+        inside[a, members[starts[a] : stops[a]]] = 1
+    previous = np.inf
+    for iteration in range(max_iter):
+        kappa = (np.square(theta) / cells) @ inside
+        if (kappa <= 0).any():
+            return np.inf, iteration
+        loss_now = (energies / kappa).sum()
+        if previous - loss_now <= tolerance * loss_now:
+            break
+        previous = loss_now
+        theta[:] = np.cbrt(theta**4 * (inside @ (energies / kappa**2)) / cells)
+        theta /= theta.sum()
+        theta[theta < 1e-9] = 0
+    return loss_now, iteration
+
+
+def pool_counts(starts, stops, members, out):
+    for a in range(starts.size):
+        np.add.at(out, members[starts[a] : stops[a]], 1)
+
+
+def cover_greedily(
+    starts, attributes, owner_starts, owners, weights, logs, log_cap, decay, noise, out
+):
+    """Scores from scratch for every attribute; owners are not needed."""
+    targets = [set(attributes[a:b].tolist()) for a, b in itertools.pairwise(starts)]
+    left = set(range(len(targets)))
+    n_blocks = 0
+    while left:
+        block = set()
+        while True:
+            room = log_cap - sum(logs[i] for i in block)
+            scores = {}
+            for i in set(range(logs.size)) - block:
+                missing = [
+                    (t, len(targets[t] - block)) for t in left if i in targets[t]
+                ]
+                score = sum(weights[t] * decay ** (r - 1) for t, r in missing)
+                if score > 1e-12 and logs[i] <= room + 1e-12:
+                    favour = 1 + 1e-2 * noise[n_blocks % len(noise), i]
+                    scores[i] = score / logs[i] * favour
+            if not scores:
+                break
+            block.add(max(scores, key=scores.get))
+        done = {t for t in left if targets[t] <= block}
+        if not done:
+            done = {min(left)}
+            block = targets[min(left)]
+        out[n_blocks, list(block)] = 1
+        left -= done
+        n_blocks += 1
+    return n_blocks
+
+
+def merge_blocks(inside, sizes, cells, mass, limits, alive):
+    """The best of all pairs, until none saves anything."""
+
+    def gain(a, b):
+        joined = np.prod(sizes[(inside[a] | inside[b]) > 0])
+        if joined > limits[0]:
+            return -1.0
+        apart = np.cbrt(mass[a] * cells[a]) + np.cbrt(mass[b] * cells[b])
+        return apart - limits[1] * np.cbrt((mass[a] + mass[b]) * joined)
+
+    while True:
+        pairs = list(itertools.combinations(np.flatnonzero(alive).tolist(), 2))
+        a, b = max(pairs, key=lambda pair: gain(*pair), default=(0, 0))
+        if a == b or gain(a, b) <= 0:
+            return
+        inside[a] |= inside[b]
+        cells[a] = np.prod(sizes[inside[a] > 0])
+        mass[a] += mass[b]
+        alive[b] = False
+        for c in np.flatnonzero(alive).tolist():
+            if c != a and (inside[c] <= inside[a]).all():
+                mass[a] += mass[c]
+                alive[c] = False
+
+
 # ---------------------------------------------------------------- dense formulas
 
 

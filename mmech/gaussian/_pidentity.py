@@ -26,9 +26,9 @@ from mmech.strategies._kronecker import SurrogateGrams, alternate_factors
 from mmech.strategies._pidentity import (
     check_tolerance,
     minimize_pidentity,
-    random_starts,
 )
 from mmech.strategies._result import StrategyResult
+from mmech.strategies._starts import random_starts
 
 __all__ = ["gaussian_pidentity", "gaussian_union"]
 

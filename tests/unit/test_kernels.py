@@ -1,6 +1,7 @@
 """Every numba kernel against its plain Python twin, for every dtype."""
 
 import inspect
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -174,3 +175,89 @@ def test_marginals_that_do_not_support_the_workload():
         theta, np.ones(2), np.ones(2), 10, 1e-9, np.empty((2, 2))
     )
     assert loss == np.inf
+
+
+def random_pool(rng, n_blocks=9, d=6):
+    """Blocks of a few attributes with the subsets inside them, numbered."""
+    blocks = [
+        tuple(sorted(rng.choice(d, int(rng.integers(1, 4)), replace=False).tolist()))
+        for _ in range(n_blocks)
+    ]
+    subsets = sorted(
+        {s for b in blocks for r in range(len(b) + 1) for s in combinations(b, r)}
+    )
+    lists = [
+        [i for i, s in enumerate(subsets) if set(s) <= set(block)] for block in blocks
+    ]
+    stops = np.cumsum([len(inner) for inner in lists])
+    starts = stops - [len(inner) for inner in lists]
+    return blocks, subsets, starts, stops, np.concatenate(lists).astype(np.int64)
+
+
+@pytest.mark.parametrize("max_iter", [1, 3, 40])
+def test_pool_descend(max_iter, rng):
+    blocks, subsets, starts, stops, members = random_pool(rng)
+    theta = rng.random(len(blocks))
+    theta /= theta.sum()
+    cells = np.array([3.0 ** len(block) for block in blocks])
+    energies = rng.random(len(subsets)) + 0.1
+    twin = theta.copy()
+    scratch = np.empty(len(subsets)), np.empty(len(blocks))
+    arguments = cells, starts, stops, members, energies, max_iter, 1e-12, *scratch
+    found = _kernels.pool_descend(theta, *arguments)
+    wanted = reference.pool_descend(twin, *arguments)
+    assert found == (pytest.approx(wanted[0], rel=1e-12), wanted[1])
+    np.testing.assert_allclose(theta, twin, rtol=1e-9, atol=1e-12)
+
+
+def test_pool_counts(rng):
+    _, subsets, starts, stops, members = random_pool(rng)
+    found, wanted = np.zeros((2, len(subsets)), np.int64)
+    _kernels.pool_counts(starts, stops, members, found)
+    reference.pool_counts(starts, stops, members, wanted)
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("log_cap", [1.0, 3.0, 5.0, 100.0])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_cover_greedily(log_cap, decay, rng):
+    d = 8
+    targets = [
+        np.sort(rng.choice(d, int(rng.integers(1, 4)), False)) for _ in range(15)
+    ]
+    starts = np.cumsum([0, *map(len, targets)])
+    attributes = np.concatenate(targets)
+    owner = np.repeat(np.arange(len(targets)), np.diff(starts))
+    order = np.argsort(attributes, kind="stable")
+    owner_starts = np.searchsorted(attributes[order], np.arange(d + 1))
+    arguments = (
+        *(starts, attributes, owner_starts, owner[order], rng.random(len(targets))),
+        *(np.log(rng.integers(2, 5, d)), log_cap, decay, rng.random((4, d))),
+    )
+    found, wanted = np.zeros((2, len(targets), d), np.uint8)
+    assert _kernels.cover_greedily(*arguments, found) == reference.cover_greedily(
+        *arguments, wanted
+    )
+    assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("cap", [10.0, 100.0, 1e6])
+@pytest.mark.parametrize("price", [1.0, 1.1])
+def test_merge_blocks(cap, price, rng):
+    n, d = 12, 7
+    sizes = rng.integers(2, 5, d).astype(np.float64)
+    inside = (rng.random((n, d)) < 0.3).astype(np.uint8)
+    cells = np.array([np.prod(sizes[row > 0]) for row in inside])
+    mass = rng.random(n) + 0.1
+    alive = np.ones(n, np.bool_)
+    own = [inside.copy(), sizes, cells.copy(), mass.copy()]
+    twin = [inside.copy(), sizes, cells.copy(), mass.copy()]
+    left, expected = alive.copy(), alive.copy()
+    limits = np.array([cap, price])
+    _kernels.merge_blocks(*own, limits, left)
+    reference.merge_blocks(*twin, limits, expected)
+    assert np.array_equal(left, expected)
+    assert 0 < left.sum() < n or cap == 10.0
+    for found, wanted in zip(own, twin, strict=True):
+        if found is not own[1]:
+            np.testing.assert_allclose(found[left], wanted[left], rtol=1e-12)

@@ -84,7 +84,7 @@ def test_the_loss_on_blocks_is_that_of_the_repeated_weights(workload, rng):
     counts = np.diff(np.append(STARTS, N))
     diagonal = np.add.reduceat(gram.diag().astype(float), STARTS)
     columns = rng.random((len(STARTS), 3))
-    objective = PIdentityObjective(block_gram(gram, STARTS), diagonal, counts)
+    objective = PIdentityObjective(block_gram(gram, STARTS), diagonal, counts=counts)
     value, gradient = objective(columns)
     repeated = np.repeat(columns, counts, axis=0)
     assert value == pytest.approx(loss(workload, PIdentity(repeated.T)), rel=1e-9)
@@ -103,7 +103,7 @@ def test_levels_refine_without_a_change_of_the_loss(n, rng):
         if i:
             columns = refined(columns, levels[i - 1], level)
         assert level.counts.sum() == n
-        objective = PIdentityObjective(level.gram, level.diagonal, level.counts)
+        objective = PIdentityObjective(level.gram, level.diagonal, counts=level.counts)
         values.append(objective(columns)[0])
     np.testing.assert_allclose(values, values[0], rtol=1e-10)
 
