@@ -13,6 +13,7 @@ from mmech.exceptions import (
     BudgetExceededError,
     ConvergenceWarning,
     DomainTooLargeError,
+    EntropyError,
     PerformanceWarning,
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
@@ -31,7 +32,7 @@ from mmech.gaussian import (
     optimize_gaussian,
     rho_from_epsilon_delta,
 )
-from mmech.mechanism import MatrixMechanism, Measurement, laplace_release
+from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
     AllRange,
     Anova,
@@ -66,6 +67,7 @@ from mmech.operators import (
 from mmech.reconstruction import MarginalEstimate
 from mmech.records import Records
 from mmech.reduction import reduce_domain
+from mmech.release import Measurement, laplace_release
 from mmech.report import Report, confidence_interval, report
 from mmech.strategies import Candidate, StrategyResult, optimize, reweight
 
@@ -149,6 +151,7 @@ __all__ = [
     "BudgetExceededError",
     "ConvergenceWarning",
     "DomainTooLargeError",
+    "EntropyError",
     "PerformanceWarning",
     "PrivacyLeakWarning",
     "UnsupportedWorkloadError",

@@ -580,3 +580,47 @@ def separable_gram_matmat(rising, falling, diagonal, x, out):
         for c in range(k):
             out[i, c] += rising[i] * acc[c]
             acc[c] += falling[i] * x[i, c]
+# ---- exact noise --------------------------------------------------------------
+
+
+@kernel
+def geometric_differences(table, stream, events, out):
+    # Differences of two geometric numbers, from random bytes: table (count+1, 8)
+    # uint8 holds the leading bytes of the probability of every binary digit, then
+    # of the tail; stream (b,) uint8 -> out (n,) int64, filled from the front as far
+    # as bytes and events (e, 3) int64 reach. An event (draw, side, digit) is a
+    # trial to settle elsewhere. Returns the number of finished draws and of events.
+    count = table.shape[0] - 1
+    reserve = 16 * (count + 1)  # both sides, eight bytes for every trial
+    position = 0
+    found = 0
+    for draw in range(out.size):
+        if position + reserve > stream.size or found + 2 * count + 2 > events.shape[0]:
+            return draw, found
+        total = 0
+        for side in (1, -1):
+            for digit in range(count + 1):
+                byte = stream[position]
+                position += 1
+                wanted = table[digit, 0]
+                depth = 1
+                while byte == wanted and depth < 8:
+                    byte = stream[position]
+                    position += 1
+                    wanted = table[digit, depth]
+                    depth += 1
+                if byte == wanted:
+                    events[found, 0] = draw
+                    events[found, 1] = side
+                    events[found, 2] = digit
+                    found += 1
+                elif byte < wanted:
+                    if digit < count:
+                        total += side << digit
+                    else:
+                        events[found, 0] = draw
+                        events[found, 1] = side
+                        events[found, 2] = count + 1
+                        found += 1
+        out[draw] = total
+    return out.size, found

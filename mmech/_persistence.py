@@ -26,10 +26,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech.gaussian._mechanism import GaussianMeasurement
-from mmech.mechanism import Measurement, StrategyMechanism
+from mmech.integer_strategy import integer_strategy
+from mmech.mechanism import StrategyMechanism
+from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Scaled, VStack
 from mmech.operators._marginals import Marginal, Marginals
+from mmech.release import Measurement
 from mmech.strategies._result import Candidate, StrategyResult
 
 __all__ = ["export_marginals", "load_strategy", "save_strategy"]
@@ -400,8 +403,7 @@ def export_marginals(
     list of (attributes, table, std)
         Attribute positions; noisy counts with one axis per attribute, and a last
         axis for the classes where the counts had several columns; standard
-        deviation of the noise of every entry: √2 times a Laplace scale, a Gaussian
-        scale as it is.
+        deviation of the noise of every entry.
 
     Raises
     ------
@@ -417,41 +419,48 @@ def export_marginals(
     >>> measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
     >>> for attributes, table, std in export_marginals(mechanism, measurement):
     ...     print(attributes, table.shape, round(std, 3))
-    (0,) (2,) 2.828
-    (1,) (3,) 2.828
+    (0,) (2,) 2.799
+    (1,) (3,) 2.799
     """
-    strategy: Any = mechanism
-    if isinstance(strategy, (StrategyMechanism, StrategyResult)):
-        strategy = strategy.strategy
     if not isinstance(measurement, (Measurement, GaussianMeasurement)):
         raise TypeError(
             "measurement must be the Measurement that measure() returned, got "
             f"{type(measurement).__name__}"
         )
-    parts = _weighted_marginals(strategy)
+    laplace = isinstance(measurement, Measurement)
+    if isinstance(mechanism, StrategyMechanism):
+        strategy, form = mechanism.strategy, mechanism.released.form
+    else:
+        strategy = (
+            mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
+        )
+        form = integer_strategy(strategy, norm="L1" if laplace else "L2").form
+    parts = _weighted_marginals(form)
     if parts is None:
         raise ValueError(
             f"only strategies of marginals have tables to export, got {strategy!r}; "
             'optimize with template="marginals"'
         )
     values = np.asarray(measurement.values)
-    if values.shape[0] != strategy.shape[0]:
+    if values.shape[0] != form.shape[0]:
         raise ValueError(
             f"the measurement has {values.shape[0]} values but the strategy "
-            f"{strategy.shape[0]} queries; pass the strategy that was measured"
+            f"{form.shape[0]} queries; pass the strategy that was measured"
         )
-    deviation = float(measurement.scale)
-    if isinstance(measurement, Measurement):
-        deviation *= math.sqrt(2.0)
+    scales = np.broadcast_to(measurement.scale, values.shape[0])
     tables = []
     start = 0
     for weight, marginal in parts:
         stop = start + marginal.shape[0]
-        if weight != 0:
-            sizes = [marginal.domain_shape[i] for i in marginal.attributes]
-            table = values[start:stop] / weight
-            shaped = table.reshape(*sizes, *values.shape[1:])
-            tables.append((marginal.attributes, shaped, deviation / abs(weight)))
+        sizes = [marginal.domain_shape[i] for i in marginal.attributes]
+        shaped = (values[start:stop] / weight).reshape(*sizes, *values.shape[1:])
+        scale = float(scales[start])
+        variance = (
+            discrete_laplace_variance(scale)
+            if laplace
+            else discrete_gaussian_variance(scale**2)
+        )
+        tables.append((marginal.attributes, shaped, math.sqrt(variance) / abs(weight)))
         start = stop
     return tables
 

@@ -4,6 +4,7 @@ __all__ = [
     "BudgetExceededError",
     "ConvergenceWarning",
     "DomainTooLargeError",
+    "EntropyError",
     "PerformanceWarning",
     "PrivacyLeakWarning",
     "UnsupportedWorkloadError",
@@ -20,6 +21,10 @@ class DomainTooLargeError(ValueError):
 
 class BudgetExceededError(RuntimeError):
     """A release was refused because the privacy budget does not cover it."""
+
+
+class EntropyError(RuntimeError):
+    """The operating system gave no random bytes; nothing was released."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,146 +21,21 @@ from mmech._validation import (
     check_same_domain,
 )
 from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.noise import check_insecure_rng, laplace
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.integer_strategy import integer_strategy
+from mmech.noise import check_insecure_rng, discrete_laplace_variance
 from mmech.operators._base import QueryMatrix
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.records import Records, exact_answers
+from mmech.release import (
+    Measurement,
+    Run,
+    laplace_release_of_rows,
+    whole_numbers,
+)
 from mmech.strategies import StrategyResult, optimize
 
-__all__ = ["MatrixMechanism", "Measurement", "laplace_release"]
-
-
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Noisy strategy answers, safe to publish.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (p,) or (p, k)
-        Noisy answers in counts.
-    scale : float
-        Scale b of the Laplace noise on every value; the variance is 2 b².
-    sensitivity : float
-        L1 sensitivity that the scale was calibrated to, neighbour relation
-        included.
-    epsilon : Fraction
-        What the measurement cost.
-
-    Examples
-    --------
-    >>> from mmech import Identity, MatrixMechanism
-    >>> measurement = MatrixMechanism(Identity(3), epsilon=0.5).measure([4, 0, 9])
-    >>> measurement.values.shape, measurement.scale
-    ((3,), 2.0)
-    """
-
-    values: NDArray[np.float64]
-    scale: float
-    sensitivity: float
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        check_measurement_scale(self.scale)
-
-
-def check_measurement_scale(scale: float) -> None:
-    """Raise unless a measurement carries noise."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(
-            f"a measurement needs a noise scale > 0, got {scale}; "
-            "a noiseless measurement would not be private"
-        )
-
-
-def calibrated_sensitivity(sensitivity: float, neighbours: str) -> float:
-    """Return the sensitivity under a neighbour relation; ``"replace"`` doubles it."""
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise ValueError(
-            f"the sensitivity must be a finite number > 0, got {sensitivity}; "
-            "a strategy whose entries are all zero measures nothing"
-        )
-    return float(2 * sensitivity if neighbours == "replace" else sensitivity)
-
-
-def calibrated_scale(scale: float, budget: str, value: Fraction) -> float:
-    """Return a noise scale, or raise if the budget makes it zero or infinite."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(
-            f"{budget} = {float(value):g} gives a noise scale of {scale}; "
-            f"choose {budget} within the range of a double"
-        )
-    return scale
-
-
-def laplace_release(
-    values: ArrayLike,
-    *,
-    sensitivity: float,
-    epsilon: Any,
-    released: str,
-    neighbours: str = "add_remove",
-    ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
-) -> Measurement:
-    """Release exact values with Laplace noise, paid for in a ledger.
-
-    Every release under pure epsilon goes through here: the ledger is charged
-    first, then the noise is drawn.
-
-    Parameters
-    ----------
-    values : array_like
-        Exact values, in counts. Sensitive.
-    sensitivity : float
-        L1 sensitivity of `values` when one record is added or removed.
-    epsilon : float, str or Fraction
-        Privacy parameter in nats.
-    released : str
-        What is released, in words, for the ledger.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation; ``"replace"`` doubles the sensitivity.
-    ledger : PrivacyLedger, default=None
-        Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
-
-    Returns
-    -------
-    Measurement
-
-    Raises
-    ------
-    BudgetExceededError
-        If the ledger does not cover `epsilon`; nothing is drawn.
-    ValueError
-        If the sensitivity is not a finite number > 0, or the ledger is for
-        another neighbour relation.
-
-    Examples
-    --------
-    >>> from mmech import PrivacyLedger, laplace_release
-    >>> ledger = PrivacyLedger(1.0)
-    >>> release = laplace_release(
-    ...     [4, 0, 9], sensitivity=1, epsilon=0.25, released="three counts",
-    ...     ledger=ledger,
-    ... )
-    >>> release.scale, ledger.remaining
-    (4.0, Fraction(3, 4))
-    """
-    exact = check_epsilon(epsilon)
-    sensitivity = calibrated_sensitivity(sensitivity, neighbours)
-    scale = calibrated_scale(sensitivity / float(exact), "epsilon", exact)
-    array = np.asarray(values)
-    if ledger is not None:
-        if ledger.neighbours != neighbours:
-            raise ValueError(
-                f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-                f"release is for {neighbours!r}; use the same relation for both"
-            )
-        ledger.spend(exact, released, sensitivity=sensitivity)
-    noise = laplace(scale, array.shape, insecure_rng=insecure_rng)
-    return Measurement(array + noise, scale, sensitivity, exact)
+__all__ = ["MatrixMechanism"]
 
 
 class StrategyMechanism(ABC):
@@ -225,32 +101,58 @@ class StrategyMechanism(ABC):
         self.strategy = strategy
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
+        self.released = integer_strategy(strategy, norm=self._norm)
+        if not error.supports(workload, self.released.form):
+            raise UnsupportedWorkloadError(
+                f"the strategy {strategy!r} cannot answer the workload {workload!r} "
+                "once its entries are rounded to integers; its rows are too close to "
+                "dependent: add rows such as Identity to the strategy"
+            )
 
     @staticmethod
     @abstractmethod
     def _optimize(workload: QueryMatrix) -> StrategyResult:
         """Choose a strategy for the noise of this mechanism."""
 
-    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[Any]:
-        """Return A x without noise. Sensitive."""
+    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[np.int64]:
+        """Return A' x without noise, exactly. Sensitive."""
         if isinstance(counts, Records):
-            return exact_answers(self.strategy, counts)
+            return whole_numbers(
+                np.concatenate(
+                    [exact_answers(b.matrix, counts) for b in self.released.blocks]
+                )
+            )
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
-        records = np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0)
-        if records * self.strategy.sensitivity() >= 2.0**62:
+        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
+        if records * self.released.largest_entry >= 2**62:
             raise ValueError(
                 "sums of so many records overflow 64-bit integers in the strategy "
                 f"{self.strategy._label()}; are the counts right?"
             )
-        return np.asarray(self.strategy @ exact)
+        return np.concatenate([block.matrix @ exact for block in self.released.blocks])
 
     def _released(self) -> str:
         return f"counts measured by {self.strategy._label()}"
 
-    def _error_factor(self) -> float:
-        """Return the factor on the squared error at sensitivity ‖A‖."""
-        factor = self.contribution * (2 if self.neighbours == "replace" else 1)
-        return float(factor) ** 2
+    @property
+    def _record_size(self) -> int:
+        """Largest L1 change of the counts between neighbouring data sets."""
+        return self.contribution * (2 if self.neighbours == "replace" else 1)
+
+    @abstractmethod
+    def _runs(self) -> list[Run]:
+        """Return runs of rows with what the scale of their noise follows from."""
+
+    @abstractmethod
+    def _variances(self) -> Sequence[float]:
+        """Return the exact variance of the noise, one per run."""
+
+    @cached_property
+    def _whitened(self) -> tuple[QueryMatrix, NDArray[np.float64]]:
+        """The measured strategy with noise of variance one, and the factors (p,)."""
+        sizes = [stop - start for start, stop, _ in self._runs()]
+        factors = np.repeat(1.0 / np.sqrt(self._variances()), sizes)
+        return self.released.scaled(factors), factors
 
     @abstractmethod
     def measure(self, counts: ArrayLike | Records) -> Any:
@@ -294,7 +196,45 @@ class StrategyMechanism(ABC):
                 'method "nonnegative" is for counts of records, but this mechanism has '
                 'signed=True; use method "least_squares"'
             )
-        return METHODS[method](self.strategy, measurement.values)
+        if measurement.values.shape[0] != self.released.shape[0]:
+            raise ValueError(
+                f"the measurement has {measurement.values.shape[0]} values but this "
+                f"mechanism measures {self.released.shape[0]} queries; pass what its "
+                "own measure() returned"
+            )
+        if len(self._runs()) == 1:
+            return METHODS[method](self.released.form, measurement.values)
+        strategy, factors = self._whitened
+        values = measurement.values * factors.reshape(
+            -1, *[1] * (measurement.values.ndim - 1)
+        )
+        return METHODS[method](strategy, values)
+
+    def expected_error(self) -> float:
+        """Return the expected total squared error of one column of answers.
+
+        Exact for what `measure` and `reconstruct` do: the rounded strategy and the
+        variance of the discrete noise.
+
+        Returns
+        -------
+        float
+            In squared counts.
+        """
+        if len(self._runs()) == 1:
+            gain = error._gain(self.workload, self.released.form)
+            return float(gain * self._variances()[0])
+        return float(error._gain(self.workload, self._whitened[0]))
+
+    def per_query_error(self) -> NDArray[np.float64]:
+        """Return the expected squared error of every query, for one column.
+
+        Returns
+        -------
+        ndarray of float64, shape (m,)
+            Exact like `expected_error`, which is their sum.
+        """
+        return error._row_gains(self.workload, self._whitened[0])
 
     def answer(self, counts: ArrayLike | Records) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
@@ -323,6 +263,10 @@ class MatrixMechanism(StrategyMechanism):
     of counts with k columns (classes) costs the same as one: a record lies in
     one column.
 
+    The guarantee holds for the numbers that come out, not for idealised real ones:
+    the strategy is rounded to integers before anything is measured, its answers and
+    its sensitivity are exact, and the noise is discrete Laplace drawn exactly.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -350,6 +294,8 @@ class MatrixMechanism(StrategyMechanism):
     ----------
     workload, strategy : QueryMatrix
         W and A.
+    released : IntegerStrategy
+        What is measured: A as integer rows with whole weights.
     ledger : PrivacyLedger
         What was spent.
 
@@ -371,8 +317,8 @@ class MatrixMechanism(StrategyMechanism):
     >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1.0)
     >>> mechanism.answer([10, 20, 5, 0]).shape
     (4,)
-    >>> mechanism.expected_error()
-    20.0
+    >>> round(mechanism.expected_error(), 3)  # continuous noise would give 20
+    18.413
     """
 
     _norm = "L1"
@@ -441,9 +387,10 @@ class MatrixMechanism(StrategyMechanism):
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is spent.
         """
-        return laplace_release(
+        return laplace_release_of_rows(
             self._strategy_answers(counts),
-            sensitivity=self.contribution * self.strategy.sensitivity(),
+            self._runs(),
+            sensitivity=Fraction(self._record_size * self.released.sensitivity),
             epsilon=self.epsilon,
             released=self._released(),
             neighbours=self.neighbours,
@@ -451,7 +398,14 @@ class MatrixMechanism(StrategyMechanism):
             insecure_rng=self._insecure_rng,
         )
 
-    def expected_error(self) -> float:
-        """Return the expected total squared error of one column of answers."""
-        total = error.expected_error(self.workload, self.strategy, epsilon=self.epsilon)
-        return total * self._error_factor()
+    def _runs(self) -> list[Run]:
+        size = self._record_size * self.released.sensitivity
+        return [
+            (start, stop, Fraction(size, weight))
+            for start, stop, weight in self.released.row_weights()
+        ]
+
+    def _variances(self) -> list[float]:
+        return [
+            discrete_laplace_variance(own / self.epsilon) for _, _, own in self._runs()
+        ]

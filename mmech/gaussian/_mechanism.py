@@ -12,17 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_epsilon
 from mmech.budget import PrivacyLedger
-from mmech.gaussian._error import gaussian_expected_error
 from mmech.gaussian._optimize import optimize_gaussian
-from mmech.mechanism import (
-    StrategyMechanism,
-    calibrated_scale,
-    calibrated_sensitivity,
-    check_measurement_scale,
+from mmech.mechanism import StrategyMechanism
+from mmech.noise import (
+    check_insecure_rng,
+    discrete_gaussian,
+    discrete_gaussian_variance,
 )
-from mmech.noise import check_insecure_rng, gaussian
+from mmech.noise._gaussian import check_variance
 from mmech.operators._base import QueryMatrix
 from mmech.records import Records
+from mmech.release import (
+    Run,
+    calibrated,
+    check_measurement_scale,
+    per_row,
+    whole_numbers,
+)
 from mmech.strategies import StrategyResult
 
 __all__ = [
@@ -39,13 +45,15 @@ class GaussianMeasurement:
 
     Attributes
     ----------
-    values : ndarray of float64, shape (p,) or (p, k)
-        Noisy answers in counts.
-    scale : float
-        Standard deviation σ of the noise on every value.
+    values : ndarray of int64, shape (p,) or (p, k)
+        Noisy answers: what the integer strategy counts, plus discrete Gaussian noise.
+    scale : float or ndarray of float64, shape (p,)
+        Parameter σ of the noise, P(x) ∝ exp(-x² / 2σ²): one number where all rows
+        share it. The exact σ² are fractions.
     sensitivity : float
-        L2 sensitivity that the scale was calibrated to, neighbour relation
-        included.
+        L2 sensitivity of the integer strategy, row weights and neighbour relation
+        included: the noise on a row of weight w has
+        σ² = sensitivity² / (2 w rho).
     rho : Fraction
         What the measurement cost, in zCDP.
 
@@ -57,8 +65,8 @@ class GaussianMeasurement:
     ((3,), 2.0)
     """
 
-    values: NDArray[np.float64]
-    scale: float
+    values: NDArray[np.int64]
+    scale: float | NDArray[np.float64]
     sensitivity: float
     rho: Fraction
 
@@ -97,23 +105,25 @@ class GaussianRelease:
 def gaussian_release(
     values: ArrayLike,
     *,
-    l2_sensitivity: float,
+    l2_sensitivity: Any,
     rho: Any,
     neighbours: str = "add_remove",
     insecure_rng: np.random.Generator | None = None,
 ) -> GaussianMeasurement:
-    r"""Release exact values with Gaussian noise.
+    r"""Release whole numbers with discrete Gaussian noise.
 
-    The standard deviation :math:`\sigma = \Delta_2 / \sqrt{2 \rho}` gives rho-zCDP
-    (Bun, Steinke, TCC 2016, Proposition 1.6). No ledger is charged: the caller
-    records what it spends.
+    The parameter :math:`\sigma^2 = \Delta_2^2 / (2 \rho)` gives rho-zCDP
+    (Canonne, Kamath, Steinke, NeurIPS 2020, Theorem 4). No ledger is charged: the
+    caller records what it spends.
 
     Parameters
     ----------
-    values : array_like
+    values : array_like of int
         Exact values, in counts. Sensitive.
-    l2_sensitivity : float
-        L2 sensitivity of `values` when one record is added or removed.
+    l2_sensitivity : int, Fraction or float
+        L2 sensitivity of `values` when one record is added or removed. The square of
+        a float is rounded up to a multiple of 2^-40, so that the square root of a
+        whole number counts as exactly that.
     rho : float, str or Fraction
         zCDP parameter > 0, in nats.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -128,12 +138,7 @@ def gaussian_release(
     Raises
     ------
     ValueError
-        If the sensitivity is not a finite number > 0.
-
-    Notes
-    -----
-    The noise is continuous in this version; see `mmech.noise` for what is
-    idealised.
+        If values are not whole, or the sensitivity is not a finite number > 0.
 
     Examples
     --------
@@ -141,12 +146,37 @@ def gaussian_release(
     >>> gaussian_release([4, 0, 9], l2_sensitivity=1, rho="1/32").scale
     4.0
     """
-    exact = check_epsilon(rho, "rho")
-    sensitivity = calibrated_sensitivity(l2_sensitivity, neighbours)
-    scale = calibrated_scale(sensitivity / math.sqrt(2.0 * float(exact)), "rho", exact)
-    array = np.asarray(values)
-    noise = gaussian(scale, array.shape, insecure_rng=insecure_rng)
-    return GaussianMeasurement(array + noise, scale, sensitivity, exact)
+    squared = calibrated(l2_sensitivity, neighbours) ** 2
+    if isinstance(l2_sensitivity, float):
+        squared = Fraction(math.ceil(squared * 2**40), 2**40)
+    exact = whole_numbers(values)
+    rows = exact.shape[0] if exact.ndim else 1
+    return _release_rows(
+        exact,
+        [(0, rows, squared)],
+        squared=squared,
+        rho=check_epsilon(rho, "rho"),
+        insecure_rng=insecure_rng,
+    )
+
+
+def _release_rows(
+    values: NDArray[np.int64],
+    runs: list[Run],
+    *,
+    squared: Fraction,
+    rho: Fraction,
+    insecure_rng: np.random.Generator | None,
+) -> GaussianMeasurement:
+    """Release rows whose σ² is (their own squared sensitivity) / (2 rho)."""
+    variances = [check_variance(own / (2 * rho)) for _, _, own in runs]
+    noisy = values.copy()
+    flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
+    for (start, stop, _), variance in zip(runs, variances, strict=True):
+        rows = flat[start:stop]
+        rows += discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)
+    scale = per_row([math.sqrt(variance) for variance in variances], runs)
+    return GaussianMeasurement(noisy, scale, math.sqrt(squared), rho)
 
 
 class GaussianMechanism(StrategyMechanism):
@@ -184,6 +214,8 @@ class GaussianMechanism(StrategyMechanism):
     ----------
     workload, strategy : QueryMatrix
         W and A.
+    released : IntegerStrategy
+        What is measured: A as integer rows with whole weights.
     releases : tuple of GaussianRelease
         What was measured so far. A record without a limit: adding up the rho of
         several mechanisms on the same records is the caller's part.
@@ -205,15 +237,12 @@ class GaussianMechanism(StrategyMechanism):
     MatrixMechanism : the same under pure epsilon, with Laplace noise.
     rho_from_epsilon_delta : the budget for an (epsilon, delta).
 
-    Notes
-    -----
-    The noise is continuous in this version; see `mmech.noise` for what is
-    idealised.
-
     References
     ----------
     .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,
        extensions, and lower bounds", TCC 2016, Proposition 1.6.
+    .. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential
+       privacy", NeurIPS 2020, Theorem 4.
 
     Examples
     --------
@@ -297,22 +326,30 @@ class GaussianMechanism(StrategyMechanism):
             wrong length; nothing is spent.
         """
         exact = self._strategy_answers(counts)
-        l2_sensitivity = self.contribution * self.strategy.l2_sensitivity()
-        calibrated = calibrated_sensitivity(l2_sensitivity, self.neighbours)
+        runs = self._runs()
+        for _, _, own in runs:
+            check_variance(own / (2 * self.rho))
+        squared = Fraction(self._record_size**2 * self.released.sensitivity)
         # Recorded before the noise is drawn: an interruption counts as spent.
-        self._releases.append(GaussianRelease(self.rho, self._released(), calibrated))
-        return gaussian_release(
-            exact,
-            l2_sensitivity=l2_sensitivity,
-            rho=self.rho,
-            neighbours=self.neighbours,
-            insecure_rng=self._insecure_rng,
+        self._releases.append(
+            GaussianRelease(self.rho, self._released(), math.sqrt(squared))
+        )
+        return _release_rows(
+            exact, runs, squared=squared, rho=self.rho, insecure_rng=self._insecure_rng
         )
 
-    def expected_error(self) -> float:
-        """Return the expected total squared error of one column of answers."""
-        total = gaussian_expected_error(self.workload, self.strategy, rho=self.rho)
-        return total * self._error_factor()
+    def _runs(self) -> list[Run]:
+        squared = self._record_size**2 * self.released.sensitivity
+        return [
+            (start, stop, Fraction(squared, weight))
+            for start, stop, weight in self.released.row_weights()
+        ]
+
+    def _variances(self) -> list[float]:
+        return [
+            discrete_gaussian_variance(own / (2 * self.rho))
+            for _, _, own in self._runs()
+        ]
 
 
 def _refuse_ledger(ledger: Any, rho: Fraction) -> None:

@@ -1,0 +1,590 @@
+"""Strategies as integer matrices with rational budgets: what is really measured.
+
+A guarantee that holds for the bits needs exact sums: the strategy that touches the
+records is an integer matrix A', A'D is computed in 64-bit integers, and its
+sensitivity is a whole number found from all its columns. A strategy is a stack of
+blocks A'_b, and a row i of a block has a whole weight k_i: its noise has scale
+t_i = K / (k_i ε), where
+
+    K = max_j Σ_i k_i |A'_ij|          (L1, Laplace)
+
+so that one record costs at most Σ_i |A'_ij| / t_i <= ε, and as much for some cell.
+Weights are never multiplied into the counts: the noise on a count keeps the
+granularity one, and with it less variance. Under zCDP the squares of the entries take
+the place of their magnitudes, and t_i² = K / (2 ρ k_i).
+
+Rounding happens here, before anything is measured: reconstruction and reported errors
+use the rounded strategy, so that estimates stay unbiased and errors exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech._validation import magnitude
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators._algebra import scale
+from mmech.operators._base import QueryMatrix, product_of
+from mmech.operators._basic import Diagonal, Identity, Ones
+from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._kronecker import Kronecker
+from mmech.operators._marginals import Marginal, Marginals
+from mmech.operators._merged import Merged
+from mmech.operators._partition import Partition
+from mmech.operators._pidentity import PIdentity
+from mmech.operators._ranges import Permuted
+from mmech.operators._residuals import Residuals
+
+__all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+GRID_BITS = {"L1": 12, "L2": 16}
+"""Bits of the grid that real-valued strategies are rounded to."""
+
+PRODUCT_BITS = {"L1": 31, "L2": 28}
+"""Bits that the factors of a Kronecker product share."""
+
+WEIGHT_TOTAL = 2**20
+"""Sum of the whole weights that stand for real ones."""
+
+WEIGHT_TOLERANCE = 1e-9
+"""Relative distance at which real weights count as multiples of the smallest."""
+
+MAX_ENTRIES = 2**25
+"""Largest explicit matrix that is rounded entry by entry."""
+
+MAX_COLUMNS = 2**25
+"""Largest domain whose column sums are listed one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerBlock:
+    """Some rows of an integer strategy.
+
+    Attributes
+    ----------
+    matrix : QueryMatrix of int64, shape (m, n)
+        The rows, exact.
+    weight : int or ndarray of int64, shape (m,)
+        Whole weights k >= 1 of all rows, or of each.
+    """
+
+    matrix: QueryMatrix
+    weight: int | Integers = 1
+
+    def __post_init__(self) -> None:
+        if self.matrix.dtype != np.int64:
+            raise TypeError(f"a block must be an integer matrix, got {self.matrix!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerStrategy:
+    """An integer matrix with weights on its rows, ready to be measured.
+
+    Attributes
+    ----------
+    blocks : tuple of IntegerBlock
+        The rows, in order.
+    form : QueryMatrix of shape (p, n)
+        The same rows without weights, as an operator whose pseudoinverse and error
+        have a closed form.
+    norm : {"L1", "L2"}
+        Norm of the sensitivity.
+
+    Examples
+    --------
+    >>> from mmech import Marginals
+    >>> from mmech.integer_strategy import integer_strategy
+    >>> exact = integer_strategy(Marginals((2, 3), {(0,): 0.25, (1,): 0.75}))
+    >>> [block.weight for block in exact.blocks], exact.sensitivity
+    ([1, 3], 4)
+    """
+
+    blocks: tuple[IntegerBlock, ...]
+    form: QueryMatrix
+    norm: str = "L1"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of measured queries and of domain cells."""
+        rows = sum(block.matrix.shape[0] for block in self.blocks)
+        return (rows, self.blocks[0].matrix.shape[1])
+
+    @property
+    def largest_entry(self) -> int:
+        """A bound on the magnitude of every entry."""
+        return self.sensitivity if self.norm == "L1" else math.isqrt(self.sensitivity)
+
+    @cached_property
+    def sensitivity(self) -> int:
+        """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
+        constant = 0
+        columns: list[Integers] = []
+        for block in self.blocks:
+            sums = _column_sums(block, self.norm)
+            if isinstance(sums, int):
+                constant += sums
+            else:
+                columns.append(sums)
+        if columns:
+            largest = sum(int(c.max(initial=0)) for c in columns)
+            if largest >= 2**62:
+                raise ValueError(
+                    f"the column sums of the strategy reach {largest:.3g} and do not "
+                    "fit into 64-bit integers; scale the strategy down"
+                )
+            constant += int(np.sum(columns, axis=0).max())
+        if constant == 0:
+            raise _nothing_to_measure()
+        return constant
+
+    def row_weights(self) -> list[tuple[int, int, int]]:
+        """Return runs of rows of equal weight, as (start, stop, weight)."""
+        runs: list[tuple[int, int, int]] = []
+        start = 0
+        for block in self.blocks:
+            m = block.matrix.shape[0]
+            if isinstance(block.weight, int):
+                parts = [(0, m, block.weight)]
+            else:
+                edges = np.flatnonzero(np.diff(block.weight)) + 1
+                cuts = [0, *edges.tolist(), m]
+                parts = [(a, b, int(block.weight[a])) for a, b in pairwise(cuts)]
+            for a, b, weight in parts:
+                if runs and runs[-1][2] == weight:
+                    runs[-1] = (runs[-1][0], start + b, weight)
+                else:
+                    runs.append((start + a, start + b, weight))
+            start += m
+        return runs
+
+    def scaled(self, factors: Floats) -> QueryMatrix:
+        """Return the form with its rows multiplied, shape (p, n).
+
+        Parameters
+        ----------
+        factors : ndarray of float64, shape (p,)
+            Constant on every block whose weight is a single number.
+        """
+        scaled, used = _scale_rows(self.form, factors)
+        assert used == factors.size
+        return scaled
+
+
+def integer_strategy(strategy: QueryMatrix, *, norm: str = "L1") -> IntegerStrategy:
+    """Return a strategy as integer rows with whole weights.
+
+    Integer strategies stay as they are. A stack keeps its blocks, with weights
+    rounded to a total of 2^20; a p-Identity is rounded to a 2^12 grid so that every
+    column keeps its sum and every identity entry at least one unit; Kronecker
+    products are rounded factor by factor; other matrices entry by entry.
+
+    Parameters
+    ----------
+    strategy : QueryMatrix, shape (p, n)
+        Queries to measure, real weights allowed.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the sensitivity that the noise will have.
+
+    Returns
+    -------
+    IntegerStrategy
+        Blocks of weight zero are left out.
+
+    Raises
+    ------
+    ValueError
+        If all entries are zero.
+    DomainTooLargeError
+        If the strategy has no structure and too many entries to round one by one.
+
+    Examples
+    --------
+    >>> from mmech import PIdentity
+    >>> from mmech.integer_strategy import integer_strategy
+    >>> exact = integer_strategy(PIdentity([[0.5, 0.5, 0.0]]))
+    >>> exact.blocks[0].matrix.to_dense()
+    array([[2731,    0,    0],
+           [   0, 2731,    0],
+           [   0,    0, 4096],
+           [1365, 1365,    0]])
+    """
+    return _convert(strategy, norm, GRID_BITS[norm])
+
+
+# ---- one rule per kind of strategy ---------------------------------------------
+
+
+def _convert(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
+    for kind, rule in _RULES:
+        if isinstance(strategy, kind):
+            converted = rule(strategy, norm, bits)
+            if converted is not None:
+                return converted
+    if strategy.dtype == np.int64:
+        return IntegerStrategy((IntegerBlock(strategy),), strategy, norm)
+    return _rounded(strategy, norm, bits)
+
+
+def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
+    """Leave a common factor out: noise is calibrated to what is left."""
+    if strategy.weight == 0:
+        raise _nothing_to_measure()
+    return _convert(strategy.operator, norm, bits)
+
+
+def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
+    sizes = strategy.domain_shape
+    used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
+    weights = _whole_weights(list(used.values()), norm)
+    blocks = tuple(
+        IntegerBlock(Marginal(sizes, key), weight)
+        for key, weight in zip(used, weights, strict=True)
+    )
+    return IntegerStrategy(blocks, Marginals(sizes, dict.fromkeys(used, 1)), norm)
+
+
+def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
+    blocks = [b for b in strategy.blocks if _size(b, norm) > 0]
+    if not blocks:
+        raise _nothing_to_measure()
+    parts = [_convert(block, norm, bits) for block in blocks]
+    # A block of size s that became whole rows of size K has rows s / K times as tall;
+    # under L2, K is a sum of squares.
+    power = 2 if norm == "L2" else 1
+    ratios = [
+        _size(block, norm) / part.sensitivity ** (1 / power)
+        for block, part in zip(blocks, parts, strict=True)
+    ]
+    flat = [
+        (block, ratio)
+        for part, ratio in zip(parts, ratios, strict=True)
+        for block in part.blocks
+    ]
+    if all(isinstance(block.weight, int) for block, _ in flat):
+        reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
+        whole = _whole_weights(reals, norm)
+        done = [
+            IntegerBlock(block.matrix, weight)
+            for (block, _), weight in zip(flat, whole, strict=True)
+        ]
+    else:
+        rows = np.concatenate(
+            [
+                ratio
+                * np.broadcast_to(block.weight, block.matrix.shape[0]) ** (1 / power)
+                for block, ratio in flat
+            ]
+        )
+        whole_rows = np.array(_whole_weights(rows.tolist(), norm))
+        done, start = [], 0
+        for block, _ in flat:
+            stop = start + block.matrix.shape[0]
+            done.append(IntegerBlock(block.matrix, whole_rows[start:stop]))
+            start = stop
+    return IntegerStrategy(tuple(done), VStack([part.form for part in parts]), norm)
+
+
+def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
+    """Round down, then give each column's missing units to its identity entry."""
+    theta = np.asarray(strategy.theta)
+    grid = 2**bits
+    lower = np.floor(grid * theta / strategy.column_scales).astype(np.int64)
+    upper = grid - lower.sum(axis=0)
+    # lower sums to at most grid (1 - 1/s), so a unit is left for the identity; in
+    # doubles a tiny 1/s may round away.
+    short = np.flatnonzero(upper < 1)
+    lower[lower[:, short].argmax(axis=0), short] -= 1 - upper[short]
+    upper[short] = 1
+    matrix: QueryMatrix = Diagonal(upper)
+    if strategy.p:
+        matrix = VStack([matrix, Dense(lower)])
+    form = Scaled(float(grid), PIdentity(lower / upper))
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
+
+
+def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
+    if strategy.dtype == np.int64:
+        return None
+    real = sum(factor.dtype != np.int64 for factor in strategy.factors)
+    bits = min(bits, PRODUCT_BITS[norm] // real)
+    parts = [_single(_convert(factor, norm, bits), norm) for factor in strategy.factors]
+    matrix = Kronecker([part.blocks[0].matrix for part in parts])
+    form = Kronecker([part.form for part in parts])
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
+
+
+def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
+    """Return one block of weight one, with whole weights multiplied in."""
+    if len(part.blocks) == 1 and isinstance(part.blocks[0].weight, int):
+        return IntegerStrategy((IntegerBlock(part.blocks[0].matrix),), part.form, norm)
+    power = 2 if norm == "L2" else 1
+    rows = np.concatenate(
+        [
+            np.broadcast_to(b.weight, b.matrix.shape[0]).astype(np.float64)
+            for b in part.blocks
+        ]
+    ) ** (1 / power)
+    # Whole multiples on a small grid: the product with other factors must fit.
+    whole = np.maximum(1, np.rint(rows * (2**8 / rows.max()))).astype(np.int64)
+    matrix = Diagonal(whole) @ VStack([block.matrix for block in part.blocks])
+    form = part.scaled(whole.astype(np.float64))
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
+
+
+def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
+    groups = np.asarray(strategy.groups)
+    inner = _convert(strategy.operator, norm, bits)
+    blocks = tuple(
+        IntegerBlock(Merged(b.matrix, groups), b.weight) for b in inner.blocks
+    )
+    return IntegerStrategy(blocks, Merged(inner.form, groups), norm)
+
+
+def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | None:
+    order = np.asarray(strategy.permutation)
+    inner = _convert(strategy.operator, norm, bits)
+    blocks = tuple(
+        IntegerBlock(Permuted(b.matrix, order), b.weight) for b in inner.blocks
+    )
+    return IntegerStrategy(blocks, Permuted(inner.form, order), norm)
+
+
+def _weighted_rows(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
+    """Rows of an integer matrix with real weights keep their entries."""
+    if len(strategy.factors) != 2 or not isinstance(strategy.factors[0], Diagonal):
+        return None
+    weights = np.abs(strategy.factors[0].diag().astype(np.float64))
+    kept = np.flatnonzero(weights > 0)
+    rows = _whole_entries(strategy.factors[1])
+    if rows is None or kept.size == 0:
+        return None
+    if kept.size < weights.size:
+        if rows.shape[0] * rows.shape[1] > MAX_ENTRIES:
+            return None
+        rows = Dense(np.ascontiguousarray(rows.to_dense()[kept]))
+    whole = np.array(_whole_weights(weights[kept].tolist(), norm), np.int64)
+    return IntegerStrategy((IntegerBlock(rows, whole),), rows, norm)
+
+
+def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
+    """S W with whole W: round S, measure S'W."""
+    if len(strategy.factors) != 2 or not isinstance(strategy.factors[0], Dense):
+        return None
+    queries = _whole_entries(strategy.factors[1])
+    if queries is None:
+        return None
+    coefficients = strategy.factors[0].to_dense()
+    largest = np.abs(coefficients).max(initial=0.0)
+    if largest == 0:
+        return None
+    whole = np.rint(coefficients * (2**bits / largest)).astype(np.int64)
+    matrix = Product(Dense(whole), queries)
+    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
+    """Π (n_i - J) instead of orthonormal contrasts: the same rows, rotated.
+
+    The n_i rows of n_i I - J carry the same information under independent noise as
+    the n_i - 1 contrasts, at the same L2 sensitivity.
+    """
+    sizes = strategy.domain_shape
+    used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
+    blocks, reals = [], []
+    for key, weight in used.items():
+        factors = [
+            Dense(n * np.eye(n, dtype=np.int64) - 1) if i in key else Ones(1, n)
+            for i, n in enumerate(sizes)
+        ]
+        blocks.append(Kronecker(factors))
+        reals.append(weight / product_of(sizes[i] for i in key))
+    whole = _whole_weights(reals, norm)
+    return IntegerStrategy(
+        tuple(IntegerBlock(b, w) for b, w in zip(blocks, whole, strict=True)),
+        VStack(blocks),
+        norm,
+    )
+
+
+_RULES: list[tuple[type, Any]] = [
+    (Scaled, _scaled),
+    (Marginals, _marginals),
+    (VStack, _stack),
+    (PIdentity, _pidentity),
+    (Kronecker, _kronecker),
+    (Merged, _merged),
+    (Permuted, _permuted),
+    (Residuals, _residuals),
+    (Product, _weighted_rows),
+    (Product, _sums_of_queries),
+]
+"""(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""
+
+
+def _whole_entries(operator: QueryMatrix) -> QueryMatrix | None:
+    """Return an operator as an integer one, if all its entries are whole."""
+    if operator.dtype == np.int64:
+        return operator
+    if isinstance(operator, Dense):
+        array = operator.to_dense()
+        if (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**53:
+            return Dense(array.astype(np.int64))
+    return None
+
+
+def _rounded(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
+    """Round every entry to the grid, by largest remainders within a column.
+
+    Under L1 no column gets more units than its share of the grid, so that rounding
+    never raises the sensitivity.
+    """
+    m, n = strategy.shape
+    if m * n > MAX_ENTRIES and not isinstance(strategy, (Sparse, Diagonal)):
+        raise DomainTooLargeError(
+            f"the strategy {strategy!r} has {magnitude(m * n)} real entries without "
+            f"structure, too many to round to integers (limit {MAX_ENTRIES}); use a "
+            "template with structure, such as 'kronecker' or 'marginals'"
+        )
+    largest = _size(strategy, norm)
+    if largest == 0:
+        raise _nothing_to_measure()
+    columns = strategy.to_sparse().tocsc()
+    exact = columns.data.astype(np.float64) * (2**bits / largest)
+    if norm == "L2":
+        whole = np.rint(exact).astype(np.int64)
+    else:
+        whole = np.trunc(exact).astype(np.int64)
+        remainder = np.abs(exact) - np.abs(whole)
+        column = np.repeat(np.arange(n), np.diff(columns.indptr))
+        missing = np.floor(np.bincount(column, remainder, n) + 1e-6).astype(np.int64)
+        order = np.lexsort((-remainder, column))
+        rank = np.empty(order.size, np.int64)
+        rank[order] = np.arange(order.size) - columns.indptr[column[order]]
+        whole += np.where(rank < missing[column], np.sign(exact), 0).astype(np.int64)
+    columns = columns.astype(np.int64)
+    columns.data = whole
+    matrix: QueryMatrix = Sparse(columns.tocsr())
+    if 4 * columns.nnz > m * n:
+        matrix = Dense(matrix.to_dense())
+    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+def _nothing_to_measure() -> ValueError:
+    return ValueError(
+        "the strategy has only zero entries and measures nothing; at least one query "
+        "must count something"
+    )
+
+
+# ---- weights and sizes -----------------------------------------------------------
+
+
+def _size(operator: QueryMatrix, norm: str) -> float:
+    return operator.sensitivity() if norm == "L1" else operator.l2_sensitivity()
+
+
+def _whole_weights(reals: Sequence[float], norm: str) -> list[int]:
+    """Return whole weights in proportion to heights of rows (L2: to their squares).
+
+    Exact where all are small multiples of the smallest, else rounded to a total of
+    2^20, at least one each.
+    """
+    weights = np.asarray(reals, np.float64)
+    if norm == "L2":
+        weights = np.square(weights)
+    multiples = weights / weights.min()
+    whole = np.rint(multiples)
+    if (np.abs(multiples - whole) > WEIGHT_TOLERANCE * multiples).any() or (
+        whole.sum() > WEIGHT_TOTAL
+    ):
+        whole = np.maximum(1, np.rint(weights * (WEIGHT_TOTAL / weights.sum())))
+    return [int(w) for w in whole]
+
+
+def _column_sums(block: IntegerBlock, norm: str) -> int | Integers:
+    """Return Σ_i k_i |A'_ij| (L2: squares), one number where all columns agree."""
+    if isinstance(block.weight, int):
+        sums = _plain_sums(block.matrix, norm)
+        if isinstance(sums, int):
+            return block.weight * sums
+        if block.weight * int(sums.max(initial=0)) >= 2**62:
+            return block.weight * int(sums.max())
+        return block.weight * sums
+    weights = block.weight
+    if norm == "L2":
+        squares = block.matrix.to_sparse().astype(np.int64)
+        squares.data = np.square(squares.data)
+        return np.asarray(squares.T @ weights)
+    magnitudes = block.matrix
+    if not magnitudes.is_nonnegative:
+        magnitudes = magnitudes.abs()
+    return np.asarray(magnitudes.rmatvec(weights))
+
+
+def _plain_sums(matrix: QueryMatrix, norm: str) -> int | Integers:
+    if isinstance(matrix, (Identity, Marginal, Partition)):
+        return 1
+    if isinstance(matrix, Ones):
+        return matrix.m
+    if isinstance(matrix, Kronecker):
+        parts = [_plain_sums(factor, norm) for factor in matrix.factors]
+        if all(isinstance(part, int) for part in parts):
+            return math.prod(int(part) for part in parts)
+        largest = math.prod(int(np.max(part)) for part in parts)
+        if matrix.shape[1] > MAX_COLUMNS or largest >= 2**62:
+            return largest
+        sides = [
+            np.broadcast_to(np.asarray(part, np.int64), factor.shape[1])
+            for part, factor in zip(parts, matrix.factors, strict=True)
+        ]
+        return np.asarray(reduce(np.kron, sides))
+    sums = matrix.column_abs_sums() if norm == "L1" else matrix.column_square_sums()
+    # A sum of squares below 2^62 has not wrapped if the magnitudes sum to < 2^31.
+    if sums.dtype != np.int64 or (norm == "L2" and matrix.sensitivity() >= 2**31):
+        raise ValueError(
+            f"the column sums of {matrix!r} do not fit into 64-bit integers; scale the "
+            "strategy down"
+        )
+    return np.asarray(sums)
+
+
+def _scale_rows(form: QueryMatrix, factors: Floats) -> tuple[QueryMatrix, int]:
+    """Return the form with rows scaled, and how many of the factors it used."""
+    if isinstance(form, Marginals):
+        sizes = [block.shape[0] for block in form.blocks]
+        starts = np.cumsum([0, *sizes[:-1]])
+        weights = {
+            key: weight * float(factors[start])
+            for (key, weight), start in zip(form.weights.items(), starts, strict=True)
+        }
+        return Marginals(form.domain_shape, weights), sum(sizes)
+    if isinstance(form, VStack):
+        blocks, used = [], 0
+        for block in form.blocks:
+            scaled, size = _scale_rows(block, factors[used:])
+            blocks.append(scaled)
+            used += size
+        return VStack(blocks), used
+    if isinstance(form, Merged):
+        inner, used = _scale_rows(form.operator, factors)
+        return Merged(inner, form.groups), used
+    if isinstance(form, Permuted):
+        inner, used = _scale_rows(form.operator, factors)
+        return Permuted(inner, form.permutation), used
+    m = form.shape[0]
+    own = factors[:m]
+    if (own == own[0]).all():
+        return scale(float(own[0]), form), m
+    return Diagonal(own) @ form, m

@@ -1,0 +1,30 @@
+"""Everything that draws from the operating system's entropy, drawn exactly.
+
+Noise, assignments of records and tie-breaks all come from this folder, so that the
+source of a guarantee can be read in one place. Everything else that is random in
+this package (starts of an optimizer, forests) uses ordinary seeded generators and is
+public.
+
+Noise is made of integers and follows its law exactly, not up to rounding: scales are
+fractions, probabilities are compared bit by bit with their binary expansion, and the
+expansions come from integer arithmetic with rigorous bounds. So no low-order bit of
+a released number carries anything about the count beneath it (the attack of Mironov,
+"On significance of the least significant bits for differential privacy", CCS 2012).
+"""
+
+from mmech.noise._choice import integers_below, keyed_argmax, random_argmax
+from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
+from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
+from mmech.noise._system import check_insecure_rng, system_words
+
+__all__ = [
+    "check_insecure_rng",
+    "discrete_gaussian",
+    "discrete_gaussian_variance",
+    "discrete_laplace",
+    "discrete_laplace_variance",
+    "integers_below",
+    "keyed_argmax",
+    "random_argmax",
+    "system_words",
+]

@@ -1,0 +1,65 @@
+"""The only place that draws random numbers for noise: the operating system."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import EntropyError, PrivacyLeakWarning
+
+__all__ = ["check_insecure_rng", "random_bytes", "random_words", "system_words"]
+
+
+def system_words(size: int) -> NDArray[np.uint64]:
+    """Return `size` uniform 64-bit words from the operating system's entropy."""
+    return random_words(size, None)
+
+
+def random_bytes(
+    size: int, insecure_rng: np.random.Generator | None
+) -> NDArray[np.uint8]:
+    """Return `size` uniform bytes, from the operating system unless in a test."""
+    if insecure_rng is None:
+        try:
+            return np.frombuffer(os.urandom(size), dtype=np.uint8)
+        except (OSError, NotImplementedError) as failure:
+            raise EntropyError(
+                "the operating system gave no random bytes, so nothing was released; "
+                "a budget that was charged stays spent"
+            ) from failure
+    return np.frombuffer(insecure_rng.bytes(size), dtype=np.uint8)
+
+
+def random_words(
+    size: int, insecure_rng: np.random.Generator | None
+) -> NDArray[np.uint64]:
+    """Return `size` uniform 64-bit words, like `random_bytes`."""
+    return random_bytes(8 * size, insecure_rng).view(np.uint64)
+
+
+def check_insecure_rng(insecure_rng: Any) -> np.random.Generator | None:
+    """Return the test generator, warning that it voids the guarantee.
+
+    Parameters
+    ----------
+    insecure_rng : numpy.random.Generator, int or None
+        ``None`` selects the operating system's entropy.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If a generator or seed is given.
+    """
+    if insecure_rng is None:
+        return None
+    warnings.warn(
+        "noise from insecure_rng is predictable and gives no privacy; "
+        "use it in tests only",
+        PrivacyLeakWarning,
+        stacklevel=3,
+    )
+    return np.random.default_rng(insecure_rng)
