@@ -1,6 +1,8 @@
 """The matrix mechanism of differential privacy on implicit query matrices."""
 
+import importlib as _importlib
 import logging as _logging
+from typing import Any as _Any
 
 from mmech._persistence import export_marginals
 from mmech._persistence import load_strategy as load
@@ -158,3 +160,10 @@ __all__ = [
 ]
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
+
+
+def __getattr__(name: str) -> _Any:
+    """Import `mmech.audit` when it is first asked for."""
+    if name == "audit":
+        return _importlib.import_module("mmech.audit")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

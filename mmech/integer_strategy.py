@@ -305,8 +305,9 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     # lower sums to at most grid (1 - 1/s), so a unit is left for the identity; in
     # doubles a tiny 1/s may round away.
     short = np.flatnonzero(upper < 1)
-    lower[lower[:, short].argmax(axis=0), short] -= 1 - upper[short]
-    upper[short] = 1
+    if short.size:
+        lower[lower[:, short].argmax(axis=0), short] -= 1 - upper[short]
+        upper[short] = 1
     matrix: QueryMatrix = Diagonal(upper)
     if strategy.p:
         matrix = VStack([matrix, Dense(lower)])

@@ -1,0 +1,236 @@
+"""``python -m mmech.audit``: every mechanism of the package against its claim."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import (
+    AllRange,
+    Dense,
+    Diagonal,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    PIdentity,
+    Prefix,
+    QueryMatrix,
+    VStack,
+    all_marginals,
+    epsilon_from_rho,
+    laplace_release,
+)
+from mmech.audit import AuditResult, Release, epsilon_lower_bound
+
+Counts = NDArray[np.int64]
+
+RHO_DELTA = 1e-3
+"""Delta at which mechanisms under zCDP are audited."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One release on one pair of neighbours, and what it claims."""
+
+    name: str
+    neighbours: str
+    claimed: float
+    delta: float
+    release: Release
+    first: Counts
+    second: Counts
+
+
+def strategies() -> dict[str, tuple[QueryMatrix, QueryMatrix]]:
+    """Return one small (workload, strategy) pair per kind of strategy."""
+    halves = PIdentity([[1.0, 0.7, 0.0, 0.0], [0.0, 0.0, 0.4, 1.0]])
+    return {
+        "identity": (Prefix(8), Identity(8)),
+        "the workload itself": (AllRange(4), AllRange(4)),
+        "p-Identity": (AllRange(4), halves),
+        "Kronecker": (
+            Kronecker([AllRange(4), Prefix(3)]),
+            Kronecker([halves, PIdentity([[0.5, 1.0, 1.5]])]),
+        ),
+        "marginals": (
+            all_marginals((3, 3, 3), 1),
+            Marginals((3, 3, 3), {(0, 1): 0.6, (2,): 0.4}),
+        ),
+        "union of products": (
+            Prefix(16),
+            VStack(
+                [
+                    0.7 * Kronecker([halves, Identity(4)]),
+                    0.3 * Kronecker([Identity(4), halves]),
+                ]
+            ),
+        ),
+        "weighted rows": (Prefix(4), Diagonal([0.5, 1.0, 0.25, 2.0]) @ Prefix(4)),
+        "real entries": (
+            Identity(3),
+            Dense([[1.0, -0.3, 0.0], [0.2, 0.9, 0.1], [0.4, 0.0, 0.7]]),
+        ),
+    }
+
+
+def cases(epsilon: float) -> Iterator[Case]:
+    """Yield every mechanism with the pair of neighbours that strains it most."""
+    for neighbours in ("add_remove", "replace"):
+        yield _laplace_case(epsilon, neighbours)
+    for kind, (workload, strategy) in strategies().items():
+        for neighbours in ("add_remove", "replace"):
+            mechanism = MatrixMechanism(
+                workload, strategy, epsilon=epsilon, neighbours=neighbours
+            )
+            first, second = worst_pair(mechanism)
+            yield Case(
+                f"MatrixMechanism, {kind}",
+                neighbours,
+                epsilon,
+                0.0,
+                partial(_measure, mechanism),
+                first,
+                second,
+            )
+    rho = epsilon**2 / 2
+    for name, workload in {
+        "Prefix": Prefix(8),
+        "marginals": all_marginals((3, 3), 1),
+    }.items():
+        gaussian = GaussianMechanism(workload, rho=rho)
+        first, second = worst_pair(gaussian)
+        yield Case(
+            f"GaussianMechanism, {name}",
+            "add_remove",
+            epsilon_from_rho(rho, RHO_DELTA),
+            RHO_DELTA,
+            partial(_measure, gaussian),
+            first,
+            second,
+        )
+
+
+def _laplace_case(epsilon: float, neighbours: str) -> Case:
+    def release(counts: Counts, runs: int) -> Counts:
+        noisy = laplace_release(
+            np.tile(counts, (1, runs)),
+            sensitivity=1,
+            epsilon=epsilon,
+            released="audit",
+            neighbours=neighbours,
+        )
+        return _by_run(noisy.values, runs)
+
+    first, second = _pair(2, 1, neighbours)
+    return Case("laplace_release", neighbours, epsilon, 0.0, release, first, second)
+
+
+def _measure(mechanism: Any, counts: Counts, runs: int) -> Counts:
+    """Return independent measurements of a table (n, 2), shape (runs, p, 2).
+
+    The columns of one long table get independent noise: one call is many runs.
+    """
+    measured = mechanism.measure(np.tile(counts, (1, runs)))
+    return _by_run(measured.values, runs)
+
+
+def _by_run(values: Counts, runs: int) -> Counts:
+    return values.reshape(values.shape[0], runs, -1).transpose(1, 0, 2)
+
+
+def worst_pair(mechanism: Any) -> tuple[Counts, Counts]:
+    """Return neighbours that differ where the integer strategy counts the most."""
+    costs = sum(
+        np.broadcast_to(block.weight, block.matrix.shape[0])
+        @ np.abs(block.matrix.to_dense())
+        for block in mechanism.released.blocks
+    )
+    return _pair(costs.size, int(np.argmax(costs)), mechanism.neighbours)
+
+
+def _pair(n: int, cell: int, neighbours: str) -> tuple[Counts, Counts]:
+    """Return tables of two classes: a record joins, or changes its class."""
+    first = np.full((n, 2), 5)
+    second = first.copy()
+    second[cell, 0] += 1
+    if neighbours == "replace":
+        second[cell, 1] -= 1
+    return first, second
+
+
+def run(
+    epsilon: float, runs: int, confidence: float
+) -> Iterator[tuple[Case, AuditResult]]:
+    """Yield every case with what its audit found."""
+    for case in cases(epsilon):
+        yield (
+            case,
+            epsilon_lower_bound(
+                case.release,
+                case.first,
+                case.second,
+                runs=runs,
+                confidence=confidence,
+                delta=case.delta,
+            ),
+        )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; return 1 if a claim was refuted."""
+    parser = argparse.ArgumentParser(
+        prog="python -m mmech.audit",
+        description="Audit the mechanisms of mmech: run each on neighbouring counts "
+        "and compare a lower confidence bound on epsilon with the claim.",
+    )
+    parser.add_argument("--epsilon", type=float, default=1.0, help="claim (default 1)")
+    parser.add_argument(
+        "--runs", type=int, default=100_000, help="runs per input (default 100000)"
+    )
+    parser.add_argument(
+        "--confidence",
+        type=float,
+        default=0.999,
+        help="probability that a bound is right (default 0.999)",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        found = run(options.epsilon, options.runs, options.confidence)
+        return _print_table(found, options)
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def _print_table(found: Iterator[tuple[Case, AuditResult]], options: Any) -> int:
+    print(
+        f"lower bounds on epsilon from {options.runs:,} runs on each of two "
+        "neighbouring inputs;\neach is above the true epsilon with probability at "
+        f"most {1 - options.confidence:.2g}\n"
+    )
+    print(
+        f"{'mechanism':38}{'neighbours':12}{'claimed':>9}{'delta':>8}{'found':>8}"
+        "  verdict"
+    )
+    refuted = 0
+    for case, result in found:
+        broken = result.refutes(case.claimed)
+        refuted += broken
+        print(
+            f"{case.name:38}{case.neighbours:12}{case.claimed:9.3f}{case.delta:8.3g}"
+            f"{result.epsilon:8.3f}  {'REFUTED' if broken else 'holds'}",
+            flush=True,
+        )
+    return 1 if refuted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
