@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -28,25 +30,34 @@ class LedgerEntry:
         What was measured, in words.
     sensitivity : float
         L1 sensitivity that the noise was calibrated to.
+    partition, part : str or None
+        The partition of the records and the part of it that was measured, if the
+        release was paid for through `PrivacyLedger.part`.
 
     Examples
     --------
     >>> from mmech import PrivacyLedger
-    >>> PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
-    LedgerEntry(epsilon=Fraction(1, 8), released='a histogram', sensitivity=1.0)
+    >>> entry = PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
+    >>> entry.epsilon, entry.released, entry.sensitivity
+    (Fraction(1, 8), 'a histogram', 1.0)
     """
 
     epsilon: Fraction
     released: str
     sensitivity: float
+    partition: str | None = None
+    part: str | None = None
 
 
 class PrivacyLedger:
     """A budget that several mechanisms and estimators can share.
 
     Releases add up (sequential composition), in exact fractions: three releases
-    at ``0.1`` fit a ledger of ``0.3``. A release that does not fit is refused
-    before any noise is drawn. Safe to use from several threads.
+    at ``0.1`` fit a ledger of ``0.3``. Releases on disjoint parts of the records cost
+    as much as the dearest part (parallel composition, see `part`). A release that
+    does not fit is refused before any noise is drawn, and one whose noise was drawn
+    counts even if the program stops before it returns. Safe to use from several
+    threads.
 
     Parameters
     ----------
@@ -82,8 +93,11 @@ class PrivacyLedger:
 
     @property
     def spent(self) -> Fraction:
-        """Sum of the epsilons of all releases so far."""
-        return sum((entry.epsilon for entry in self._entries), Fraction(0))
+        """Cost of all releases so far: their sum, but for parts of a partition.
+
+        Of every partition the part that cost most counts.
+        """
+        return _composed(self._entries)
 
     @property
     def remaining(self) -> Fraction | float:
@@ -135,6 +149,87 @@ class PrivacyLedger:
             self._entries.append(entry)
         return entry
 
+    def part(self, partition: str, part: str) -> PrivacyLedger:
+        """Return a ledger for one part of a partition of the records.
+
+        Releases on disjoint parts add nothing up: of each partition only the part
+        that cost most counts. Which part a record belongs to must follow from the
+        record alone, by a public rule.
+
+        Parameters
+        ----------
+        partition : str
+            Name of the partition, such as ``"region"``.
+        part : str
+            Name of the part, such as ``"north"``.
+
+        Returns
+        -------
+        PrivacyLedger
+            Accepted wherever a ledger is; it spends from this one.
+
+        Notes
+        -----
+        Under ``"replace"`` a record may move from one part to another and change
+        both. Mechanisms calibrate to twice the sensitivity under that relation, so
+        that each of the two changes costs half.
+
+        References
+        ----------
+        .. [1] McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(1.0)
+        >>> for region in ("north", "south"):
+        ...     ledger.part("region", region).spend(0.6, "counts", sensitivity=1).part
+        'north'
+        'south'
+        >>> ledger.spent
+        Fraction(3, 5)
+        """
+        return _LedgerPart(self, partition, part)
+
+    def to_json(self) -> str:
+        """Return what was released, in order, as JSON text.
+
+        Returns
+        -------
+        str
+            An object with the budget, the relation, what was spent, and one object
+            per release. Epsilons are exact fractions as text, such as ``"1/10"``.
+
+        Examples
+        --------
+        >>> import json
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger("0.5")
+        >>> entry = ledger.spend(0.1, "a histogram", sensitivity=1)
+        >>> json.loads(ledger.to_json())["releases"]
+        [{'order': 1, 'released': 'a histogram', 'epsilon': '1/10', 'sensitivity': 1.0}]
+        """
+        releases = []
+        for order, entry in enumerate(self.entries, 1):
+            record: dict[str, Any] = {
+                "order": order,
+                "released": entry.released,
+                "epsilon": str(entry.epsilon),
+                "sensitivity": entry.sensitivity,
+            }
+            if entry.partition is not None:
+                record |= {"partition": entry.partition, "part": entry.part}
+            releases.append(record)
+        content = {
+            "format": "mmech privacy ledger",
+            "version": 1,
+            "neighbours": self.neighbours,
+            "epsilon_total": str(self.epsilon_total),
+            "spent": str(self.spent),
+            "releases": releases,
+        }
+        return json.dumps(content, indent=2)
+
     def __copy__(self) -> PrivacyLedger:
         """Return the ledger itself: a copy would double the budget."""
         return self
@@ -159,3 +254,69 @@ class PrivacyLedger:
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
             f"releases={len(self._entries)})"
         )
+
+
+class _LedgerPart(PrivacyLedger):
+    """The view of a ledger that the releases on one part of the records see."""
+
+    def __init__(self, ledger: PrivacyLedger, partition: str, part: str) -> None:
+        for value, name in ((partition, "partition"), (part, "part")):
+            if not isinstance(value, str) or not value:
+                raise TypeError(f"{name} must be a name, got {value!r}")
+        if isinstance(ledger, _LedgerPart):
+            raise TypeError(
+                "a part of a partition cannot be split again; name the finer parts in "
+                "one partition of the whole ledger"
+            )
+        self._ledger = ledger
+        self._partition, self._part = partition, part
+        self.neighbours = ledger.neighbours
+        self.epsilon_total = ledger.epsilon_total
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """The releases on this part so far, in order."""
+        return tuple(
+            entry
+            for entry in self._ledger.entries
+            if (entry.partition, entry.part) == (self._partition, self._part)
+        )
+
+    @property
+    def spent(self) -> Fraction:
+        """Sum of the epsilons of the releases on this part."""
+        return sum((entry.epsilon for entry in self.entries), Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction | float:
+        """What a release on this part may still cost."""
+        if isinstance(self.epsilon_total, float):
+            return math.inf
+        others = [e for e in self._ledger.entries if e.partition != self._partition]
+        return self.epsilon_total - _composed(others) - self.spent
+
+    def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
+        """Pay for a release on this part, before its noise is drawn."""
+        with self._ledger._lock:
+            entry = LedgerEntry(
+                self.check(epsilon),
+                released,
+                float(sensitivity),
+                self._partition,
+                self._part,
+            )
+            self._ledger._entries.append(entry)
+        return entry
+
+
+def _composed(entries: Iterable[LedgerEntry]) -> Fraction:
+    """Return the sum of the entries, of each partition only the dearest part."""
+    total = Fraction(0)
+    parts: dict[str, dict[str | None, Fraction]] = {}
+    for entry in entries:
+        if entry.partition is None:
+            total += entry.epsilon
+        else:
+            costs = parts.setdefault(entry.partition, {})
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + entry.epsilon
+    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))

@@ -449,7 +449,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         ]
         lines += [
             f"  {entry.released}: epsilon = {float(entry.epsilon):g}, "
-            f"L1 sensitivity {entry.sensitivity:g}, Laplace noise."
+            f"L1 sensitivity {entry.sensitivity:g}, exact discrete Laplace noise."
             for entry in self.releases_
         ]
         lines.append(self._afterwards)
@@ -462,22 +462,27 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if self._terms.insecure:
             lines.append("NOT PRIVATE: the noise came from insecure_rng.")
         lines.append(
-            "Idealised: the noise is continuous Laplace in double precision. "
-            "Not protected: timings, and the error that an invalid record raises."
+            "The noise is made of integers and drawn exactly; the guarantee holds for "
+            "the numbers as released. Not protected: timings, and the error that an "
+            "invalid record raises."
         )
         return "\n".join(lines)
 
+    def _holds_counts(self) -> bool:
+        """Whether exact counts are in memory: fitted and not closed."""
+        return self._holds_secrets and getattr(self, "_counts", None) is not None
+
     def __repr__(self, **kwargs: Any) -> str:
         text = str(super().__repr__(**kwargs))
-        if self._holds_secrets and hasattr(self, "ensembles_"):
+        if self._holds_counts():
             return f"{text} [holds sensitive counts: do not save or share]"
         return text
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._holds_secrets and hasattr(self, "ensembles_"):
+        if self._holds_counts():
             raise TypeError(
                 f"a fitted {type(self).__name__} holds sensitive counts and cannot be "
-                "pickled or copied; save its predictions instead"
+                "pickled or copied; save its predictions, or close() it first"
             )
         state: dict[str, Any] = dict(super().__getstate__())
         if "ensembles_" in state:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import QueryMatrix
+from mmech import BudgetExceededError, QueryMatrix
 from mmech_rf.classifiers._base import Ensemble, ForestClassifier
 
 __all__ = ["PerBatchClassifier"]
@@ -23,6 +23,7 @@ class PerBatchClassifier(ForestClassifier):
     """
 
     _holds_secrets = True
+    _counts: list[NDArray[np.int64]] | None
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."
@@ -68,6 +69,14 @@ class PerBatchClassifier(ForestClassifier):
         """
         return super().predict(X)
 
+    def close(self) -> None:
+        """Forget the exact counts; answers that were released stay.
+
+        Afterwards the object holds nothing sensitive: batches that were answered
+        keep their answer, others are refused.
+        """
+        self._counts = None
+
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
     ) -> None:
@@ -101,6 +110,11 @@ class PerBatchClassifier(ForestClassifier):
         for batch, classes in self._answered:
             if np.array_equal(batch, codes):
                 return classes
+        if self._counts is None:
+            raise BudgetExceededError(
+                f"this {type(self).__name__} was closed and holds no counts any more; "
+                "fit it again, on a new budget, to answer another batch"
+            )
         self._reserve()
         with self._timed("optimization"):
             workloads = [
