@@ -52,6 +52,9 @@ Floats = NDArray[np.float64]
 GRID_BITS = {"L1": 12, "L2": 16}
 """Bits of the grid that real-valued strategies are rounded to."""
 
+FINE_BITS = {"L1": 30, "L2": 26}
+"""The same where rows must keep their span: their rounding is below 1e-7."""
+
 PRODUCT_BITS = {"L1": 31, "L2": 28}
 """Bits that the factors of a Kronecker product share."""
 
@@ -182,7 +185,9 @@ class IntegerStrategy:
         return scaled
 
 
-def integer_strategy(strategy: QueryMatrix, *, norm: str = "L1") -> IntegerStrategy:
+def integer_strategy(
+    strategy: QueryMatrix, *, norm: str = "L1", fine: bool = False
+) -> IntegerStrategy:
     """Return a strategy as integer rows with whole weights.
 
     Integer strategies stay as they are. A stack keeps its blocks, with weights
@@ -196,6 +201,9 @@ def integer_strategy(strategy: QueryMatrix, *, norm: str = "L1") -> IntegerStrat
         Queries to measure, real weights allowed.
     norm : {"L1", "L2"}, default="L1"
         Norm of the sensitivity that the noise will have.
+    fine : bool, default=False
+        Round to a finer grid, for strategies of fewer rows than cells that answer
+        nothing outside their span.
 
     Returns
     -------
@@ -220,7 +228,7 @@ def integer_strategy(strategy: QueryMatrix, *, norm: str = "L1") -> IntegerStrat
            [   0,    0, 4096],
            [1365, 1365,    0]])
     """
-    return _convert(strategy, norm, GRID_BITS[norm])
+    return _convert(strategy, norm, (FINE_BITS if fine else GRID_BITS)[norm])
 
 
 # ---- one rule per kind of strategy ---------------------------------------------
@@ -381,6 +389,8 @@ def _weighted_rows(strategy: Product, norm: str, bits: int) -> IntegerStrategy |
 
 def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
     """S W with whole W: round S, measure S'W."""
+    if strategy.dtype == np.int64:
+        return None
     if len(strategy.factors) != 2 or not isinstance(strategy.factors[0], Dense):
         return None
     queries = _whole_entries(strategy.factors[1])

@@ -103,6 +103,8 @@ class StrategyMechanism(ABC):
         self.signed = signed
         self.released = integer_strategy(strategy, norm=self._norm)
         if not error.supports(workload, self.released.form):
+            self.released = integer_strategy(strategy, norm=self._norm, fine=True)
+        if not error.supports(workload, self.released.form):
             raise UnsupportedWorkloadError(
                 f"the strategy {strategy!r} cannot answer the workload {workload!r} "
                 "once its entries are rounded to integers; its rows are too close to "

@@ -4,6 +4,7 @@ Nothing here imports the package, so that an error cannot hide on both sides.
 """
 
 import itertools
+import math
 
 import numpy as np
 
@@ -422,6 +423,55 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
 def sensitivity(matrix):
     matrix = np.asarray(matrix)
     return max((sum(abs(v) for v in column) for column in matrix.T), default=0)
+
+
+def integer_rows(released):
+    """Rows A' and whole row weights k of an integer strategy, as Python integers."""
+    rows = np.vstack([block.matrix.to_dense() for block in released.blocks])
+    weights = np.concatenate(
+        [
+            np.broadcast_to(block.weight, block.matrix.shape[0])
+            for block in released.blocks
+        ]
+    )
+    return rows.astype(object), weights.astype(object)
+
+
+def cost(released, change):
+    """Σ_i k_i |(A' change)_i| over all columns: what the noise has to hide."""
+    rows, weights = integer_rows(released)
+    moved = abs(rows @ np.asarray(change).astype(int).astype(object))
+    return int((weights @ moved).sum())
+
+
+def discrete_laplace_variance(scale):
+    """Σ x² P(x) over the integers, P(x) ∝ exp(-|x| / scale)."""
+    if scale > 1e4:
+        return 2 * float(scale) ** 2 - 1 / 6  # and terms of order scale^-2
+    x = np.arange(1, 60 * math.ceil(scale) + 1, dtype=float)
+    weights = np.exp(-x / float(scale))
+    return float(2 * (x**2 @ weights) / (1 + 2 * weights.sum()))
+
+
+def deviations(released, epsilon, size=1):
+    """Standard deviation of the noise on every row; `size` times one record."""
+    _, weights = integer_rows(released)
+    K = released.sensitivity
+    return np.array(
+        [math.sqrt(discrete_laplace_variance(size * K / k / epsilon)) for k in weights]
+    )
+
+
+def weighted_pinv(released, sigma):
+    """Least squares with noise of these standard deviations, (n, p)."""
+    rows, _ = integer_rows(released)
+    return pinv(rows.astype(float) / sigma[:, None]) / sigma
+
+
+def released_error(workload, released, epsilon, size=1):
+    """Expected squared error of every query under exact noise."""
+    sigma = deviations(released, epsilon, size)
+    return np.square(workload @ weighted_pinv(released, sigma) * sigma).sum(axis=1)
 
 
 def supported(workload, strategy):

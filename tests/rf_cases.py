@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from sklearn.base import clone
 
-import mmech.mechanism
+import mmech.release
 from mmech.mechanism import MatrixMechanism
 from mmech_rf import (
     Attribute,
@@ -72,11 +72,11 @@ def silence(monkeypatch):
     """Make every release exact; returns the list of scales that were asked for."""
     scales = []
 
-    def laplace(scale, shape, *, insecure_rng=None):
+    def discrete_laplace(scale, shape, *, insecure_rng=None):
         scales.append(scale)
-        return np.zeros(shape)
+        return np.zeros(shape, np.int64)
 
-    monkeypatch.setattr(mmech.mechanism, "laplace", laplace)
+    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
     return scales
 
 

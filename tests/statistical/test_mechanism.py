@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import mmech.mechanism
+import mmech.release
 from mmech import (
     AllRange,
     Identity,
@@ -24,7 +24,7 @@ from mmech import (
     VStack,
     optimize,
 )
-from mmech.noise import laplace
+from mmech.noise import discrete_laplace
 
 pytestmark = pytest.mark.statistical
 
@@ -84,7 +84,7 @@ def test_every_query_has_its_predicted_error_and_no_bias(name):
     bound = SIGMAS * errors.std(axis=1) / math.sqrt(RUNS)
     assert (abs(errors.mean(axis=1)) < bound).all()
     squares = np.square(errors)
-    predicted = mmech.per_query_error(workload, strategy, epsilon=2)
+    predicted = mechanism.per_query_error()
     bound = SIGMAS * squares.std(axis=1) / math.sqrt(RUNS)
     assert (abs(squares.mean(axis=1) - predicted) < bound).all()
 
@@ -115,7 +115,8 @@ def audit(strategy, counts, neighbour, *, epsilon, neighbours, runs=200_000):
     mechanism = MatrixMechanism(
         Total(strategy.shape[1]), strategy, epsilon=epsilon, neighbours=neighbours
     )
-    exact, other = strategy @ np.asarray(counts), strategy @ np.asarray(neighbour)
+    measured = mechanism.released.form
+    exact, other = measured @ np.asarray(counts), measured @ np.asarray(neighbour)
     moved = other != exact
     assert moved.any()
 
@@ -194,9 +195,9 @@ def test_the_audit_catches_half_the_noise(neighbours, case, monkeypatch):
     well above the allowed 1.
     """
     monkeypatch.setattr(
-        mmech.mechanism,
-        "laplace",
-        lambda scale, shape, insecure_rng=None: laplace(scale / 2, shape),
+        mmech.release,
+        "discrete_laplace",
+        lambda scale, shape, insecure_rng=None: discrete_laplace(scale / 2, shape),
     )
     strategy, counts, neighbour = case
     found = audit(strategy, counts, neighbour, epsilon=1.0, neighbours=neighbours)

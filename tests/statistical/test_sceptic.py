@@ -1,7 +1,9 @@
 """A sceptic's test: the running mechanism against what was promised beforehand.
 
 For 200 random small workloads, optimized by "auto", the mean squared error of many
-runs equals the reported loss and the answers are unbiased. A table of counts with
+runs equals the error that the mechanism promises and the answers are unbiased; the
+promise itself is the reported loss, less what discrete noise saves, plus what rounding
+the strategy costs. A table of counts with
 4,000 equal columns is 4,000 independent runs at the price of one. Bounds are seven
 standard errors wide: a false alarm in any of the 400 comparisons has probability below
 1e-8 under a normal approximation of the means.
@@ -60,7 +62,11 @@ def test_promised_and_observed_error_agree(seed):
     noise = answers - (workload @ counts)[:, None]
     squared = np.square(noise).sum(axis=0)
     margin = WIDTH * squared.std() / np.sqrt(RUNS)
-    assert abs(squared.mean() - 2 * result.loss) <= margin + 1e-9
-    assert mechanism.expected_error() == pytest.approx(2 * result.loss, rel=1e-6)
+    promised = mechanism.expected_error()
+    assert abs(squared.mean() - promised) <= margin + 1e-9
+    # Rounding costs little, 0.3 % in the worst of these cases (a p-Identity whose
+    # identity entries are a few units). Discrete noise saves up to 8 %, at scale 1.
+    assert promised <= 2 * result.loss * (1 + 4e-3) + 1e-9
+    assert promised >= 0.92 * 2 * result.loss * (1 - 1e-3)
     bias = np.abs(noise.mean(axis=1))
     assert (bias <= WIDTH * noise.std(axis=1) / np.sqrt(RUNS) + 1e-9).all()

@@ -8,7 +8,7 @@ import pytest
 import reference as ref
 from catalogue import CATALOGUE, THETA
 
-import mmech.mechanism
+import mmech.release
 from mmech import (
     AllRange,
     BudgetExceededError,
@@ -36,12 +36,12 @@ def injected(monkeypatch):
     """Replace the noise by 1, 2, 3, ... times the scale; record every draw."""
     draws = []
 
-    def laplace(scale, shape, *, insecure_rng=None):
-        noise = scale * np.arange(1.0, math.prod(shape) + 1).reshape(shape)
+    def discrete_laplace(scale, shape, *, insecure_rng=None):
+        noise = math.ceil(scale) * np.arange(1, math.prod(shape) + 1).reshape(shape)
         draws.append((scale, shape, noise))
         return noise
 
-    monkeypatch.setattr(mmech.mechanism, "laplace", laplace)
+    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
     return draws
 
 
@@ -69,29 +69,40 @@ def test_measure_reconstruct_answer(
 ):
     counts = rng.integers(0, 50, shape)
     mechanism = MatrixMechanism(workload, strategy, epsilon=0.5, neighbours=neighbours)
-    w, a = workload.to_dense(), strategy.to_dense()
-    scale = factor * ref.sensitivity(a) / 0.5
+    w, (a, weights) = workload.to_dense(), ref.integer_rows(mechanism.released)
+    K = int((weights @ abs(a)).max())
 
     measurement = mechanism.measure(counts)
-    rows = (a.shape[0], *shape[1:])
-    assert [(draw[0], draw[1]) for draw in injected] == [(pytest.approx(scale), rows)]
-    noise = injected[0][2]
-    np.testing.assert_allclose(measurement.values, a @ counts + noise)
-    assert measurement.scale == pytest.approx(scale)
-    assert measurement.sensitivity == pytest.approx(factor * ref.sensitivity(a))
+    # One draw per run of rows with the same weight, entries drawn once.
+    assert sum(math.prod(draw[1]) for draw in injected) == math.prod(
+        (a.shape[0], *shape[1:])
+    )
+    noise = np.concatenate([draw[2] for draw in injected])
+    scales = np.repeat([d[0] for d in injected], [d[1][0] for d in injected])
+    assert scales.tolist() == [2 * factor * Fraction(K, int(k)) for k in weights]
+    assert measurement.values.dtype == np.int64
+    assert (measurement.values == a @ counts + noise).all()
+    np.testing.assert_allclose(measurement.scale, scales.astype(float), rtol=1e-15)
+    assert measurement.sensitivity == factor * K
     assert measurement.epsilon == Fraction(1, 2)
 
+    draws = len(injected)
     estimate = mechanism.reconstruct(measurement)
     assert estimate.shape == shape
-    np.testing.assert_allclose(estimate, ref.pinv(a) @ (a @ counts + noise), atol=1e-8)
-    assert len(injected) == 1  # reconstruction is free
+    inverse = ref.weighted_pinv(
+        mechanism.released, ref.deviations(mechanism.released, 0.5, factor)
+    )
+    np.testing.assert_allclose(
+        estimate, inverse @ measurement.values.astype(float), atol=1e-7
+    )
+    assert len(injected) == draws  # reconstruction is free
 
     answers = mechanism.answer(counts)
     assert answers.shape == (w.shape[0], *shape[1:])
-    assert len(injected) == 2
+    assert len(injected) == 2 * draws
     # The noise is multiplied by the pseudoinverse: W x + W A⁺ noise.
-    exact = w @ counts + w @ ref.pinv(a) @ noise
-    np.testing.assert_allclose(answers, exact, atol=1e-8)
+    exact = w @ counts + w @ inverse @ noise
+    np.testing.assert_allclose(answers, exact, atol=1e-7)
 
 
 def test_noise_is_not_simply_added_to_the_answers(injected):
@@ -109,7 +120,8 @@ def test_contribution_multiplies_the_sensitivity(neighbours, factor, injected):
     measurement = mechanism.measure([1, 2, 3])
     assert measurement.sensitivity == 5 * factor
     assert injected[0][0] == 5 * factor / 2
-    assert mechanism.expected_error() == pytest.approx(3 * 2 * (5 * factor / 2) ** 2)
+    variance = ref.discrete_laplace_variance(5 * factor / 2)
+    assert mechanism.expected_error() == pytest.approx(3 * variance)
     with pytest.raises(ValueError, match="contribution must be an integer >= 1"):
         MatrixMechanism(Identity(3), Identity(3), epsilon=1, contribution=0)
     with pytest.raises(TypeError, match="contribution must be an integer >= 1"):
@@ -122,8 +134,24 @@ def test_expected_error(workload, strategy, neighbours, factor):
     mechanism = MatrixMechanism(
         workload, strategy, epsilon="1/2", neighbours=neighbours
     )
-    wanted = 8 * factor**2 * ref.loss(workload.to_dense(), strategy.to_dense())
-    assert mechanism.expected_error() == pytest.approx(wanted)
+    by_query = ref.released_error(workload.to_dense(), mechanism.released, 0.5, factor)
+    assert mechanism.expected_error() == pytest.approx(by_query.sum())
+    np.testing.assert_allclose(mechanism.per_query_error(), by_query)
+    # Continuous noise on the real strategy is a little worse.
+    real = 8 * factor**2 * ref.loss(workload.to_dense(), strategy.to_dense())
+    assert 0.9 * real < mechanism.expected_error() < real * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "variance"), [(1, 1.841), (2, 0.362), ("1/2", 7.835)]
+)
+def test_expected_error_of_the_identity(epsilon, variance):
+    """2 q / (1 - q)² with q = exp(-epsilon): at epsilon 2 as if it were 2.35."""
+    mechanism = MatrixMechanism(Identity(5), Identity(5), epsilon=epsilon)
+    q = math.exp(-float(Fraction(epsilon)))
+    assert 2 * q / (1 - q) ** 2 == pytest.approx(variance, abs=5e-4)
+    assert mechanism.expected_error() == pytest.approx(5 * 2 * q / (1 - q) ** 2)
+    np.testing.assert_allclose(mechanism.per_query_error(), 2 * q / (1 - q) ** 2)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -133,8 +161,11 @@ def test_every_workload_can_be_answered_by_itself(name, injected):
         return
     mechanism = MatrixMechanism(workload, workload, epsilon=1)
     counts = np.arange(workload.shape[1])
-    noise = mechanism.measure(counts).values - dense @ counts
-    wanted = dense @ counts + dense @ (ref.pinv(dense) @ noise)
+    rows, _ = ref.integer_rows(mechanism.released)
+    noise = (mechanism.measure(counts).values - rows @ counts).astype(float)
+    sigma = ref.deviations(mechanism.released, 1)
+    inverse = ref.weighted_pinv(mechanism.released, sigma)
+    wanted = dense @ counts + dense @ (inverse @ noise)
     scale = max(1.0, np.abs(noise).max())
     np.testing.assert_allclose(mechanism.answer(counts), wanted, atol=1e-6 * scale)
 
@@ -143,7 +174,7 @@ def test_strategy_from_the_optimizer(injected):
     result = optimize(Prefix(32), seed=0)
     mechanism = MatrixMechanism(Prefix(32), result, epsilon=1)
     assert mechanism.strategy is result.strategy
-    assert mechanism.expected_error() == pytest.approx(2 * result.loss)
+    assert mechanism.expected_error() == pytest.approx(2 * result.loss, rel=1e-4)
     default = MatrixMechanism(Prefix(8), epsilon=1)
     assert default.expected_error() <= 2 * 36 * (1 + 1e-9)
 
@@ -155,7 +186,7 @@ def test_integer_counts_are_measured_exactly(injected):
     values = laplace_release(
         Prefix(2) @ counts, sensitivity=2, epsilon=1, released="counts"
     ).values
-    assert values.tolist() == [2**52 + 3, float(2**53 + 6)]
+    assert values.tolist() == [2**52 + 3, 2**53 + 6]
 
 
 def test_products_that_do_not_fit_int64_are_refused():
@@ -256,7 +287,7 @@ def test_the_ledger_is_charged_before_the_noise(monkeypatch):
         assert ledger.spent == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mmech.mechanism, "laplace", fail)
+    monkeypatch.setattr(mmech.release, "discrete_laplace", fail)
     mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
     with pytest.raises(KeyboardInterrupt):
         mechanism.measure([1, 2])
@@ -366,19 +397,19 @@ def test_epsilon_is_required_and_named():
 
 
 def test_the_range_of_the_scale(injected):
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon="1e-320")
-    with pytest.raises(ValueError, match="gives a noise scale of inf"):
-        mechanism.measure([1, 2])
-    assert mechanism.ledger.spent == 0
+    for epsilon in ("1e-300", 1e-30, "3.5e-15"):
+        mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=epsilon)
+        with pytest.raises(ValueError, match="fit into 64-bit integers; choose a larg"):
+            mechanism.measure([1, 2])
+        assert mechanism.ledger.spent == 0
     assert not injected
+    MatrixMechanism(Identity(2), Identity(2), epsilon="3.6e-15").measure([1, 2])
 
 
 def test_a_strategy_of_zeros_measures_nothing():
     nothing = Dense(np.zeros((1, 2)))
-    mechanism = MatrixMechanism(nothing, nothing, epsilon=1)
-    with pytest.raises(ValueError, match="entries are all zero measures nothing"):
-        mechanism.measure([1, 2])
-    assert mechanism.ledger.spent == 0
+    with pytest.raises(ValueError, match="only zero entries and measures nothing"):
+        MatrixMechanism(nothing, nothing, epsilon=1)
 
 
 @pytest.mark.parametrize("scale", [0, -1, math.inf, math.nan])

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE, LABELS
 
@@ -37,6 +38,7 @@ from mmech import (
     optimize,
     save,
 )
+from mmech.noise import discrete_gaussian_variance
 
 
 @pytest.fixture
@@ -319,15 +321,16 @@ def test_missing_arrays_and_pickles(path):
 
 def test_export_by_hand():
     strategy = Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
-    values = np.arange(10.0)
-    measurement = Measurement(values, 3.0, 2.5, Fraction(1))
+    # Measured as counts, of weight 1 and 4; nothing of weight 0.
+    scale = np.repeat([5.0, 1.25], [3, 6])
+    measurement = Measurement(np.arange(9), scale, 5.0, Fraction(1))
     first, second = export_marginals(strategy, measurement)
     assert first[0] == (1,)
-    np.testing.assert_array_equal(first[1], [0, -2, -4])
-    assert first[2] == pytest.approx(math.sqrt(2) * 6)
+    np.testing.assert_array_equal(first[1], [0, 1, 2])
+    assert first[2] ** 2 == pytest.approx(ref.discrete_laplace_variance(5))
     assert second[0] == (0, 1)
-    np.testing.assert_array_equal(second[1], [[2, 2.5, 3], [3.5, 4, 4.5]])
-    assert second[2] == pytest.approx(math.sqrt(2) * 1.5)
+    np.testing.assert_array_equal(second[1], [[3, 4, 5], [6, 7, 8]])
+    assert second[2] ** 2 == pytest.approx(ref.discrete_laplace_variance(1.25))
 
 
 def test_export_has_the_tables_and_their_noise():
@@ -340,7 +343,11 @@ def test_export_has_the_tables_and_their_noise():
     (_, first, _), (_, second, std) = export_marginals(mechanism, measurement)
     np.testing.assert_allclose(first, tensor.sum(axis=2), atol=1e-6)
     np.testing.assert_allclose(second, tensor.sum(axis=(0, 1)), atol=1e-6)
-    assert std == pytest.approx(math.sqrt(2) * 2 / 1.5 * 1e-9)
+    assert std < 1e-9
+    at_one = MatrixMechanism(strategy, strategy, epsilon=1)
+    (*_, wide), (*_, narrow) = export_marginals(at_one, at_one.measure(counts))
+    assert wide**2 == pytest.approx(ref.discrete_laplace_variance(4))
+    assert narrow**2 == pytest.approx(ref.discrete_laplace_variance(4 / 3))
     single = export_marginals(
         Marginal(shape, [0]), Measurement(np.ones(2), 1.0, 1.0, Fraction(1))
     )
@@ -355,8 +362,9 @@ def test_export_of_gaussian_noise():
     mechanism = GaussianMechanism(strategy, strategy, rho=0.5)
     measurement = mechanism.measure([1, 2, 3, 4, 5, 6])
     [(_, table, std)] = export_marginals(mechanism, measurement)
-    np.testing.assert_allclose(table, measurement.values / 0.5)
-    assert std == pytest.approx(measurement.scale / 0.5)
+    np.testing.assert_allclose(table, measurement.values)
+    assert measurement.scale == 1
+    assert std**2 == pytest.approx(discrete_gaussian_variance(1))
 
 
 def test_export_errors():
