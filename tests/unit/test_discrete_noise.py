@@ -1,0 +1,404 @@
+"""Exact noise, checked exactly: thresholds, the bit logic, the rare paths."""
+
+import decimal
+import itertools
+import math
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference as ref
+
+from mmech import _kernels
+from mmech.noise import (
+    _bernoulli,
+    _gaussian,
+    _laplace,
+    discrete_gaussian,
+    discrete_gaussian_variance,
+    discrete_laplace,
+    discrete_laplace_variance,
+)
+from mmech.noise._thresholds import exp_bits, exp_bounds, logistic_bits
+
+EXPONENTS = [
+    *(Fraction(a, b) for a in (1, 2, 3, 7, 22) for b in (1, 3, 4, 7, 1000)),
+    *(Fraction(2**i, 10) for i in range(10)),
+    *(Fraction(2**i, 3 * 2**20) for i in range(0, 28, 3)),
+    Fraction(1, 2**48),
+    Fraction(45),
+    Fraction(9001, 100),
+    Fraction(355, 113),
+]
+
+
+def decimal_exp(x, digits=400):
+    """exp(-x) to many digits, as a fraction, and a bound on its error."""
+    with decimal.localcontext(decimal.Context(prec=digits)):
+        value = Fraction((-Decimal(x.numerator) / Decimal(x.denominator)).exp())
+    # The quotient and the exponential are correctly rounded.
+    return value, value * (x + 2) * Fraction(10) ** (2 - digits)
+
+
+# ------------------------------------------------------------------ thresholds
+
+
+@pytest.mark.parametrize("bits", [1, 8, 53, 64, 65, 128, 256])
+@pytest.mark.parametrize("x", EXPONENTS, ids=str)
+def test_expansions_equal_decimal_arithmetic(x, bits):
+    value, error = decimal_exp(x)
+    for function, of in (
+        (exp_bits, lambda e: e),
+        (logistic_bits, lambda e: e / (1 + e)),
+    ):
+        below = math.floor(2**bits * of(value - error))
+        above = math.floor(2**bits * of(value + error))
+        assert below == above  # the decimals decide
+        assert function(x, bits) == below
+
+
+@pytest.mark.parametrize("precision", [4, 16, 64, 200])
+@pytest.mark.parametrize("x", EXPONENTS, ids=str)
+def test_bounds_bracket(x, precision):
+    value, error = decimal_exp(x)
+    lo, hi = exp_bounds(x, precision)
+    assert lo <= 2**precision * (value - error)
+    assert hi >= 2**precision * (value + error)
+    assert hi - lo <= 3
+
+
+def test_random_rationals(rng):
+    for _ in range(300):
+        x = Fraction(int(rng.integers(1, 10**6)), int(rng.integers(1, 10**6)))
+        if x > 200:
+            continue
+        value, _ = decimal_exp(x, 200)
+        bits = int(rng.integers(1, 257))
+        assert exp_bits(x, bits) == math.floor(2**bits * value)
+        assert logistic_bits(x, bits) == math.floor(2**bits * value / (1 + value))
+
+
+def test_shorter_expansions_are_prefixes():
+    for x in EXPONENTS[::5]:
+        for function in (exp_bits, logistic_bits):
+            long = function(x, 200)
+            assert all(
+                function(x, bits) == long >> (200 - bits) for bits in (1, 63, 64)
+            )
+
+
+def test_digits_reach_the_tail():
+    """The tail has a probability of exp(-45) < 2^-64, and no digit is wasted."""
+    for scale in (Fraction(1, 100), Fraction(1, 45), 1, Fraction(5, 3), 1000, 2**48):
+        count = _laplace.digits(Fraction(scale))
+        assert 2**count >= 45 * scale
+        assert count == 0 or 2 ** (count - 1) < 45 * scale
+
+
+def test_tables_hold_the_leading_bytes():
+    for scale in (Fraction(1, 2), Fraction(7, 3), Fraction(1000)):
+        count = _laplace.digits(scale)
+        table = _laplace.expansions(scale, count)
+        assert table.shape == (count + 1, 8)
+        assert not table.flags.writeable
+        for i, row in enumerate(table[:-1]):
+            word = int.from_bytes(row.tobytes(), "big")
+            assert word == logistic_bits(2**i / scale, 64)
+        last = int.from_bytes(table[-1].tobytes(), "big")
+        assert last == exp_bits(2**count / scale, 64)
+
+
+# ------------------------------------------------------------- the bits of a draw
+
+
+def decide(table, stream, size):
+    """The bit logic in plain Python: values, events, how many bytes were read."""
+    count = len(table) - 1
+    values, events, position = [], [], 0
+    for draw in range(size):
+        total = 0
+        for side in (1, -1):
+            for digit in range(count + 1):
+                outcome = None
+                for wanted in table[digit]:
+                    byte = stream[position]
+                    position += 1
+                    if byte != wanted:
+                        outcome = byte < wanted
+                        break
+                if outcome is None:
+                    events.append((draw, side, digit))
+                elif outcome and digit < count:
+                    total += side * 2**digit
+                elif outcome:
+                    events.append((draw, side, count + 1))
+        values.append(total)
+    return values, events, position
+
+
+def run_kernel(table, stream, size, max_events=64):
+    out = np.full(size, 10**6, np.int64)
+    events = np.zeros((max_events, 3), np.int64)
+    drawn, found = _kernels.geometric_differences(
+        np.asarray(table, np.uint8), np.asarray(stream, np.uint8), events, out
+    )
+    return drawn, out, [tuple(event) for event in events[:found].tolist()]
+
+
+def padded(head, reserve=64):
+    return np.concatenate([head, np.full(reserve, 255)]).astype(np.uint8)
+
+
+def test_every_pair_of_bytes_for_the_tail_alone():
+    """All 2^16 byte pairs through a table without digits: exact counts.
+
+    A side is an event if its byte is below 77, and it never ties, because 77 is
+    followed by zeros and the next byte is 255.
+    """
+    table = [[77, 0, 0, 0, 0, 0, 0, 0]]
+    found = Counter()
+    for first, second in itertools.product(range(256), repeat=2):
+        if 77 in (first, second):
+            continue
+        drawn, out, events = run_kernel(table, padded([first, second]), 1)
+        assert (drawn, out[0]) == (1, 0)
+        found[tuple(events)] += 1
+    plus, minus = (0, 1, 1), (0, -1, 1)
+    assert found == {
+        (): 178 * 178,
+        (plus,): 77 * 178,
+        (minus,): 77 * 178,
+        (plus, minus): 77 * 77,
+    }
+
+
+def test_every_pair_of_bytes_for_one_trial():
+    """A tie of the first byte is decided by the second: exactly P 2^16 of 2^16.
+
+    One digit of probability (100 · 256 + 31) / 2^16; the other trials read bytes
+    that cannot count (tails of probability zero, digit 255 on the other side).
+    """
+    table = [[100, 31, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1]]
+    ones = 0
+    for first, second in itertools.product(range(256), repeat=2):
+        used = [first, second] if first == 100 else [first]
+        # All other bytes are 255; after (100, 31) the third decides: 255 > 0, no.
+        head = used
+        drawn, out, events = run_kernel(table, padded(head), 1)
+        assert drawn == 1
+        assert not events
+        ones += int(out[0])
+        assert out[0] in (0, 1)
+    assert ones == 100 * 256 + 31
+
+
+def test_every_pair_of_bytes_for_the_two_sides_of_one_digit():
+    """Both sides of one digit over all 2^16 pairs of deciding bytes."""
+    table = [[90, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1]]
+    counts = Counter()
+    for plus, minus in itertools.product(range(256), repeat=2):
+        # A tie (byte 90) reads one more byte, 255, and is decided: no.
+        head = []
+        for byte in (plus, minus):
+            head += [byte, 255] if byte == 90 else [byte]
+            head += [255]
+        _, out, events = run_kernel(table, padded(head), 1)
+        assert not events
+        counts[int(out[0])] += 1
+    assert counts == {
+        1: 90 * 166,
+        -1: 166 * 90,
+        0: 90 * 90 + 166 * 166,
+    }
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_kernel_equals_plain_python(count, rng):
+    """Random streams, and streams of few byte values that tie all the time."""
+    for case in range(200):
+        if case % 2:
+            table = rng.integers(0, 256, (count + 1, 8))
+            stream = rng.integers(0, 256, 2000)
+        else:
+            table = rng.integers(0, 2, (count + 1, 8))
+            stream = (rng.random(2000) < 0.5).astype(int)
+        size = int(rng.integers(1, 8))
+        values, events, _ = decide(table.tolist(), stream.tolist(), size)
+        drawn, out, found = run_kernel(table, stream, size, max_events=256)
+        assert drawn == size
+        assert out.tolist() == values
+        assert found == events
+
+
+def test_eight_equal_bytes_are_an_event_and_a_ninth_is_not_read():
+    table = np.arange(1, 17).reshape(2, 8)
+    tie_all = [*range(1, 9), *range(9, 17)] * 2
+    drawn, out, events = run_kernel(table, padded(tie_all), 1)
+    assert (drawn, out[0]) == (1, 0)
+    assert events == [(0, 1, 0), (0, 1, 1), (0, -1, 0), (0, -1, 1)]
+    # Seven equal bytes and a smaller or larger eighth decide.
+    for last, one in ((7, 1), (9, 0)):
+        head = [*range(1, 8), last, 255, 255, 255]
+        drawn, out, events = run_kernel(table, padded(head), 1)
+        assert (drawn, out[0], events) == (1, one, [])
+
+
+def test_the_kernel_stops_before_it_runs_out(rng):
+    table = np.full((3, 8), 7)
+    reserve = 16 * 3
+    for size in (0, reserve - 1, reserve, reserve + 5, reserve + 6, 500):
+        drawn, out, _ = run_kernel(table, np.full(size, 255), 50)
+        # Six bytes a draw, and the reserve must be there for the last of them.
+        assert drawn == (0 if size < reserve else min(50, (size - reserve) // 6 + 1))
+        assert (out[:drawn] == 0).all()
+        assert (out[drawn:] == 10**6).all()
+    # Every trial is an event: draws of six fit into the list only in whole.
+    for room, wanted in ((5, 0), (6, 1), (13, 2), (64, 10)):
+        drawn, _, events = run_kernel(table, np.full(5000, 7), 10, max_events=room)
+        assert drawn == wanted
+        assert len(events) == 6 * wanted
+
+
+# ----------------------------------------------------------------- the slow path
+
+
+def use_words(monkeypatch, words):
+    """Feed the slow path these words."""
+    left = list(words)
+
+    def random_words(size, insecure_rng):
+        assert size == 1
+        return np.array([left.pop(0)], np.uint64)
+
+    monkeypatch.setattr(_bernoulli, "random_words", random_words)
+    return left
+
+
+def test_bernoulli_reads_words_until_they_differ(monkeypatch):
+    x = Fraction(1, 3)
+    expansion = exp_bits(x, 192)
+    first, second, third = (expansion >> s & (2**64 - 1) for s in (128, 64, 0))
+    trials = [
+        ([first - 1], True),
+        ([first + 1], False),
+        ([first, second - 1], True),
+        ([first, second + 1], False),
+        ([first, second, third - 1], True),
+        ([first, second, third + 1], False),
+    ]
+    for words, wanted in trials:
+        left = use_words(monkeypatch, words)
+        assert _bernoulli.bernoulli(lambda bits: exp_bits(x, bits), None) is wanted
+        assert not left
+    left = use_words(monkeypatch, [second, third - 1])
+    assert _bernoulli.bernoulli(lambda bits: exp_bits(x, bits), None, known=64)
+    assert not left
+
+
+def test_settling_an_undecided_digit_and_the_tail(monkeypatch):
+    scale = Fraction(5)
+    zero, top = 0, 2**64 - 1
+    for words, digit, wanted in [
+        ([zero], 1, 2),
+        ([top], 1, 0),
+        ([zero], 0, 1),
+        ([top], 2, 0),  # an undecided tail that is not there
+        ([zero, top], 2, 4),  # there, of one multiple
+        ([zero, zero, zero, top], 2, 12),
+        ([top], 3, 4),  # a tail that is known to be there
+        ([zero, zero, top], 3, 12),
+    ]:
+        left = use_words(monkeypatch, words)
+        assert _laplace._settle(scale, 2, digit, None) == wanted
+        assert not left
+
+
+def test_settled_digits_continue_where_the_kernel_stopped(monkeypatch):
+    """After 64 equal bits the next word is compared with bits 64 to 127."""
+    scale, digit = Fraction(5), 1
+    following = logistic_bits(2**digit / scale, 128) & (2**64 - 1)
+    for word, wanted in ((following - 1, 2), (following + 1, 0)):
+        use_words(monkeypatch, [word])
+        assert _laplace._settle(scale, 4, digit, None) == wanted
+
+
+def test_the_gaussian_margin_is_decided_exactly(monkeypatch):
+    """Words on both sides of the exact threshold, closer than a double can tell."""
+    variance, scale = Fraction(9, 2), 3
+    proposals = np.array([4, 4, 4, 0, 0, 1], np.int64)
+    thresholds = [
+        exp_bits((abs(int(x)) - variance / scale) ** 2 / (2 * variance), 64)
+        for x in proposals
+    ]
+    offsets = [-1, 1, 5, -1, 1, -3]
+    words = np.array(
+        [t + d for t, d in zip(thresholds, offsets, strict=True)], np.uint64
+    )
+    accepted = _gaussian._accepted(proposals, words, variance, scale, None)
+    assert accepted.tolist() == [d < 0 for d in offsets]
+    # A tie of 64 bits goes on to the next word.
+    exact = (Fraction(4) - variance / scale) ** 2 / (2 * variance)
+    following = exp_bits(exact, 128) & (2**64 - 1)
+    for word, wanted in ((following - 1, True), (following + 1, False)):
+        use_words(monkeypatch, [word])
+        assert _gaussian._below(thresholds[0], exact, None) is wanted
+
+
+def test_a_proposal_at_the_centre_is_always_accepted():
+    variance, scale = Fraction(4), 2  # centre 2: exponent zero
+    words = np.array([0, 2**63, 2**64 - 1], np.uint64)
+    proposals = np.array([2, -2, 2], np.int64)
+    assert _gaussian._accepted(proposals, words, variance, scale, None).all()
+
+
+# ---------------------------------------------------------- variances and limits
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.05, 0.5, 1, 2.5, 10, 300])
+def test_variance_of_discrete_laplace(scale):
+    wanted = ref.discrete_laplace_variance(scale)
+    assert discrete_laplace_variance(scale) == pytest.approx(wanted, rel=1e-9)
+    assert discrete_laplace_variance(scale) < 2 * scale**2 or scale < 0.1
+    q = math.exp(-1 / scale)
+    assert discrete_laplace_variance(scale) == pytest.approx(2 * q / (1 - q) ** 2)
+
+
+def test_variances_at_the_ends():
+    assert discrete_laplace_variance(1e-3) == 2 * math.exp(-1000)
+    assert discrete_laplace_variance(1e12) == pytest.approx(2e24)
+    assert discrete_gaussian_variance(1e12) == 1e12
+
+
+@pytest.mark.parametrize("variance", [0.05, 0.3, 1, 3.99, 4, 30])
+def test_variance_of_discrete_gaussian(variance):
+    x = np.arange(-400.0, 401)
+    weights = np.exp(-(x**2) / (2 * variance))
+    wanted = (x**2 @ weights) / weights.sum()
+    assert discrete_gaussian_variance(variance) == pytest.approx(wanted, rel=1e-12)
+    assert discrete_gaussian_variance(variance) <= variance * (1 + 1e-15)
+
+
+def test_scales_are_exact_fractions():
+    assert _laplace.check_scale("1/3") == Fraction(1, 3)
+    assert _laplace.check_scale(2**48) == 2**48
+    for scale in (2**48 + 1, Fraction(2**48 * 10 + 1, 10)):
+        with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
+            discrete_laplace(scale, (1,))
+    for scale in (0, -1, Fraction(-1, 3)):
+        with pytest.raises(ValueError, match="noise scale must be > 0"):
+            discrete_laplace(scale, (1,))
+    with pytest.raises(ValueError, match="variance must be > 0"):
+        discrete_gaussian(0, (1,))
+    with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
+        discrete_gaussian(2**96, (1,))
+
+
+def test_extreme_scales_draw():
+    # P(X != 0) = 2 exp(-1000) and less.
+    assert not discrete_laplace(Fraction(1, 1000), (1000,)).any()
+    assert not discrete_gaussian(Fraction(1, 2000), (1000,)).any()
+    wide = discrete_laplace(2**48, (1000,))
+    assert np.abs(wide).max() < 2**48 * 60  # exp(-60) each
+    assert np.abs(wide).max() > 2**48

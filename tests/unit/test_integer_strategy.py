@@ -1,0 +1,435 @@
+"""What is measured, exhaustively: every column, every neighbour, exact fractions."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference as ref
+import scipy.sparse as sp
+from catalogue import CATALOGUE
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mmech.release
+from mmech import (
+    AllRange,
+    Dense,
+    Diagonal,
+    DomainTooLargeError,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    Measurement,
+    Merged,
+    Partition,
+    PIdentity,
+    Prefix,
+    PrivacyLedger,
+    Scaled,
+    Sparse,
+    Total,
+    VStack,
+    all_marginals,
+    expected_error,
+    export_marginals,
+    laplace_release,
+    loss,
+    optimize,
+    optimize_gaussian,
+)
+from mmech.exceptions import EntropyError
+from mmech.integer_strategy import IntegerBlock, integer_strategy
+from mmech.noise import _system
+
+RNG = np.random.default_rng(7)
+UNION = VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])])
+STRATEGIES = {
+    "identity": Identity(6),
+    "workload": AllRange(4),
+    "p-identity": PIdentity(RNG.random((3, 8))),
+    "p-identity of zeros": PIdentity(np.zeros((2, 4))),
+    "p-identity with tiny identity": PIdentity([[1e9, 1.0, 3e5, 0]]),
+    "kronecker": Kronecker([PIdentity(RNG.random((2, 4))), Prefix(3)]),
+    "kronecker of two": Kronecker([PIdentity([[1.0, 2, 3]]), PIdentity([[0.3, 0.1]])]),
+    "marginals": Marginals((2, 3, 2), {(0,): 0.21, (1, 2): -0.33, (): 0, (0, 2): 0.4}),
+    "union": VStack([0.3 * Prefix(5), -0.7 * PIdentity(RNG.random((2, 5)))]),
+    "mixed stack": VStack(
+        [Total(4), 0.5 * Identity(4), Dense(RNG.standard_normal((2, 4)))]
+    ),
+    "stack with nothing": VStack([Identity(3), 0.0 * Prefix(3)]),
+    "stack of weighted rows": VStack(
+        [Diagonal([0.2, 0.5, 1.0]) @ Prefix(3), 0.4 * Identity(3)]
+    ),
+    "merged": Merged(PIdentity([[1.0, 0.5, 0.2]]), [0, 1, 1, 2, 0]),
+    "weighted rows": Diagonal([0.5, 0.0, 2.0, -1.5]) @ Prefix(4),
+    "sums of queries": Dense(RNG.standard_normal((3, 5))) @ Prefix(5),
+    "real": Dense(RNG.standard_normal((5, 4))),
+    "sparse": Sparse(
+        sp.csr_array(
+            np.where(RNG.random((7, 5)) < 0.4, RNG.random((7, 5)) - 0.3, 0)
+            + np.eye(7, 5)
+        )
+    ),
+    "negative": -2.5 * Prefix(4),
+    "diagonal": Diagonal([0.25, 1.0, 3.3]),
+}
+TEMPLATES = {
+    "pidentity": (AllRange(12), {"template": "pidentity"}),
+    "kronecker": (Kronecker([AllRange(5), Prefix(4)]), {"template": "kronecker"}),
+    "union": (UNION, {"template": "union"}),
+    "marginals": (all_marginals((3, 2, 4), 2), {"template": "marginals"}),
+    "auto": (Prefix(16), {}),
+    "forest": (VStack([Partition([0, 0, 1, 1, 2, 2]), Partition([0, 1] * 3)]), {}),
+}
+for _name, (_workload, _options) in TEMPLATES.items():
+    STRATEGIES[f"optimized {_name}"] = optimize(_workload, seed=0, **_options).strategy
+    _gaussian = optimize_gaussian(_workload).strategy
+    STRATEGIES[f"optimized {_name}, L2"] = _gaussian
+every_strategy = pytest.mark.parametrize("name", STRATEGIES)
+norms = pytest.mark.parametrize("norm", ["L1", "L2"])
+
+
+def check(strategy, norm):
+    """Everything that must hold of an integer strategy, by brute force."""
+    released = integer_strategy(strategy, norm=norm)
+    assert all(block.matrix.dtype == np.int64 for block in released.blocks)
+    rows, weights = ref.integer_rows(released)
+    assert released.shape == rows.shape
+    assert all(isinstance(k, int) and k >= 1 for k in weights)
+    power = 1 if norm == "L1" else 2
+    columns = [
+        sum(k * abs(v) ** power for k, v in zip(weights, column, strict=True))
+        for column in rows.T
+    ]
+    assert isinstance(released.sensitivity, int)
+    assert released.sensitivity == max(columns)
+    assert max(abs(v) for v in rows.flat) <= released.largest_entry
+    # The form is the same matrix, row by row and up to nothing at all.
+    np.testing.assert_allclose(
+        released.form.to_dense(), rows.astype(float), rtol=1e-12, atol=1e-9
+    )
+    # Runs of equal weight cover all rows in order.
+    runs = released.row_weights()
+    assert [k for a, b, k in runs for _ in range(b - a)] == list(weights)
+    assert [a for a, _, _ in runs] == [0, *(b for _, b, _ in runs[:-1])]
+    factors = np.repeat(RNG.random(len(runs)) + 0.5, [b - a for a, b, _ in runs])
+    np.testing.assert_allclose(
+        released.scaled(factors).to_dense(),
+        factors[:, None] * rows.astype(float),
+        rtol=1e-9,
+        atol=1e-9,
+    )
+    return released, rows, weights
+
+
+@norms
+@every_strategy
+def test_brute_force(name, norm):
+    check(STRATEGIES[name], norm)
+
+
+@norms
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_operator_of_the_catalogue(name, norm):
+    strategy, dense = CATALOGUE[name]
+    if not np.any(dense):
+        with pytest.raises(ValueError, match="measures nothing"):
+            _ = integer_strategy(strategy, norm=norm).sensitivity
+        return
+    check(strategy, norm)
+
+
+@given(
+    st.integers(1, 5),
+    st.integers(1, 6),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(["L1", "L2"]),
+)
+def test_random_matrices(n, m, seed, norm):
+    rng = np.random.default_rng(seed)
+    entries = rng.standard_normal((m, n)) * 10.0 ** rng.integers(-3, 4, (m, 1))
+    entries[rng.random((m, n)) < 0.3] = 0
+    if not entries.any():
+        return
+    released, rows, _ = check(Dense(entries), norm)
+    if norm == "L1":
+        assert released.sensitivity <= 2**12
+    # Entry by entry within one unit of the grid.
+    size = (
+        np.abs(entries).sum(axis=0).max()
+        if norm == "L1"
+        else np.sqrt(np.square(entries).sum(axis=0).max())
+    )
+    grid = 2.0 ** (12 if norm == "L1" else 16)
+    assert np.abs(rows.astype(float) - entries * grid / size).max() <= 1 + 1e-6
+
+
+@given(
+    st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1), st.integers(0, 2)
+)
+def test_random_compositions(p, n, seed, kind):
+    rng = np.random.default_rng(seed)
+    theta = rng.random((p, n)) * 10.0 ** rng.integers(-4, 5, (p, n))
+    part = PIdentity(theta)
+    strategy = [
+        VStack([float(rng.random() + 0.01) * part, Prefix(n), -0.3 * Identity(n)]),
+        Kronecker([part, Prefix(2), PIdentity(rng.random((1, 2)))]),
+        Merged(VStack([part, 2 * Total(n)]), np.arange(2 * n) % n),
+    ][kind]
+    for norm in ("L1", "L2"):
+        check(strategy, norm)
+
+
+@every_strategy
+@pytest.mark.parametrize("contribution", [1, 3])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_every_neighbour_is_paid_for(name, neighbours, contribution):
+    """Σ_i |A'_ij| / t_i in fractions: at most epsilon, and as much for some cell."""
+    strategy = STRATEGIES[name]
+    epsilon = Fraction(3, 7)
+    mechanism = MatrixMechanism(
+        strategy,
+        strategy,
+        epsilon=epsilon,
+        neighbours=neighbours,
+        contribution=contribution,
+    )
+    rows, _ = ref.integer_rows(mechanism.released)
+    scales = [own / epsilon for a, b, own in mechanism._runs() for _ in range(b - a)]
+    assert all(isinstance(t, Fraction) for t in scales)
+    costs = [
+        sum((abs(v) / t for v, t in zip(column, scales, strict=True)), Fraction(0))
+        for column in rows.T
+    ]
+    moved = contribution * (2 if neighbours == "replace" else 1)
+    assert max(costs) * moved == epsilon
+
+
+@every_strategy
+def test_every_neighbour_under_zcdp(name):
+    """Σ_i A'_ij² / (2 σ_i²) in fractions: at most rho, and as much for some cell."""
+    strategy = STRATEGIES[name]
+    rho = Fraction(2, 9)
+    mechanism = GaussianMechanism(strategy, strategy, rho=rho)
+    rows, _ = ref.integer_rows(mechanism.released)
+    variances = [
+        own / (2 * rho) for a, b, own in mechanism._runs() for _ in range(b - a)
+    ]
+    costs = [
+        sum(Fraction(v) ** 2 / (2 * s) for v, s in zip(column, variances, strict=True))
+        for column in rows.T
+    ]
+    assert max(costs) == rho
+
+
+# ------------------------------------------------------------ the measurement path
+
+
+@pytest.fixture
+def injected(monkeypatch):
+    draws = []
+
+    def discrete_laplace(scale, shape, *, insecure_rng=None):
+        assert isinstance(scale, Fraction)
+        noise = 1000 * (len(draws) + 1) + np.arange(math.prod(shape))
+        draws.append(noise.reshape(shape))
+        return draws[-1]
+
+    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+    return draws
+
+
+@every_strategy
+def test_values_are_the_exact_counts_plus_the_noise(name, injected, rng):
+    strategy = STRATEGIES[name]
+    n, k = strategy.shape[1], 3
+    mechanism = MatrixMechanism(strategy, strategy, epsilon=1)
+    rows, _ = ref.integer_rows(mechanism.released)
+    counts = rng.integers(0, 1000, (n, k))
+    values = mechanism.measure(counts).values
+    assert values.dtype == np.int64
+    noise = np.concatenate(injected)
+    assert noise.shape == (rows.shape[0], k)  # once per entry, no more
+    exact = values - noise
+    assert (exact == rows @ counts.astype(object)).all()
+    # Every neighbour, for every cell and class: exactly the integer column.
+    for cell in range(n):
+        for label in range(k):
+            more = counts.copy()
+            more[cell, label] += 1
+            injected.clear()
+            change = mechanism.measure(more).values - np.concatenate(injected) - exact
+            assert (change[:, label] == rows[:, cell]).all()
+            assert not np.delete(change, label, axis=1).any()
+
+
+def test_the_order_of_the_records_does_not_matter(injected, rng):
+    records = rng.integers(0, 8, 500)
+    mechanism = MatrixMechanism(Prefix(8), STRATEGIES["p-identity"], epsilon=1)
+    values = []
+    for order in (records, records[::-1], rng.permutation(records)):
+        injected.clear()
+        values.append(mechanism.measure(np.bincount(order, minlength=8)).values)
+    assert (values[0] == values[1]).all()
+    assert (values[0] == values[2]).all()
+
+
+def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
+    def urandom(size):
+        raise OSError("no entropy")
+
+    monkeypatch.setattr(_system.os, "urandom", urandom)
+    ledger = PrivacyLedger(1)
+    mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1, ledger=ledger)
+    with pytest.raises(EntropyError, match="nothing was released"):
+        mechanism.measure([1, 2, 3, 4])
+    assert ledger.remaining == 0
+    zcdp = GaussianMechanism(Prefix(4), Identity(4), rho=1)
+    with pytest.raises(EntropyError, match="nothing was released"):
+        zcdp.measure([1, 2, 3, 4])
+    assert zcdp.rho_spent == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        ([1.5], ValueError, "must be whole numbers, because exact noise"),
+        ([math.nan], ValueError, "must be whole numbers"),
+        ([math.inf], ValueError, "must be whole numbers"),
+        ([2.0**53 + 2], ValueError, "below 9.01e.15 in magnitude"),
+        ([2**62 + 1], ValueError, "below 4.61e.18 in magnitude"),
+        (np.array([2**63], np.uint64), ValueError, "in magnitude to be exact"),
+        (np.array([-(2**63)]), ValueError, "in magnitude to be exact"),
+        (["a"], TypeError, "must be numbers, got dtype <U1"),
+        ([1j], TypeError, "must be numbers, got dtype complex128"),
+    ],
+    ids=repr,
+)
+def test_values_that_cannot_be_exact_cost_nothing(values, kind, message, injected):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(kind, match=message):
+        laplace_release(values, sensitivity=1, epsilon=1, released="x", ledger=ledger)
+    assert ledger.spent == 0
+    assert not injected
+
+
+def test_impossible_scales_and_other_relations_cost_nothing(injected):
+    ledger = PrivacyLedger(1)
+    for epsilon, sensitivity in ((1e-30, 1), (1, 2**60)):
+        with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
+            laplace_release(
+                [1],
+                sensitivity=sensitivity,
+                epsilon=epsilon,
+                released="x",
+                ledger=ledger,
+            )
+    with pytest.raises(ValueError, match="use the same relation for both"):
+        laplace_release(
+            [1],
+            sensitivity=1,
+            epsilon=1,
+            released="x",
+            ledger=ledger,
+            neighbours="replace",
+        )
+    assert ledger.spent == 0
+    assert not injected
+
+
+# ------------------------------------------------------------- rounding by itself
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_rounding_costs_next_to_nothing(name):
+    """At large noise the discrete law is the continuous one: only rounding is left."""
+    workload, options = TEMPLATES[name]
+    strategy = optimize(workload, seed=0, **options).strategy
+    mechanism = MatrixMechanism(workload, strategy, epsilon=1e-3)
+    real = expected_error(workload, strategy, epsilon=1e-3)
+    tolerance = 1e-4 if name in ("pidentity", "kronecker") else 1e-3
+    assert mechanism.expected_error() == pytest.approx(real, rel=tolerance)
+    released = integer_strategy(strategy)
+    if len(released.row_weights()) == 1:
+        assert loss(workload, released.form) == pytest.approx(
+            loss(workload, strategy), rel=tolerance
+        )
+
+
+def test_weights_are_exact_where_they_can_be():
+    strategy = Marginals((2, 3), {(0,): 0.1, (1,): 0.3, (0, 1): 0.6})
+    released = integer_strategy(strategy)
+    assert [block.weight for block in released.blocks] == [1, 3, 6]
+    assert released.sensitivity == 10
+    squared = integer_strategy(strategy, norm="L2")
+    assert [block.weight for block in squared.blocks] == [1, 9, 36]
+    irrational = integer_strategy(Marginals((2, 3), {(0,): 1, (1,): math.sqrt(2)}))
+    small, large = (block.weight for block in irrational.blocks)
+    assert large / small == pytest.approx(math.sqrt(2), rel=1e-5)
+    assert small + large == pytest.approx(2**20, abs=1)
+
+
+def test_integer_strategies_stay_as_they_are():
+    for strategy in (Prefix(5), AllRange(4), Dense([[3, -1], [0, 7]]), Total(4)):
+        released = integer_strategy(strategy)
+        assert released.form is strategy
+        assert released.sensitivity == strategy.sensitivity()
+    product = Dense([[3, -1, 2], [0, 7, 1]]) @ Prefix(3)
+    assert (integer_strategy(product).form.to_dense() == product.to_dense()).all()
+
+
+def test_p_identity_columns_keep_their_sum():
+    theta = RNG.random((3, 50)) * 10.0 ** RNG.integers(-6, 7, (3, 50))
+    rows, _ = ref.integer_rows(integer_strategy(PIdentity(theta)))
+    assert (rows.sum(axis=0) == 2**12).all()
+    assert (np.diag(rows) >= 1).all()
+    assert (rows >= 0).all()
+
+
+def test_few_real_rows_still_answer_themselves():
+    """The coarse grid would turn them out of their own span."""
+    workload = Dense(RNG.standard_normal((2, 5)))
+    mechanism = MatrixMechanism(workload, workload, epsilon=1)
+    assert mechanism.released.sensitivity > 2**20
+    assert mechanism.expected_error() == pytest.approx(2 * loss(workload, workload))
+    gaussian = GaussianMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
+    assert gaussian.answer([1, 2, 3, 4]).shape == (2,)
+
+
+def test_errors():
+    for nothing in (
+        Dense(np.zeros((2, 3))),
+        0 * Prefix(3),
+        VStack([0.0 * Prefix(3)]),
+        Diagonal([0.0, 0.0]),
+    ):
+        with pytest.raises(ValueError, match="measures nothing"):
+            _ = integer_strategy(nothing).sensitivity
+    with pytest.raises(TypeError, match="must be an integer matrix"):
+        IntegerBlock(Scaled(0.5, Identity(2)))
+    with pytest.raises(DomainTooLargeError, match="too many to round to integers"):
+        integer_strategy(PIdentity(np.ones((1, 6000))).pinv())
+    with pytest.raises(ValueError, match="do not fit into 64-bit integers"):
+        _ = integer_strategy(Dense([[2**61, 1], [2**61, 1]])).sensitivity
+
+
+def test_exported_marginals_are_the_measured_counts(injected):
+    strategy = Marginals((2, 3), {(0,): 0.25, (1,): 0.75, (0, 1): 0.5})
+    mechanism = MatrixMechanism(strategy, strategy, epsilon=1)
+    counts = np.arange(12).reshape(6, 2)
+    measurement = mechanism.measure(counts)
+    assert isinstance(measurement, Measurement)
+    tensor, start = counts.reshape(2, 3, 2), 0
+    noise = np.concatenate(injected)
+    for attributes, table, std in export_marginals(mechanism, measurement):
+        others = tuple(i for i in (0, 1) if i not in attributes)
+        exact = tensor.sum(axis=others)
+        stop = start + math.prod(exact.shape[:-1])
+        assert (table == exact + noise[start:stop].reshape(exact.shape)).all()
+        weight = 4 * {(0,): 0.25, (1,): 0.75, (0, 1): 0.5}[attributes]
+        assert std**2 == pytest.approx(ref.discrete_laplace_variance(6 / weight))
+        start = stop
+    assert start == measurement.values.shape[0]
