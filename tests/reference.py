@@ -417,6 +417,31 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                 alive[c] = False
 
 
+def geometric_differences(table, stream, events, out):
+    """Trial by trial; stops where bytes or room for events might not suffice."""
+    count = len(table) - 1
+    position = found = 0
+    for draw in range(len(out)):
+        room = len(stream) - position >= 2 * (count + 1) * 8
+        if not room or len(events) - found < 2 * (count + 1):
+            return draw, found
+        total = 0
+        for side in (1, -1):
+            for digit, expansion in enumerate(table):
+                read = 0
+                while read < 8 and stream[position + read] == expansion[read]:
+                    read += 1
+                is_one = read < 8 and stream[position + read] < expansion[read]
+                position += min(read + 1, 8)
+                if is_one and digit < count:
+                    total += side * 2**digit
+                elif is_one or read == 8:
+                    events[found] = draw, side, digit + int(is_one)
+                    found += 1
+        out[draw] = total
+    return len(out), found
+
+
 # ---------------------------------------------------------------- dense formulas
 
 

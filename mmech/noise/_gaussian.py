@@ -138,7 +138,7 @@ def discrete_gaussian_variance(variance: Any) -> float:
     --------
     >>> from mmech.noise import discrete_gaussian_variance
     >>> round(discrete_gaussian_variance(0.1), 4), discrete_gaussian_variance(4)
-    (0.0134, 4.0)
+    (0.0133, 4.0)
     """
     parameter = float(variance)
     if parameter >= 4:  # equal to within 4 σ⁴ π² exp(-2 π² σ²) < 1e-30

@@ -113,31 +113,6 @@ def test_tables_hold_the_leading_bytes():
 # ------------------------------------------------------------- the bits of a draw
 
 
-def decide(table, stream, size):
-    """The bit logic in plain Python: values, events, how many bytes were read."""
-    count = len(table) - 1
-    values, events, position = [], [], 0
-    for draw in range(size):
-        total = 0
-        for side in (1, -1):
-            for digit in range(count + 1):
-                outcome = None
-                for wanted in table[digit]:
-                    byte = stream[position]
-                    position += 1
-                    if byte != wanted:
-                        outcome = byte < wanted
-                        break
-                if outcome is None:
-                    events.append((draw, side, digit))
-                elif outcome and digit < count:
-                    total += side * 2**digit
-                elif outcome:
-                    events.append((draw, side, count + 1))
-        values.append(total)
-    return values, events, position
-
-
 def run_kernel(table, stream, size, max_events=64):
     out = np.full(size, 10**6, np.int64)
     events = np.zeros((max_events, 3), np.int64)
@@ -225,11 +200,16 @@ def test_kernel_equals_plain_python(count, rng):
             table = rng.integers(0, 2, (count + 1, 8))
             stream = (rng.random(2000) < 0.5).astype(int)
         size = int(rng.integers(1, 8))
-        values, events, _ = decide(table.tolist(), stream.tolist(), size)
-        drawn, out, found = run_kernel(table, stream, size, max_events=256)
-        assert drawn == size
-        assert out.tolist() == values
-        assert found == events
+        room = int(rng.integers(2 * count + 2, 256))
+        wanted, noted = np.full(size, 10**6), np.zeros((room, 3), np.int64)
+        stream = stream[: int(rng.integers(0, 2000))]
+        done, number = ref.geometric_differences(
+            table.tolist(), stream.tolist(), noted, wanted
+        )
+        drawn, out, found = run_kernel(table, stream, size, max_events=room)
+        assert drawn == done
+        assert out.tolist() == wanted.tolist()
+        assert found == [tuple(event) for event in noted[:number].tolist()]
 
 
 def test_eight_equal_bytes_are_an_event_and_a_ninth_is_not_read():

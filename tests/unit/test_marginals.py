@@ -346,7 +346,8 @@ def test_callback_sees_improvements_and_can_stop():
 
 def test_strategies_answer_without_bias(monkeypatch, rng, seed):
     monkeypatch.setattr(
-        "mmech.mechanism.laplace", lambda scale, shape, insecure_rng: np.zeros(shape)
+        "mmech.release.discrete_laplace",
+        lambda scale, shape, insecure_rng: np.zeros(shape, np.int64),
     )
     workload = all_marginals((2, 3, 2), 2)
     result = search(workload, seed=seed)

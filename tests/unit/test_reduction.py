@@ -10,7 +10,7 @@ from catalogue import CATALOGUE
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
-import mmech.mechanism
+import mmech.release
 from mmech import (
     AllRange,
     Conjunctions,
@@ -509,10 +509,10 @@ def test_optimize_reduces_without_being_asked(workload, seed, monkeypatch):
 def silence(monkeypatch):
     """Make every release exact."""
 
-    def laplace(scale, shape, *, insecure_rng=None):
-        return np.zeros(shape)
+    def discrete_laplace(scale, shape, *, insecure_rng=None):
+        return np.zeros(shape, np.int64)
 
-    monkeypatch.setattr(mmech.mechanism, "laplace", laplace)
+    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
 
 
 GROUPS = [2, 0, 1, 1, -1, 0, 2, 2]
