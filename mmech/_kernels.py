@@ -580,6 +580,8 @@ def separable_gram_matmat(rising, falling, diagonal, x, out):
         for c in range(k):
             out[i, c] += rising[i] * acc[c]
             acc[c] += falling[i] * x[i, c]
+
+
 # ---- exact noise --------------------------------------------------------------
 
 

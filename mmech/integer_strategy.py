@@ -40,7 +40,7 @@ from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginal, Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._partition import Partition
-from mmech.operators._pidentity import PIdentity
+from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
 from mmech.operators._ranges import Permuted
 from mmech.operators._residuals import Residuals
 
@@ -54,6 +54,10 @@ GRID_BITS = {"L1": 12, "L2": 16}
 
 FINE_BITS = {"L1": 30, "L2": 26}
 """The same where rows must keep their span: their rounding is below 1e-7."""
+
+FEWEST_UNITS = 16
+MOST_BITS = 20
+"""A p-Identity gets a finer grid, up to 20 bits, for 16 units on every cell."""
 
 PRODUCT_BITS = {"L1": 31, "L2": 28}
 """Bits that the factors of a Kronecker product share."""
@@ -191,8 +195,8 @@ def integer_strategy(
     """Return a strategy as integer rows with whole weights.
 
     Integer strategies stay as they are. A stack keeps its blocks, with weights
-    rounded to a total of 2^20; a p-Identity is rounded to a 2^12 grid so that every
-    column keeps its sum and every identity entry at least one unit; Kronecker
+    rounded to a total of 2^20; a p-Identity is rounded to a 2^12 grid (L2: 2^16) so
+    that every column keeps its sum and every identity entry some units; Kronecker
     products are rounded factor by factor; other matrices entry by entry.
 
     Parameters
@@ -202,8 +206,9 @@ def integer_strategy(
     norm : {"L1", "L2"}, default="L1"
         Norm of the sensitivity that the noise will have.
     fine : bool, default=False
-        Round to a finer grid, for strategies of fewer rows than cells that answer
-        nothing outside their span.
+        Round to a grid of 2^30 (L2: 2^26), for real strategies of fewer rows than
+        cells, whose span is not quite kept: answers have a relative bias of about
+        one unit of the grid.
 
     Returns
     -------
@@ -305,21 +310,24 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
 
 
 def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
-    """Round down, then give each column's missing units to its identity entry."""
+    """Round down, then give each column's missing units to its identity entry.
+
+    The grid is finer where an identity entry would have fewer than 16 units on it.
+    """
     theta = np.asarray(strategy.theta)
-    grid = 2**bits
-    lower = np.floor(grid * theta / strategy.column_scales).astype(np.int64)
-    upper = grid - lower.sum(axis=0)
-    # lower sums to at most grid (1 - 1/s), so a unit is left for the identity; in
-    # doubles a tiny 1/s may round away.
-    short = np.flatnonzero(upper < 1)
-    if short.size:
-        lower[lower[:, short].argmax(axis=0), short] -= 1 - upper[short]
-        upper[short] = 1
+    scales = strategy.column_scales
+    needed = math.ceil(math.log2(FEWEST_UNITS * float(scales.max())))
+    grid = 2 ** min(max(bits, needed), max(bits, MOST_BITS))
+    lower = np.trunc(grid * theta / scales).astype(np.int64)
+    if strategy.norm == "L1":
+        # lower sums to at most grid (1 - 1/s), so a unit is left for the identity.
+        upper = np.maximum(1, grid - lower.sum(axis=0))
+    else:
+        upper = np.maximum(1, np.rint(grid / scales).astype(np.int64))
     matrix: QueryMatrix = Diagonal(upper)
     if strategy.p:
         matrix = VStack([matrix, Dense(lower)])
-    form = Scaled(float(grid), PIdentity(lower / upper))
+    form = ColumnScaledPIdentity(lower / upper, 1.0 / upper)
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
@@ -353,6 +361,8 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
 
 
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
+    if strategy.weights is not None:
+        return None
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
     blocks = tuple(

@@ -37,6 +37,7 @@ from mmech import (
     VStack,
     WidthRange,
 )
+from mmech.operators._pidentity import ColumnScaledPIdentity
 
 SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
 TALL = np.array([[1, 0], [2, -1], [0, 4], [1, 1]])
@@ -227,6 +228,11 @@ CATALOGUE = {
     ),
     # p-Identity
     "pidentity": (PIdentity(THETA), PI),
+    "pidentity-column-scaled": (
+        ColumnScaledPIdentity(THETA, np.arange(1, 1 + np.shape(THETA)[1]) / 4),
+        np.vstack([np.eye(np.shape(THETA)[1]), THETA])
+        * (4 / np.arange(1, 1 + np.shape(THETA)[1])),
+    ),
     "pidentity-1": (PIdentity([[2.0]]), ref.pidentity([[2.0]])),
     "pidentity-p-0": (PIdentity(np.zeros((0, 3))), I3),
     "pidentity-zero-row": (

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from mmech._validation import check_choice, check_finite_array
 from mmech.operators._base import Array, QueryMatrix, read_only
 
-__all__ = ["InverseGram", "PIdentity", "PIdentityPinv"]
+__all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +167,64 @@ class PIdentity(QueryMatrix):
         without the loss of digits of a Cholesky factorisation of M.
         """
         return thin_factors(self._theta.T)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class ColumnScaledPIdentity(PIdentity):
+    """[I; Θ] diag(1/s) for any column scales s: what rounding makes of a p-Identity.
+
+    Parameters
+    ----------
+    theta : array_like, shape (p, n)
+        Weights of the extra queries, of any sign.
+    scales : array_like, shape (n,)
+        Positive column scales s.
+
+    Examples
+    --------
+    >>> from mmech.operators._pidentity import ColumnScaledPIdentity
+    >>> ColumnScaledPIdentity([[0.5, -1.0]], [0.5, 0.25]).to_dense()
+    array([[ 2.,  0.],
+           [ 0.,  4.],
+           [ 1., -4.]])
+    """
+
+    scales: ArrayLike = ()
+
+    def __init__(self, theta: ArrayLike, scales: ArrayLike) -> None:
+        weights = check_finite_array(theta, "theta", ndim=2).astype(np.float64)
+        own = check_finite_array(scales, "scales", ndim=1).astype(np.float64)
+        if own.shape != weights.shape[1:] or not (own > 0).all():
+            raise ValueError(
+                f"scales must be {weights.shape[1]} positive numbers, one per column "
+                f"of theta, got shape {own.shape}"
+            )
+        object.__setattr__(self, "theta", read_only(weights))
+        object.__setattr__(self, "scales", read_only(own))
+        object.__setattr__(self, "norm", "L2")  # says nothing about signs
+
+    def __reduce__(self) -> tuple[type, tuple[ArrayLike, ArrayLike]]:
+        return (type(self), (self.theta, self.scales))
+
+    def _arguments(self) -> str:
+        return f"p={self.p}, n={self.shape[1]}"
+
+    @property
+    def column_scales(self) -> Array:
+        """The column scales s as they were given, shape (n,)."""
+        return np.asarray(self.scales)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return ColumnScaledPIdentity(np.abs(self._theta), self.scales)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return (1.0 + np.abs(self._theta).sum(axis=0)) / self.column_scales
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return (1.0 + np.square(self._theta).sum(axis=0)) / self.column_scales**2
 
 
 def column_norms(columns: Array, norm: str) -> Array:

@@ -382,11 +382,29 @@ def test_integer_strategies_stay_as_they_are():
 
 
 def test_p_identity_columns_keep_their_sum():
-    theta = RNG.random((3, 50)) * 10.0 ** RNG.integers(-6, 7, (3, 50))
+    theta = RNG.random((3, 50)) * 10.0 ** RNG.integers(-6, 2, (3, 50))
     rows, _ = ref.integer_rows(integer_strategy(PIdentity(theta)))
     assert (rows.sum(axis=0) == 2**12).all()
+    assert (np.diag(rows) >= 16).all()
+    assert (rows >= 0).all()
+
+
+def test_p_identity_with_tiny_identity_entries_gets_a_finer_grid():
+    theta = RNG.random((3, 50)) * 10.0 ** RNG.integers(-6, 7, (3, 50))
+    rows, _ = ref.integer_rows(integer_strategy(PIdentity(theta)))
+    assert (rows.sum(axis=0) == 2**20).all()
     assert (np.diag(rows) >= 1).all()
     assert (rows >= 0).all()
+
+
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_p_identity_of_unit_l2_columns(norm):
+    strategy = PIdentity(RNG.standard_normal((3, 20)), norm="L2")
+    exact = integer_strategy(strategy, norm=norm)
+    rows, _ = ref.integer_rows(exact)
+    unit = rows.astype(float) / (2**12 if norm == "L1" else 2**16)
+    np.testing.assert_allclose(unit, strategy.to_dense(), atol=2.0**-12)
+    np.testing.assert_allclose(exact.form.to_dense(), rows.astype(float))
 
 
 def test_few_real_rows_still_answer_themselves():
