@@ -50,6 +50,14 @@ class CellGroups:
     See Also
     --------
     reduce_boxes : makes these.
+
+    Examples
+    --------
+    >>> from mmech import Conjunctions, reduce_boxes
+    >>> either = Conjunctions([[[True, False, False]], [[True, True]]])
+    >>> reduced, groups = reduce_boxes(either)
+    >>> groups([[0, 0], [0, 1], [2, 1]])
+    array([ 0,  0, -1])
     """
 
     domain_shape: tuple[int, ...]

@@ -45,7 +45,7 @@ class Merged(QueryMatrix):
     >>> Merged(Identity(2), [0, 1, 1, -1]).to_dense()
     array([[1, 0, 0, 0],
            [0, 1, 1, 0]])
-    >>> Merged(Identity(2), [0, 1, 1, -1], [1, 1, -0.5, 0]).to_dense()
+    >>> Merged(Identity(2), [0, 1, 1, -1], [1, 1, -0.5, 0]).to_dense() + 0.0
     array([[ 1. ,  0. ,  0. ,  0. ],
            [ 0. ,  1. , -0.5,  0. ]])
     """
