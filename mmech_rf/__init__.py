@@ -17,7 +17,13 @@ if _TYPE_CHECKING:
         NonPrivateForestClassifier,
         SubsampleAggregateClassifier,
     )
-    from mmech_rf.forest import Forest, grow_random_forest
+    from mmech_rf.forest import Forest
+    from mmech_rf.growth import (
+        complete_forest,
+        default_depth,
+        fletcher_islam_depth,
+        grow_random_forest,
+    )
     from mmech_rf.schema import Attribute, Schema
     from mmech_rf.workloads import (
         aggregation_workload,
@@ -33,6 +39,9 @@ __all__ = [
     # forests and workloads
     "Forest",
     "aggregation_workload",
+    "complete_forest",
+    "default_depth",
+    "fletcher_islam_depth",
     "grow_random_forest",
     "prediction_workload",
     "training_workload",
@@ -46,7 +55,13 @@ __all__ = [
 
 _HOMES = {
     "classifiers": [name for name in __all__ if name.endswith("Classifier")],
-    "forest": ["Forest", "grow_random_forest"],
+    "forest": ["Forest"],
+    "growth": [
+        "complete_forest",
+        "default_depth",
+        "fletcher_islam_depth",
+        "grow_random_forest",
+    ],
     "schema": ["Attribute", "Schema"],
     "workloads": [name for name in __all__ if name.endswith("_workload")],
 }

@@ -105,7 +105,7 @@ def _equal_width(lower: float, upper: float, n_bins: int) -> tuple[float, ...]:
     return tuple(float(low + (high - low) * k / n_bins) for k in range(1, n_bins))
 
 
-def _text(value: float) -> str:
+def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -278,7 +278,7 @@ class Attribute:
         ):
             raise ValueError(
                 f"cut_points of {label} must lie inside its bounds "
-                f"{_text(self.lower)} to {_text(self.upper)}; "
+                f"{number_text(self.lower)} to {number_text(self.upper)}; "
                 "a cut outside makes a bin that stays empty, so remove it"
             )
         names = as_tuple(self.categories, f"categories of {label}")
@@ -359,9 +359,9 @@ class Attribute:
         extra = () if self.other is None else (self.other,)
         if self.categories:
             return (*self.categories, *extra)
-        cuts = [_text(cut) for cut in self.cut_points]
+        cuts = [number_text(cut) for cut in self.cut_points]
         if self.lower is not None and self.upper is not None:
-            edges = [_text(self.lower), *cuts, _text(self.upper)]
+            edges = [number_text(self.lower), *cuts, number_text(self.upper)]
             first, last = [], []
         else:
             edges, first, last = cuts, [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]

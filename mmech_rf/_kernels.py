@@ -1,9 +1,15 @@
 """Numba kernels of the forests: growth, routing, counting and leaf predicates.
 
-Every array is C-contiguous. Kernels trust their arguments; `forest.py` checks
-them. The layout of a forest is described in `mmech_rf.forest.Forest`: nodes of
-all trees one after the other, `feature` (n_nodes,) int32 with -1 at a leaf,
-`child` (n_nodes,) int32 with the first child, or the leaf id at a leaf.
+Every array is C-contiguous. Kernels trust their arguments; `forest.py` and
+`growth.py` check them. The layout of a forest is described in
+`mmech_rf.forest.Forest`: nodes of all trees one after the other, `feature`
+(n_nodes,) int32 with -1 at a leaf, `child` (n_nodes,) int32 with the first child, or
+the leaf id at a leaf.
+
+Forests with two-way tests come with `tests` (n_nodes, 4) int32: feature, child, the
+lowest code that passes and the number of codes above it that pass, -1 where there is
+a child for every value. It is None for multiway forests, which numba then compiles
+without it.
 """
 
 import numba
@@ -231,9 +237,34 @@ def check_trees(sizes, feature, child, node_offsets, leaf_offsets, report):
 
 
 @kernel
-def _route(feature, child, root, codes, leaves):
-    # leaf id of records in one tree: feature, child (n_nodes,) int32, codes (N, d)
-    # uint8 or int32, leaves (N,) int32
+def _route_tests(tests, root, codes, leaves):
+    # leaf id of records in one tree of two-way tests: tests (n_nodes, 4) int32, codes
+    # (N, d) uint8 or int32, leaves (N,) int32
+    root = np.uint32(root)
+    for i in range(codes.shape[0]):
+        record = np.uint32(i)
+        node = root
+        attribute = tests[node, 0]
+        while attribute >= 0:
+            code = np.int32(codes[record, np.uint32(attribute)])
+            above = tests[node, 3]
+            if above < 0:
+                branch = np.uint32(code)
+            else:
+                over = code - tests[node, 2]
+                branch = np.uint32(over < 0) | np.uint32(over > above)
+            node = np.uint32(np.uint32(tests[node, 1]) + branch)
+            attribute = tests[node, 0]
+        leaves[record] = tests[node, 1]
+
+
+@kernel
+def _route(feature, child, tests, root, codes, leaves):
+    # leaf id of records in one tree: feature, child (n_nodes,) int32, tests
+    # (n_nodes, 4) int32 or None, codes (N, d) uint8 or int32, leaves (N,) int32
+    if tests is not None:
+        _route_tests(tests, root, codes, leaves)
+        return
     # Unsigned indices: signed ones may be negative, and the test for that costs half
     # the time.
     root = np.uint32(root)
@@ -249,21 +280,23 @@ def _route(feature, child, root, codes, leaves):
 
 
 @kernel
-def apply_trees(feature, child, node_offsets, codes, leaves):
-    # leaf ids of records: feature, child (n_nodes,) int32, node_offsets (n_trees + 1,)
-    # int64, codes (N, d) uint8 or int32, leaves (N, n_trees) int32
+def apply_trees(feature, child, tests, node_offsets, codes, leaves):
+    # leaf ids of records: feature, child (n_nodes,) int32, tests (n_nodes, 4) int32 or
+    # None, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, leaves
+    # (N, n_trees) int32
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
         rows = leaves[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            _route(feature, child, node_offsets[tree], block, rows[:, tree])
+            root = node_offsets[tree]
+            _route(feature, child, tests, root, block, rows[:, tree])
 
 
 @kernel
-def label_domain(sizes, feature, child, node_offsets, labels):
+def label_domain(sizes, feature, child, tests, node_offsets, labels):
     # leaf ids of every domain cell, C order: sizes (d,) int64, feature, child
-    # (n_nodes,) int32, node_offsets (n_trees + 1,) int64, labels (n_trees, n_cells)
-    # int32
+    # (n_nodes,) int32, tests (n_nodes, 4) int32 or None, node_offsets (n_trees + 1,)
+    # int64, labels (n_trees, n_cells) int32
     n_trees, n_cells = labels.shape
     n_attributes = sizes.shape[0]
     codes = np.empty((BLOCK, n_attributes), np.int32)
@@ -282,19 +315,22 @@ def label_domain(sizes, feature, child, node_offsets, labels):
         for tree in range(n_trees):
             block = codes[: stop - start]
             row_labels = labels[tree, start:stop]
-            _route(feature, child, node_offsets[tree], block, row_labels)
+            root = node_offsets[tree]
+            _route(feature, child, tests, root, block, row_labels)
 
 
 @kernel
-def count_leaves(feature, child, node_offsets, leaf_offsets, codes, classes, counts):
-    # add records to their leaf in every tree: feature, child (n_nodes,) int32, offsets
-    # (n_trees + 1,) int64, codes (N, d) uint8 or int32, classes (N,) int64, counts
-    # (n_leaves, k) int64
+def count_leaves(
+    feature, child, tests, node_offsets, leaf_offsets, codes, classes, counts
+):
+    # add records to their leaf in every tree: feature, child (n_nodes,) int32, tests
+    # (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8 or
+    # int32, classes (N,) int64, counts (n_leaves, k) int64
     routed = np.empty(BLOCK, np.int32)
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            _route(feature, child, node_offsets[tree], block, routed)
+            _route(feature, child, tests, node_offsets[tree], block, routed)
             tree_counts = counts[leaf_offsets[tree] : leaf_offsets[tree + 1]]
             for i in range(block.shape[0]):
                 leaf = np.uint32(routed[i])
@@ -303,30 +339,31 @@ def count_leaves(feature, child, node_offsets, leaf_offsets, codes, classes, cou
 
 @kernel
 def count_assigned_leaves(
-    feature, child, node_offsets, leaf_offsets, codes, classes, trees, counts
+    feature, child, tests, node_offsets, leaf_offsets, codes, classes, trees, counts
 ):
     # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
-    # offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, classes, trees (N,)
-    # int64, counts (n_leaves, k) int64
+    # tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8
+    # or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
     leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
         tree = trees[i]
-        _route(feature, child, node_offsets[tree], codes[i : i + 1], leaf)
+        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
         counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
 
 
 @kernel
-def leaf_masks(sizes, feature, child, node_offsets, leaf_offsets, masks):
-    # which values a leaf's path allows: sizes (d,) int64, feature, child (n_nodes,)
-    # int32, offsets (n_trees + 1,) int64; masks (n_leaves * sum(sizes),) bool: one
-    # (n_leaves, n_i) block per attribute, on entry all true
+def leaf_masks(sizes, depth, feature, child, tests, node_offsets, leaf_offsets, masks):
+    # which values a leaf's path allows: sizes (d,) int64, depth of the forest, feature,
+    # child (n_nodes,) int32, tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,)
+    # int64; masks (n_leaves * sum(sizes),) bool: one (n_leaves, n_i) block per
+    # attribute, on entry all true
     n_attributes = sizes.shape[0]
     n_leaves = leaf_offsets[-1]
     block = np.zeros(n_attributes, np.int64)
     for attribute in range(1, n_attributes):
         block[attribute] = block[attribute - 1] + n_leaves * sizes[attribute - 1]
-    node = np.empty(n_attributes + 1, np.int64)
-    last = np.empty(n_attributes + 1, np.int64)
+    node = np.empty(depth + 1, np.int64)
+    last = np.empty(depth + 1, np.int64)
     for tree in range(node_offsets.shape[0] - 1):
         level = 0
         node[0] = node_offsets[tree]
@@ -334,16 +371,320 @@ def leaf_masks(sizes, feature, child, node_offsets, leaf_offsets, masks):
         while level >= 0:
             current = node[level]
             if feature[current] >= 0:
+                n_children = sizes[feature[current]]
+                if tests is not None and tests[current, 3] >= 0:
+                    n_children = 2
                 level += 1
                 node[level] = child[current]
-                last[level] = node[level] + sizes[feature[current]] - 1
+                last[level] = node[level] + n_children - 1
                 continue
             row = leaf_offsets[tree] + child[current]
             for above in range(level):
-                attribute = feature[node[above]]
+                tested = node[above]
+                attribute = feature[tested]
                 size = sizes[attribute]
-                taken = node[above + 1] - child[node[above]]
+                taken = node[above + 1] - child[tested]
                 start = block[attribute] + row * size
+                if tests is not None and tests[tested, 3] >= 0:
+                    low = tests[tested, 2]
+                    stop = low + tests[tested, 3] + 1
+                    if taken == 1:
+                        masks[start + low : start + stop] = False
+                    else:
+                        masks[start : start + low] = False
+                        masks[start + stop : start + size] = False
+                    continue
                 for value in range(size):
                     masks[start + value] = value == taken
+            level = _next_sibling(level, node, last)
+
+
+# ---- trees of two-way tests ---------------------------------------------------
+
+# Kinds of test of an attribute: a child for every value; equal to a value or not; at
+# most a value or above it.
+MULTIWAY, EQUALITY, THRESHOLD = 0, 1, 2
+
+# A branch that no node has: its state draws the value that a node tests.
+_VALUE_DRAW = 2**32
+
+
+@kernel
+def _narrow(kind, size, branch, a, value, slot, start, table, low, remaining):
+    # restrict attribute a to the values of a branch of a test: value tested, slot in
+    # table where an equality test found it, start of the attribute in table; low,
+    # remaining (d,) int64: first possible code of thresholds, number of possible codes
+    if kind == THRESHOLD:
+        below = value + 1 - low[a]
+        if branch == 0:
+            remaining[a] = below
+        else:
+            low[a] += below
+            remaining[a] -= below
+    elif kind == EQUALITY and branch == 1:
+        # Values that are excluded come first in the attribute's part of the table.
+        _swap(table, slot, start + size - remaining[a])
+        remaining[a] -= 1
+    else:
+        remaining[a] = 1
+
+
+@kernel
+def grow_test_trees(
+    seeds, sizes, kinds, starts, table, splittable, depth, max_nodes, write,
+    node_offsets, leaf_offsets, feature, child, value,
+):  # fmt: skip
+    # random trees with tests of several kinds: seeds (n_trees,) uint64, sizes, kinds,
+    # starts (d,) int64; table (any,) int64 from starts[i]: the values of an attribute
+    # of kind EQUALITY, left as found, or the cumulative weights of the cuts of a
+    # THRESHOLD one, (n_i,) from 0; splittable (m,) int64; offsets (n_trees + 1,) int64,
+    # written unless `write`; feature, child, value (n_nodes,) int32, written if
+    # `write`; returns the number of trees, less than n_trees if max_nodes is passed
+    low = np.zeros_like(sizes)
+    remaining = sizes.copy()
+    node = np.empty(depth + 1, np.int64)
+    last = np.empty(depth + 1, np.int64)
+    first = np.empty(depth + 1, np.int64)
+    tested = np.empty(depth + 1, np.int64)
+    cut = np.empty(depth + 1, np.int64)
+    slot = np.empty(depth + 1, np.int64)
+    kept_low = np.empty(depth + 1, np.int64)
+    kept_remaining = np.empty(depth + 1, np.int64)
+    state = np.empty(depth + 1, np.uint64)
+    if not write:
+        node_offsets[0] = 0
+        leaf_offsets[0] = 0
+    for tree in range(seeds.shape[0]):
+        root = node_offsets[tree]
+        n_nodes = 1
+        n_leaves = 0
+        n_open = splittable.shape[0]
+        level = 0
+        node[0] = root
+        last[0] = root
+        state[0] = seeds[tree]
+        while level >= 0:
+            current = node[level]
+            if level > 0:
+                above = level - 1
+                a = tested[above]
+                branch = current - first[above]
+                state[level] = _child_state(state[above], branch)
+                kept_low[above] = low[a]
+                kept_remaining[above] = remaining[a]
+                _narrow(
+                    kinds[a], sizes[a], branch, a, cut[above], slot[above], starts[a],
+                    table, low, remaining,
+                )  # fmt: skip
+                n_open -= remaining[a] == 1
+            descend = False
+            if level < depth and n_open > 0:
+                # the attribute: one of those with more than one possible value
+                skip = _draw_below(n_open, state[level])
+                position = -1
+                while skip >= 0:
+                    position += 1
+                    skip -= remaining[splittable[position]] > 1
+                a = splittable[position]
+                tested[level] = a
+                n_children = 2
+                cut[level] = -1
+                if kinds[a] == MULTIWAY:
+                    n_children = sizes[a]
+                elif kinds[a] == EQUALITY:
+                    word = _child_state(state[level], _VALUE_DRAW)
+                    slot[level] = (
+                        starts[a] + sizes[a] - remaining[a]
+                        + _draw_below(remaining[a], word)
+                    )  # fmt: skip
+                    cut[level] = table[slot[level]]
+                else:
+                    word = _child_state(state[level], _VALUE_DRAW)
+                    lowest = starts[a] + low[a]
+                    highest = lowest + remaining[a] - 1
+                    weight = table[lowest] + _draw_below(
+                        table[highest] - table[lowest], word
+                    )
+                    while highest - lowest > 1:
+                        middle = (lowest + highest) // 2
+                        if table[middle] <= weight:
+                            lowest = middle
+                        else:
+                            highest = middle
+                    cut[level] = lowest - starts[a]
+                first[level] = root + n_nodes
+                n_nodes += n_children
+                if root + n_nodes > max_nodes:
+                    return tree
+                if write:
+                    feature[current] = a
+                    child[current] = first[level]
+                    value[current] = cut[level]
+                descend = level + 1 < depth
+                if not descend:
+                    # All children are leaves: most nodes are written here.
+                    if write:
+                        for i in range(n_children):
+                            feature[first[level] + i] = -1
+                            child[first[level] + i] = n_leaves + i
+                            value[first[level] + i] = -1
+                    n_leaves += n_children
+            else:
+                if write:
+                    feature[current] = -1
+                    child[current] = n_leaves
+                    value[current] = -1
+                n_leaves += 1
+            if descend:
+                level += 1
+                node[level] = first[level - 1]
+                last[level] = node[level] + n_children - 1
+                continue
+            while level >= 0:
+                # The subtree is done: give the attribute its values back.
+                if level > 0:
+                    above = level - 1
+                    a = tested[above]
+                    n_open += remaining[a] == 1
+                    low[a] = kept_low[above]
+                    remaining[a] = kept_remaining[above]
+                    if kinds[a] == EQUALITY and node[level] != first[above]:
+                        _swap(table, slot[above], starts[a] + sizes[a] - remaining[a])
+                if node[level] < last[level]:
+                    node[level] += 1
+                    break
+                level -= 1
+        if not write:
+            node_offsets[tree + 1] = root + n_nodes
+            leaf_offsets[tree + 1] = leaf_offsets[tree] + n_leaves
+    return seeds.shape[0]
+
+
+@kernel
+def check_test_trees(
+    sizes, ordered, feature, child, value, node_offsets, leaf_offsets, max_depth, report
+):
+    # verify the layout of trees with two-way tests, as `check_trees` does: sizes (d,)
+    # int64, ordered (d,) bool, feature, child, value (n_nodes,) int32, offsets
+    # (n_trees + 1,) int64, max_depth: a bound on the tests of a path; report (3,) int64
+    # = reason, node, depth; reason 7 = a test that not every child can pass
+    n_attributes = sizes.shape[0]
+    low = np.zeros(n_attributes, np.int64)
+    remaining = sizes.copy()
+    kept_low = np.empty(max_depth + 1, np.int64)
+    kept_remaining = np.empty(max_depth + 1, np.int64)
+    node = np.empty(max_depth + 1, np.int64)
+    last = np.empty(max_depth + 1, np.int64)
+    report[:] = 0
+    for tree in range(node_offsets.shape[0] - 1):
+        stop = node_offsets[tree + 1]
+        n_leaves = leaf_offsets[tree + 1] - leaf_offsets[tree]
+        leaf = 0
+        free = node_offsets[tree] + 1
+        level = 0
+        node[0] = node_offsets[tree]
+        last[0] = node[0]
+        while level >= 0:
+            current = node[level]
+            attribute = feature[current]
+            tested = value[current]
+            report[1] = current
+            if attribute < -1 or attribute >= n_attributes:
+                report[0] = 1
+                return
+            if level > 0:
+                above = node[level - 1]
+                a = feature[above]
+                kept_low[level] = low[a]
+                kept_remaining[level] = remaining[a]
+                branch = current - child[above]
+                if value[above] < 0:
+                    remaining[a] = 1
+                elif ordered[a]:
+                    below = value[above] + 1 - low[a]
+                    low[a] += below * branch
+                    remaining[a] = below if branch == 0 else remaining[a] - below
+                else:
+                    remaining[a] = 1 if branch == 0 else remaining[a] - 1
+            if attribute >= 0:
+                n_children = 2
+                sound = remaining[attribute] > 1 and tested >= -1
+                if tested == -1:
+                    n_children = sizes[attribute]
+                    sound = remaining[attribute] == n_children
+                elif ordered[attribute]:
+                    over = tested - low[attribute]
+                    sound = sound and 0 <= over < remaining[attribute] - 1
+                else:
+                    sound = sound and tested < sizes[attribute]
+                    for i in range(level):
+                        twice = feature[node[i]] == attribute
+                        sound = sound and not (twice and value[node[i]] == tested)
+                if not sound:
+                    report[0] = 7
+                    return
+                if child[current] != free:
+                    report[0] = 3
+                    return
+                if free + n_children > stop:
+                    report[0] = 5
+                    return
+                level += 1
+                node[level] = free
+                free += n_children
+                last[level] = free - 1
+                continue
+            if child[current] != leaf or tested != -1:
+                report[0] = 4
+                return
+            leaf += 1
+            report[2] = max(report[2], level)
+            while level >= 0:
+                if level > 0:
+                    a = feature[node[level - 1]]
+                    low[a] = kept_low[level]
+                    remaining[a] = kept_remaining[level]
+                if node[level] < last[level]:
+                    node[level] += 1
+                    break
+                level -= 1
+        if free != stop:
+            report[0] = 5
+            return
+        if leaf != n_leaves:
+            report[0] = 6
+            return
+
+
+# ---- complete forests ---------------------------------------------------------
+
+
+@kernel
+def complete_trees(sizes, subsets, node_offsets, feature, child):
+    # one tree per subset that tests its attributes in order: sizes (d,) int64, subsets
+    # (n_trees, depth) int64, node_offsets (n_trees + 1,) int64; feature, child
+    # (n_nodes,) int32
+    depth = subsets.shape[1]
+    node = np.empty(depth + 1, np.int64)
+    last = np.empty(depth + 1, np.int64)
+    for tree in range(subsets.shape[0]):
+        free = node_offsets[tree] + 1
+        n_leaves = 0
+        level = 0
+        node[0] = node_offsets[tree]
+        last[0] = node[0]
+        while level >= 0:
+            current = node[level]
+            if level < depth:
+                attribute = subsets[tree, level]
+                feature[current] = attribute
+                child[current] = free
+                level += 1
+                node[level] = free
+                free += sizes[attribute]
+                last[level] = free - 1
+                continue
+            feature[current] = -1
+            child[current] = n_leaves
+            n_leaves += 1
             level = _next_sibling(level, node, last)

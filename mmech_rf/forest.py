@@ -1,8 +1,8 @@
-"""Random forests over a public domain, stored as flat arrays.
+"""Forests over a public domain, stored as flat arrays.
 
-A forest is grown from the domain alone: no record is ever looked at, so the
-forest is public and costs no privacy. Everything that is later measured about
-the data (leaf counts) or asked of it (votes) refers to leaf ids of the forest.
+A forest is grown (`mmech_rf.growth`) from the domain alone: no record is ever looked
+at, so the forest is public and costs no privacy. Everything that is later measured
+about the data (leaf counts) or asked of it (votes) refers to leaf ids of the forest.
 """
 
 from __future__ import annotations
@@ -10,49 +10,45 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice, check_integer
+from mmech._validation import check_integer
 from mmech.exceptions import DomainTooLargeError
+from mmech_rf._checks import (
+    check_flags,
+    check_labels,
+    check_layout,
+    check_shape,
+    in_words,
+    read_only_vector,
+)
 
-__all__ = ["Forest", "grow_random_forest"]
+if TYPE_CHECKING:
+    from mmech_rf._words import Words
+    from mmech_rf.schema import Schema
 
-# Largest forest that is grown: 2 GiB of `feature` and `child`, well inside int32.
-MAX_NODES = 2**28
+__all__ = ["Forest"]
+
 # Largest table that is materialised: 2 GiB of int32 labels, 1 GiB of masks.
 MAX_TABLE_ENTRIES = 2**29
 MAX_MASK_ENTRIES = 2**30
 # Records converted to narrow codes at a time, so that memory stays bounded.
 CHUNK = 2**16
 
-_UNSOUND = {
-    1: "holds an attribute outside the domain",
-    2: "splits on an attribute already used on its path",
-    3: "has children out of depth-first order",
-    4: "is a leaf whose id does not count the leaves of its tree from the left",
-    5: "leaves its tree with more or fewer nodes than node_offsets says",
-    6: "ends a tree with more or fewer leaves than leaf_offsets says",
-}
-
-
-class HasDomainShape(Protocol):
-    """Anything that names the sizes of its attributes, such as a schema."""
-
-    @property
-    def domain_shape(self) -> tuple[int, ...]:
-        """Number of values of every attribute."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forest:
     """Trees that partition a categorical domain, as flat read-only arrays.
 
-    An inner node tests one attribute and has one child per value of it; no
-    attribute is tested twice on a path. The leaves of a tree partition the
-    domain. Memory is 8 bytes a node.
+    An inner node tests one attribute. Either it has one child per value of it
+    (multiway), or it compares with a single value and has two children: equal and not
+    equal where the attribute has no order, at most and above where it has. Every child
+    can be reached. The leaves of a tree partition the domain, and each is a box: a set
+    of allowed values per attribute. Memory is 8 bytes a node, 28 with two-way tests.
 
     Parameters
     ----------
@@ -68,6 +64,12 @@ class Forest:
         Nodes of tree t are ``node_offsets[t]:node_offsets[t + 1]``.
     leaf_offsets : ndarray of int64, shape (n_trees + 1,)
         Leaf l of tree t is row ``leaf_offsets[t] + l`` of every leaf table.
+    value : ndarray of int32, shape (n_nodes,), default=None
+        Code that each node compares with, -1 at a leaf and where there is a child per
+        value; None for a forest of multiway trees.
+    ordered : sequence of bool, length d, default=None
+        Whether two-way tests of an attribute are ``code <= value`` rather than
+        ``code == value``; needed with `value`.
 
     Attributes
     ----------
@@ -90,9 +92,9 @@ class Forest:
     Trees are laid out depth first: blocks of children are numbered in the
     order in which a left-to-right walk enters their parents, and leaf ids
     count the leaves from left to right. So the leaves below any node are
-    contiguous, and `child` follows from `feature`. A step down the tree is
+    contiguous, and `child` follows from the tests. A step down the tree is
     ``child[node] + branch`` where the branch is the value of the tested
-    attribute.
+    attribute, or 0 for records that pass a two-way test and 1 for the others.
 
     Examples
     --------
@@ -112,6 +114,19 @@ class Forest:
     array([[0, 0, 0, 1, 2, 3]], dtype=int32)
     >>> forest.leaf_paths(0, feature_names=["windy", "outlook"])
     ['windy=0', 'windy=1 & outlook=0', 'windy=1 & outlook=1', 'windy=1 & outlook=2']
+
+    The same domain cut in two by the second attribute:
+
+    >>> Forest(
+    ...     domain_shape=(2, 3),
+    ...     feature=[1, -1, -1],
+    ...     child=[1, 0, 1],
+    ...     node_offsets=[0, 3],
+    ...     leaf_offsets=[0, 2],
+    ...     value=[0, -1, -1],
+    ...     ordered=[False, True],
+    ... ).leaf_paths(0)
+    ['x1<=0', 'x1>0']
     """
 
     domain_shape: tuple[int, ...]
@@ -119,63 +134,27 @@ class Forest:
     child: NDArray[np.int32]
     node_offsets: NDArray[np.int64]
     leaf_offsets: NDArray[np.int64]
+    value: NDArray[np.int32] | None = None
+    ordered: tuple[bool, ...] | None = None
     depth: int = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "domain_shape", _check_shape(self.domain_shape))
+        object.__setattr__(self, "domain_shape", check_shape(self.domain_shape))
         for name, dtype in (
             ("feature", np.int32),
             ("child", np.int32),
             ("node_offsets", np.int64),
             ("leaf_offsets", np.int64),
+            *((("value", np.int32),) if self.value is not None else ()),
         ):
-            frozen = _read_only(getattr(self, name), name, np.dtype(dtype))
+            frozen = read_only_vector(getattr(self, name), name, np.dtype(dtype))
             object.__setattr__(self, name, frozen)
-        object.__setattr__(self, "depth", self._check_layout())
-
-    def _check_layout(self) -> int:
-        """Raise unless the arrays are sound; return the depth of the forest."""
-        from mmech_rf import _kernels
-
-        if self.feature.shape != self.child.shape:
-            raise ValueError(
-                "feature and child must have one entry per node each, got "
-                f"{self.feature.size} and {self.child.size}"
-            )
-        for name, offsets in (
-            ("node_offsets", self.node_offsets),
-            ("leaf_offsets", self.leaf_offsets),
-        ):
-            if offsets.size < 2 or offsets[0] != 0 or (np.diff(offsets) < 1).any():
-                raise ValueError(
-                    f"{name} must start at 0 and increase strictly, with one entry "
-                    f"more than there are trees, got {_brief(offsets)}"
-                )
-        if self.node_offsets.size != self.leaf_offsets.size:
-            raise ValueError(
-                "node_offsets and leaf_offsets must have one entry per tree and one "
-                f"more, got {self.node_offsets.size} and {self.leaf_offsets.size}"
-            )
-        if self.node_offsets[-1] != self.feature.size:
-            raise ValueError(
-                f"node_offsets must end at the number of nodes {self.feature.size}, "
-                f"got {self.node_offsets[-1]}"
-            )
-        report = np.empty(3, np.int64)
-        _kernels.check_trees(
-            self._sizes,
-            self.feature,
-            self.child,
-            self.node_offsets,
-            self.leaf_offsets,
-            report,
-        )
-        if report[0]:
-            raise ValueError(
-                f"node {report[1]} of the forest {_UNSOUND[int(report[0])]}; build "
-                "forests with grow_random_forest"
-            )
-        return int(report[2])
+        if self.value is not None:
+            ordered = check_flags(self.ordered, "ordered", self.n_features)
+            object.__setattr__(self, "ordered", ordered)
+        elif self.ordered is not None:
+            raise ValueError("ordered goes with value, got ordered alone; leave it out")
+        object.__setattr__(self, "depth", check_layout(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: plain unpickling would hand out writeable arrays.
@@ -185,6 +164,8 @@ class Forest:
             self.child,
             self.node_offsets,
             self.leaf_offsets,
+            self.value,
+            self.ordered,
         )
 
     def __repr__(self) -> str:
@@ -222,6 +203,19 @@ class Forest:
     def _sizes(self) -> NDArray[np.int64]:
         return np.array(self.domain_shape, dtype=np.int64)
 
+    @cached_property
+    def _tests(self) -> NDArray[np.int32] | None:
+        """Two-way tests as the kernels read them, (n_nodes, 4); None without any."""
+        if self.value is None:
+            return None
+        ordered = np.array(self.ordered, np.bool_)[self.feature]
+        tests = np.empty((self.n_nodes, 4), np.int32)
+        tests[:, 0] = self.feature
+        tests[:, 1] = self.child
+        tests[:, 2] = np.where(ordered, 0, self.value)
+        tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
+        return tests
+
     def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
         """Find the leaf of every record in every tree.
 
@@ -246,6 +240,7 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((4, 4, 3), n_trees=3, depth=2, seed=0)
         >>> forest.apply([[0, 1, 2], [3, 0, 1]])
         array([[8, 9, 8],
@@ -259,6 +254,7 @@ class Forest:
             _kernels.apply_trees(
                 self.feature,
                 self.child,
+                self._tests,
                 self.node_offsets,
                 chunk,
                 leaves[start : start + CHUNK],
@@ -288,6 +284,7 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((2, 3), n_trees=2, depth=1, seed=1)
         >>> forest.apply_domain()
         array([[0, 1, 2, 0, 1, 2],
@@ -298,14 +295,19 @@ class Forest:
         entries = self.n_trees * self.n_cells
         if entries > MAX_TABLE_ENTRIES:
             raise DomainTooLargeError(
-                f"labels of {_count(self.n_cells)} cells for {self.n_trees} trees "
-                f"would have {_count(entries)} entries, more than the limit of "
+                f"labels of {in_words(self.n_cells)} cells for {self.n_trees} trees "
+                f"would have {in_words(entries)} entries, more than the limit of "
                 f"{MAX_TABLE_ENTRIES:,}; use leaf_masks(), fewer trees or fewer "
                 "attributes"
             )
         labels = np.empty((self.n_trees, self.n_cells), dtype=np.int32)
         _kernels.label_domain(
-            self._sizes, self.feature, self.child, self.node_offsets, labels
+            self._sizes,
+            self.feature,
+            self.child,
+            self._tests,
+            self.node_offsets,
+            labels,
         )
         return labels
 
@@ -346,6 +348,7 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((2, 2), n_trees=2, depth=1, seed=1)
         >>> forest.count_leaves([[0, 1], [1, 1], [1, 1]], [0, 1, 1], 2)
         array([[0, 0],
@@ -357,12 +360,13 @@ class Forest:
 
         codes = self._check_codes(codes)
         n_classes = check_integer(n_classes, "n_classes")
-        classes = _check_labels(class_codes, "class_codes", len(codes), n_classes)
+        classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
         counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
         for start, chunk in self._narrow(codes):
             _kernels.count_leaves(
                 self.feature,
                 self.child,
+                self._tests,
                 self.node_offsets,
                 self.leaf_offsets,
                 chunk,
@@ -409,6 +413,7 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((2, 2), n_trees=2, depth=1, seed=1)
         >>> codes, classes, trees = [[0, 1], [1, 1], [1, 1]], [0, 1, 1], [0, 0, 1]
         >>> forest.count_assigned_leaves(codes, classes, 2, trees)
@@ -421,13 +426,14 @@ class Forest:
 
         codes = self._check_codes(codes)
         n_classes = check_integer(n_classes, "n_classes")
-        classes = _check_labels(class_codes, "class_codes", len(codes), n_classes)
-        trees = _check_labels(tree_index, "tree_index", len(codes), self.n_trees)
+        classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
+        trees = check_labels(tree_index, "tree_index", len(codes), self.n_trees)
         counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
         for start, chunk in self._narrow(codes):
             _kernels.count_assigned_leaves(
                 self.feature,
                 self.child,
+                self._tests,
                 self.node_offsets,
                 self.leaf_offsets,
                 chunk,
@@ -456,6 +462,7 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((2, 3), n_trees=1, depth=1, seed=0)
         >>> for mask in forest.leaf_masks():
         ...     print(mask.astype(int).tolist())
@@ -468,14 +475,16 @@ class Forest:
         if entries > MAX_MASK_ENTRIES:
             raise DomainTooLargeError(
                 f"masks of {self.n_leaves:,} leaves over {sum(self.domain_shape):,} "
-                f"attribute values would have {_count(entries)} entries, more than "
+                f"attribute values would have {in_words(entries)} entries, more than "
                 f"the limit of {MAX_MASK_ENTRIES:,}; use fewer trees or a smaller depth"
             )
         flat = np.ones(entries, dtype=np.bool_)
         _kernels.leaf_masks(
             self._sizes,
+            self.depth,
             self.feature,
             self.child,
+            self._tests,
             self.node_offsets,
             self.leaf_offsets,
             flat,
@@ -494,6 +503,8 @@ class Forest:
         leaf: int,
         feature_names: Sequence[str] | None = None,
         categories: Sequence[Sequence[Any]] | None = None,
+        *,
+        schema: Schema | None = None,
     ) -> str:
         """Describe a leaf by the tests on its path, root first.
 
@@ -505,6 +516,9 @@ class Forest:
             Names of the attributes; ``x0``, ``x1``, ... if None.
         categories : sequence of d sequences, default=None
             Values of every attribute in code order; the codes if None.
+        schema : Schema, default=None
+            Gives names and values instead, and lets tests of numbers name the cut
+            points.
 
         Returns
         -------
@@ -519,11 +533,14 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((3, 2), n_trees=1, depth=2, seed=0)
         >>> categories = [["rain", "sunny", "overcast"], ["false", "true"]]
         >>> forest.path(0, 3, ["outlook", "windy"], categories)
         'windy=true & outlook=rain'
         """
+        from mmech_rf._words import path_of_leaf
+
         tree = self._check_tree(tree)
         leaf = check_integer(leaf, "leaf", minimum=0)
         n_leaves = int(self.leaf_offsets[tree + 1] - self.leaf_offsets[tree])
@@ -531,25 +548,16 @@ class Forest:
             raise ValueError(
                 f"leaf must be below the {n_leaves} leaves of tree {tree}, got {leaf}"
             )
-        names, values = self._check_names(feature_names, categories)
-        tests = []
-        node = int(self.node_offsets[tree])
-        while self.feature[node] >= 0:
-            attribute = int(self.feature[node])
-            first = int(self.child[node])
-            # Leaf ids grow from left to right: the last child that starts no later.
-            value = self.domain_shape[attribute] - 1
-            while self._leftmost_leaf(first + value) > leaf:
-                value -= 1
-            tests.append(f"{names[attribute]}={values[attribute][value]}")
-            node = first + value
-        return " & ".join(tests) or "any record"
+        words = self._words(feature_names, categories, schema)
+        return path_of_leaf(self, tree, leaf, words)
 
     def leaf_paths(
         self,
         tree: int,
         feature_names: Sequence[str] | None = None,
         categories: Sequence[Sequence[Any]] | None = None,
+        *,
+        schema: Schema | None = None,
     ) -> list[str]:
         """Describe all leaves of one tree, in the order of their ids.
 
@@ -557,7 +565,7 @@ class Forest:
         ----------
         tree : int
             Index of the tree.
-        feature_names, categories
+        feature_names, categories, schema
             As in `path`.
 
         Returns
@@ -572,28 +580,32 @@ class Forest:
 
         Examples
         --------
+        >>> from mmech_rf import grow_random_forest
         >>> grow_random_forest((2, 2), n_trees=1, depth=1, seed=0).leaf_paths(0)
         ['x1=0', 'x1=1']
         """
+        from mmech_rf._words import paths_of_tree
+
         tree = self._check_tree(tree)
-        names, values = self._check_names(feature_names, categories)
+        words = self._words(feature_names, categories, schema)
+        return paths_of_tree(self, tree, words)
 
-        def walk(node: int, path: str) -> Iterator[str]:
-            attribute = int(self.feature[node])
-            if attribute < 0:
-                yield path or "any record"
-                return
-            before = f"{path} & " if path else ""
-            for value in range(self.domain_shape[attribute]):
-                test = f"{names[attribute]}={values[attribute][value]}"
-                yield from walk(int(self.child[node]) + value, before + test)
+    def _words(
+        self,
+        feature_names: Sequence[str] | None,
+        categories: Sequence[Sequence[Any]] | None,
+        schema: Schema | None,
+    ) -> Words:
+        from mmech_rf._words import Words
 
-        return list(walk(int(self.node_offsets[tree]), ""))
-
-    def _leftmost_leaf(self, node: int) -> int:
-        while self.feature[node] >= 0:
-            node = int(self.child[node])
-        return int(self.child[node])
+        if schema is None:
+            return Words.of_lists(feature_names, categories, self.domain_shape)
+        if feature_names is not None or categories is not None:
+            raise ValueError(
+                "schema gives names and values, got feature_names or categories too; "
+                "leave them out"
+            )
+        return Words.of_schema(schema, self.domain_shape)
 
     def _check_tree(self, tree: int) -> int:
         tree = check_integer(tree, "tree", minimum=0)
@@ -602,28 +614,6 @@ class Forest:
                 f"tree must be below the number of trees {self.n_trees}, got {tree}"
             )
         return tree
-
-    def _check_names(
-        self,
-        feature_names: Sequence[str] | None,
-        categories: Sequence[Sequence[Any]] | None,
-    ) -> tuple[Sequence[str], Sequence[Sequence[Any]]]:
-        if feature_names is None:
-            feature_names = [f"x{i}" for i in range(self.n_features)]
-        if categories is None:
-            categories = [range(size) for size in self.domain_shape]
-        if len(feature_names) != self.n_features:
-            raise ValueError(
-                f"feature_names must name all {self.n_features} attributes, "
-                f"got {len(feature_names)}"
-            )
-        sizes = tuple(len(values) for values in categories)
-        if sizes != self.domain_shape:
-            raise ValueError(
-                "categories must list the values of every attribute, "
-                f"{self.domain_shape} of them, got {sizes}"
-            )
-        return feature_names, categories
 
     def _check_codes(self, codes: ArrayLike) -> NDArray[Any]:
         """Return codes as an integer array (N, d); ranges are checked by chunk."""
@@ -656,220 +646,6 @@ class Forest:
             yield start, np.array(chunk, dtype=dtype, order="C")
 
 
-def grow_random_forest(
-    schema_or_domain_shape: HasDomainShape | Sequence[int],
-    n_trees: int,
-    depth: int,
-    *,
-    splits: str = "multiway",
-    seed: int
-    | np.random.SeedSequence
-    | np.random.Generator
-    | np.random.RandomState
-    | None = None,
-) -> Forest:
-    """Grow a forest of random multiway trees from the domain alone.
-
-    Every inner node draws, independently of every other node, one attribute
-    uniformly from those not used on its path, and has one child per value of
-    it (ID3), until depth `depth` or until no attribute is left. Attributes with
-    one value are never split on. No data are involved: the forest is public.
-    Time and memory are O(n_nodes).
-
-    Parameters
-    ----------
-    schema_or_domain_shape : schema or sequence of int
-        An object with a `domain_shape`, or the sizes of the attributes.
-    n_trees : int
-        Number of trees.
-    depth : int
-        Number of tests on a path; 0 gives trees of a single leaf.
-    splits : {"multiway"}, default="multiway"
-        Kind of split.
-    seed : int, SeedSequence, Generator, RandomState or None, default=None
-        An integer or a SeedSequence always gives the same forest; a Generator or
-        RandomState is advanced; None draws from the operating system.
-
-    Returns
-    -------
-    forest : Forest
-        The trees, in the layout described there.
-
-    Raises
-    ------
-    TypeError
-        If a size, `n_trees`, `depth` or `seed` is of the wrong kind.
-    ValueError
-        If `n_trees` < 1, `depth` < 0, a size < 1, or `splits` is unknown.
-    DomainTooLargeError
-        If the forest would have more than 2**28 nodes (2 GiB); raised before
-        memory is allocated.
-
-    Notes
-    -----
-    Each tree has its own 64-bit seed, word t of ``SeedSequence.generate_state``,
-    and each node draws from a state hashed (splitmix64 [1]_) from that of its
-    parent and the branch that leads to it. Hence, for one seed, the forest with
-    10 trees is the beginning of the forest with 20, and trees of depth 3 are
-    those of depth 4 cut off. The expected number of leaves of a tree is the mean
-    of the product of the sizes of `depth` attributes, over all subsets of that
-    many attributes.
-
-    References
-    ----------
-    .. [1] G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number
-       generators", OOPSLA 2014.
-
-    Examples
-    --------
-    >>> grow_random_forest((4, 4, 4, 3, 3, 3), n_trees=128, depth=6, seed=0)
-    Forest(n_trees=128, depth=6, n_leaves=221184, n_cells=1728)
-    >>> ten = grow_random_forest((2, 3, 4), n_trees=10, depth=2, seed=7)
-    >>> twenty = grow_random_forest((2, 3, 4), n_trees=20, depth=2, seed=7)
-    >>> bool((ten.feature == twenty.feature[: ten.n_nodes]).all())
-    True
-    """
-    from mmech_rf import _kernels
-
-    domain_shape = _check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
-    check_choice(splits, "splits", ("multiway",))
-    n_trees = check_integer(n_trees, "n_trees", minimum=0)
-    if n_trees == 0:
-        raise ValueError("a forest needs at least one tree, got 0")
-    depth = check_integer(depth, "depth", minimum=0)
-
-    sizes = np.array(domain_shape, dtype=np.int64)
-    splittable = np.flatnonzero(sizes > 1)
-    depth = min(depth, splittable.size)
-    if n_trees * _fewest_nodes(sizes[splittable], depth) > MAX_NODES:
-        raise _too_many_nodes(n_trees, depth)
-    seeds = _seed_sequence(seed).generate_state(n_trees, np.uint64)
-    node_offsets = np.empty(n_trees + 1, dtype=np.int64)
-    leaf_offsets = np.empty(n_trees + 1, dtype=np.int64)
-    # Without a compiler the kernels run on NumPy scalars, which warn when the
-    # generator wraps around as it should.
-    with np.errstate(over="ignore"):
-        counted = _kernels.count_nodes(
-            seeds, sizes, splittable, depth, MAX_NODES, node_offsets, leaf_offsets
-        )
-        if counted < n_trees:
-            raise _too_many_nodes(n_trees, depth)
-        feature = np.empty(node_offsets[-1], dtype=np.int32)
-        child = np.empty(node_offsets[-1], dtype=np.int32)
-        _kernels.grow_trees(
-            seeds, sizes, splittable, depth, node_offsets, feature, child
-        )
-    for array in (feature, child, node_offsets, leaf_offsets):
-        array.flags.writeable = False
-    return Forest(domain_shape, feature, child, node_offsets, leaf_offsets)
-
-
-def _fewest_nodes(sizes: NDArray[np.int64], depth: int) -> int:
-    """Count the nodes of the smallest tree of a depth, capped above the limit."""
-    nodes = leaves = 1
-    for size in np.sort(sizes)[:depth].tolist():
-        leaves *= size
-        nodes += leaves
-        if nodes > MAX_NODES:
-            break
-    return nodes
-
-
-def _too_many_nodes(n_trees: int, depth: int) -> DomainTooLargeError:
-    return DomainTooLargeError(
-        f"{n_trees} trees of depth {depth} over this domain would have more than "
-        f"{MAX_NODES:,} nodes; choose a smaller depth or fewer trees"
-    )
-
-
-def _seed_sequence(
-    seed: int
-    | np.random.SeedSequence
-    | np.random.Generator
-    | np.random.RandomState
-    | None,
-) -> np.random.SeedSequence:
-    if isinstance(seed, np.random.SeedSequence):
-        return seed
-    if isinstance(seed, np.random.Generator):
-        return np.random.SeedSequence(seed.integers(2**32, size=4).tolist())
-    if isinstance(seed, np.random.RandomState):
-        words = seed.randint(2**32, size=4, dtype=np.uint32)
-        return np.random.SeedSequence(words.tolist())
-    if seed is None:
-        return np.random.SeedSequence()
-    return np.random.SeedSequence(check_integer(seed, "seed", minimum=0))
-
-
-def _check_shape(domain_shape: Any) -> tuple[int, ...]:
-    try:
-        sizes = tuple(domain_shape)
-    except TypeError:
-        raise TypeError(
-            "domain_shape must be a sequence of attribute sizes, or an object with "
-            f"a domain_shape, got {domain_shape!r}"
-        ) from None
-    if not sizes:
-        raise ValueError("domain_shape must name at least one attribute, got none")
-    shape = tuple(
-        check_integer(size, f"domain_shape[{i}]") for i, size in enumerate(sizes)
-    )
-    if max(shape) > np.iinfo(np.int32).max:
-        raise DomainTooLargeError(
-            f"an attribute may have at most {np.iinfo(np.int32).max:,} values, got "
-            f"{max(shape):,}; bin it first"
-        )
-    return shape
-
-
-def _check_labels(
-    labels: ArrayLike, name: str, n_records: int, n_labels: int
-) -> NDArray[Any]:
-    """Return one label in 0..n_labels - 1 per record."""
-    array = np.asarray(labels)
-    if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    if array.shape != (n_records,):
-        raise ValueError(
-            f"{name} must have one entry for each of the {n_records} records, "
-            f"got shape {array.shape}"
-        )
-    bad = array.size and (array.min() < 0 or array.max() >= n_labels)
-    if bad:
-        row = int(np.argmax((array < 0) | (array >= n_labels)))
-        raise ValueError(f"{name} must lie in 0..{n_labels - 1}, row {row} does not")
-    return array
-
-
 def _chunk(labels: NDArray[Any], start: int) -> NDArray[np.int64]:
     """Copy one chunk of labels as int64: one layout, so one compiled kernel."""
     return np.array(labels[start : start + CHUNK], dtype=np.int64, order="C")
-
-
-def _read_only(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a one-dimensional read-only array of its own, copied if need be."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
-    if array.dtype == dtype and not array.flags.writeable and array.base is None:
-        return array
-    limits = np.iinfo(dtype)
-    if array.size and (array.min() < limits.min or array.max() > limits.max):
-        raise ValueError(f"{name} must fit {dtype}, got {_brief(array)}")
-    frozen = np.array(array, dtype=dtype, order="C")
-    frozen.flags.writeable = False
-    return frozen
-
-
-def _brief(array: NDArray[Any]) -> str:
-    shown = ", ".join(str(entry) for entry in array[:8].tolist())
-    return f"[{shown}, ...]" if array.size > 8 else f"[{shown}]"
-
-
-def _count(number: int) -> str:
-    """Print a count that may be astronomically large."""
-    return f"{number:,}" if number < 10**15 else f"about 10^{len(str(number)) - 1}"

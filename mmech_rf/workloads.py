@@ -12,8 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from mmech import Conjunctions, PartitionStack, Product, Sparse
+from mmech import Conjunctions, Marginals, PartitionStack, Product, Sparse
 from mmech_rf.forest import Forest
+from mmech_rf.growth import CompleteForest
 
 __all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
 
@@ -21,7 +22,7 @@ LABEL_ENTRIES = 2**27
 """Largest number of labels (trees times cells) that T is stored as: 512 MiB."""
 
 
-def training_workload(forest: Forest) -> PartitionStack | Conjunctions:
+def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Marginals:
     """Return T: one query per leaf of the forest, over the domain cells.
 
     Parameters
@@ -31,10 +32,11 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions:
 
     Returns
     -------
-    PartitionStack or Conjunctions, shape (o, n)
+    PartitionStack, Conjunctions or Marginals, shape (o, n)
         Row ``forest.leaf_offsets[t] + l`` counts the records in leaf l of tree t.
         Stored as one label per tree and cell where that is at most 512 MiB, else
-        as one mask per leaf and attribute.
+        as one mask per leaf and attribute. The `complete_forest` of depth h asks for
+        all h-way marginals and is known as such.
 
     See Also
     --------
@@ -48,6 +50,13 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions:
     >>> T.shape[1], T.sensitivity()
     (6, 2.0)
     """
+    if isinstance(forest, CompleteForest):
+        return Marginals(forest.domain_shape, dict.fromkeys(forest.subsets, 1))
+    return _leaves(forest)
+
+
+def _leaves(forest: Forest) -> PartitionStack | Conjunctions:
+    """Return T as labels or masks."""
     if forest.n_trees * forest.n_cells <= LABEL_ENTRIES:
         n_groups = np.diff(forest.leaf_offsets)
         return PartitionStack(forest.apply_domain(), n_groups, forest.domain_shape)

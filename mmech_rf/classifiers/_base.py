@@ -35,7 +35,13 @@ from mmech._validation import check_choice, check_epsilon, check_integer
 from mmech.budget import NEIGHBOURS, LedgerEntry
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, system_words
 from mmech_rf.classifiers._labels import classes_like
-from mmech_rf.forest import Forest, grow_random_forest
+from mmech_rf.forest import Forest
+from mmech_rf.growth import (
+    SPLITS,
+    complete_forest,
+    default_depth,
+    grow_random_forest,
+)
 from mmech_rf.schema import Schema
 
 __all__ = ["Ensemble", "ForestClassifier", "spawn"]
@@ -110,8 +116,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         schema: Schema | None = None,
         *,
         epsilon: Any,
-        n_trees: int = 128,
+        n_trees: float = 128,
         depth: int | str = "auto",
+        splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,
         voting: str = "hard",
@@ -127,6 +134,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.epsilon = epsilon
         self.n_trees = n_trees
         self.depth = depth
+        self.splits = splits
         self.n_ensembles = n_ensembles
         self.max_features = max_features
         self.voting = voting
@@ -199,7 +207,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
-        check_integer(self.n_trees, "n_trees")
+        if self.n_trees != math.inf:
+            check_integer(self.n_trees, "n_trees")
         check_integer(self.n_ensembles, "n_ensembles")
         if self.n_ensembles > self.n_trees:
             raise ValueError(
@@ -210,6 +219,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             check_choice(self.depth, "depth", ("auto",))
         else:
             check_integer(self.depth, "depth", minimum=0)
+        check_choice(self.splits, "splits", SPLITS)
+        if self.n_trees == math.inf and self.splits != "multiway":
+            raise ValueError(
+                "n_trees=inf is the forest of all multiway trees and needs "
+                f"splits='multiway', got {self.splits!r}; use a finite number of trees"
+            )
         check_choice(self.voting, "voting", self._votings)
         check_choice(self.neighbours, "neighbours", NEIGHBOURS)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
@@ -273,15 +288,24 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 f"{size}; use None for all of them"
             )
         q = self.n_ensembles
-        trees = [self.n_trees // q + (i < self.n_trees % q) for i in range(q)]
         ensembles = []
-        for n_trees, seed in zip(trees, spawn(self.random_state, q), strict=True):
+        for i, seed in enumerate(spawn(self.random_state, q)):
             rng = np.random.default_rng(seed)
             features = np.sort(rng.permutation(d)[:size])
-            shape = tuple(schema.domain_shape[i] for i in features)
-            depth = max(1, size // 2) if self.depth == "auto" else int(self.depth)
-            self._check_domain(shape, schema.n_classes)
-            forest = grow_random_forest(shape, n_trees, depth, seed=rng)
+            visible = schema if size == d else schema.select(features.tolist())
+            self._check_domain(visible.domain_shape, schema.n_classes)
+            depth = (
+                default_depth(visible, self.splits)
+                if self.depth == "auto"
+                else int(self.depth)
+            )
+            if self.n_trees == math.inf:
+                forest: Forest = complete_forest(visible, depth)
+            else:
+                n_trees = int(self.n_trees // q + (i < self.n_trees % q))
+                forest = grow_random_forest(
+                    visible, n_trees, depth, splits=self.splits, seed=rng
+                )
             ensembles.append(Ensemble(features, forest, epsilon / q))
         return ensembles
 

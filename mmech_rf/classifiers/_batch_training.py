@@ -27,11 +27,15 @@ class BatchTrainingClassifier(ForestClassifier):
         the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of a fit, in nats. Required.
-    n_trees : int, default=128
-        Trees in all, shared out among the ensembles.
+    n_trees : int or inf, default=128
+        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
+        many multiway trees, one per subset of `depth` attributes of an ensemble.
     depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes, the rule of
-        Fletcher and Islam for categorical attributes.
+        Tests on a path; "auto" is half the number of attributes for multiway trees and
+        `fletcher_islam_depth` for others.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Whether nodes have a child per value or compare with one, see
+        `grow_random_forest`.
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q.

@@ -33,10 +33,15 @@ class LaplaceForestClassifier(ForestClassifier):
         Privacy budget of a fit, in nats. Required.
     data : {"shared", "disjoint"}, default="shared"
         Whether all trees see all records, or each record one tree.
-    n_trees : int, default=128
-        Trees in all, shared out among the ensembles.
+    n_trees : int or inf, default=128
+        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
+        many multiway trees, one per subset of `depth` attributes of an ensemble.
     depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes.
+        Tests on a path; "auto" is half the number of attributes for multiway trees and
+        `fletcher_islam_depth` for others.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Whether nodes have a child per value or compare with one, see
+        `grow_random_forest`.
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q.
@@ -99,8 +104,9 @@ class LaplaceForestClassifier(ForestClassifier):
         *,
         epsilon: Any,
         data: str = "shared",
-        n_trees: int = 128,
+        n_trees: float = 128,
         depth: int | str = "auto",
+        splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,
         voting: str = "hard",
@@ -116,6 +122,7 @@ class LaplaceForestClassifier(ForestClassifier):
         self.data = data
         self.n_trees = n_trees
         self.depth = depth
+        self.splits = splits
         self.n_ensembles = n_ensembles
         self.max_features = max_features
         self.voting = voting

@@ -23,10 +23,15 @@ class NonPrivateForestClassifier(ForestClassifier):
     ----------
     schema : Schema, default=None
         Attributes and classes; read from the records when omitted.
-    n_trees : int, default=128
-        Number of trees.
+    n_trees : int or inf, default=128
+        Number of trees; ``math.inf`` for the limit of many multiway trees, one per
+        subset of `depth` attributes.
     depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes.
+        Tests on a path; "auto" is half the number of attributes for multiway trees and
+        `fletcher_islam_depth` for others.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Whether nodes have a child per value or compare with one, see
+        `grow_random_forest`.
     voting : {"hard", "weight"}, default="hard"
         Whether a tree votes for its leaf's label or with its leaf's counts.
     random_state : int, RandomState, Generator or SeedSequence, default=None
@@ -47,14 +52,16 @@ class NonPrivateForestClassifier(ForestClassifier):
         self,
         schema: Schema | None = None,
         *,
-        n_trees: int = 128,
+        n_trees: float = 128,
         depth: int | str = "auto",
+        splits: str = "multiway",
         voting: str = "hard",
         random_state: Any = None,
     ) -> None:
         self.schema = schema
         self.n_trees = n_trees
         self.depth = depth
+        self.splits = splits
         self.voting = voting
         self.random_state = random_state
 

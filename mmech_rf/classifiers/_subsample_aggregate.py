@@ -36,10 +36,15 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of one batch, in nats. Required.
-    n_trees : int, default=16
-        Trees in all, shared out among the ensembles.
+    n_trees : int or inf, default=16
+        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
+        many multiway trees, one per subset of `depth` attributes of an ensemble.
     depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes.
+        Tests on a path; "auto" is half the number of attributes for multiway trees and
+        `fletcher_islam_depth` for others.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Whether nodes have a child per value or compare with one, see
+        `grow_random_forest`.
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q; every ensemble assigns the records anew.
@@ -105,8 +110,9 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         schema: Schema | None = None,
         *,
         epsilon: Any,
-        n_trees: int = 16,
+        n_trees: float = 16,
         depth: int | str = "auto",
+        splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,
         voting: str = "weight",
@@ -124,6 +130,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
             epsilon=epsilon,
             n_trees=n_trees,
             depth=depth,
+            splits=splits,
             n_ensembles=n_ensembles,
             max_features=max_features,
             voting=voting,

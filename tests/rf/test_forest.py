@@ -11,9 +11,10 @@ import rf_reference
 from hypothesis import given, settings
 
 from mmech.exceptions import DomainTooLargeError
-from mmech_rf import _kernels
+from mmech_rf import _kernels, growth
 from mmech_rf import forest as forest_module
-from mmech_rf.forest import Forest, grow_random_forest
+from mmech_rf.forest import Forest
+from mmech_rf.growth import grow_random_forest
 
 CAR = (4, 4, 4, 3, 3, 3)
 # outlook (3 values) at the root; windy (2 values) below its second value
@@ -483,7 +484,7 @@ def test_paths_are_checked(hand):
         ({"n_trees": 2.0}, TypeError, "n_trees must be an integer"),
         ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
         ({"depth": None}, TypeError, "depth must be an integer"),
-        ({"splits": "binary"}, ValueError, "must be one of 'multiway', got 'binary'"),
+        ({"splits": "oblique"}, ValueError, "'binary', 'threshold', got 'oblique'"),
         ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
         ({"seed": "1"}, TypeError, "seed must be an integer"),
         ({"schema_or_domain_shape": 5}, TypeError, "sequence of attribute sizes"),
@@ -501,7 +502,7 @@ def test_forests_too_large_are_refused_before_they_are_grown(monkeypatch):
     with pytest.raises(DomainTooLargeError, match=r"268,435,456 nodes; choose a small"):
         grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)
     # The smallest trees would fit, the ones drawn do not.
-    monkeypatch.setattr(forest_module, "MAX_NODES", 100)
+    monkeypatch.setattr(growth, "MAX_NODES", 100)
     with pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"):
         grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
 
