@@ -508,6 +508,8 @@ def kronecker_terms(
 
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
+    if isinstance(operator, Marginals):  # a one per marginal and cell
+        return operator.shape[1] * sum(w**2 for w in operator.weights.values())
     terms = kronecker_terms(operator)
     if terms is not None:
         return sum(

@@ -19,6 +19,7 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Product, Scaled, VStack
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._kronecker import Kronecker
+from mmech.operators._marginals import Marginals
 from mmech.operators._partition import PartitionStack
 from mmech.operators._ranges import Permuted
 
@@ -129,6 +130,8 @@ def _reduce(
     n = workload.shape[1]
     if n > MAX_CELLS:
         return workload, np.zeros(0, np.int64), np.zeros(0)
+    if isinstance(workload, Marginals) and _tells_all_apart(workload):
+        return workload, np.arange(n), np.ones(n)
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms, proportional)
@@ -168,6 +171,12 @@ def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | No
 def _representatives(groups: Groups, weights: Weights) -> Groups:
     """Return the first column of weight one of every group."""
     return _first_members(np.where(weights == 1.0, groups, -1))
+
+
+def _tells_all_apart(workload: Marginals) -> bool:
+    """Whether every attribute of more than one value is in a marginal."""
+    asked = set().union(*(key for key, weight in workload.weights.items() if weight))
+    return all(i in asked for i, n in enumerate(workload.domain_shape) if n > 1)
 
 
 def _first_members(groups: Groups) -> Groups:

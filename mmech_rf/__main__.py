@@ -7,6 +7,7 @@ imported when a command runs, so that ``--help`` is quick.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import sys
@@ -42,6 +43,7 @@ METHODS = (
     "non-private",
     "majority",
 )
+SPLITS = ("multiway", "binary", "threshold")
 DEMO_DEPTH = 4
 DEMO_SUBSAMPLE_TREES, DEMO_SUBSAMPLE_DEPTH = 16, 3
 
@@ -321,18 +323,28 @@ def _add_evaluate(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
     command.add_argument(
         "--trees",
-        type=_whole(1),
+        type=_trees,
         default=128,
         metavar="N",
-        help="number of trees of a forest (default: 128)",
+        help="number of trees of a forest, or inf: the limit of many multiway trees, "
+        "one per subset of attributes (default: 128)",
     )
     command.add_argument(
         "--depth",
         type=_depth,
         default=_depth(depth),
         metavar="D",
-        help="how many attributes a tree tests on a path, or auto: half of the "
-        f"attributes (default: {depth})",
+        help="how many tests there are on a path of a tree, or auto: half of the "
+        "attributes, or more of them where attributes can be tested again "
+        f"(default: {depth})",
+    )
+    command.add_argument(
+        "--splits",
+        choices=SPLITS,
+        default="multiway",
+        help="multiway: one child per value; binary: equal to a value or not, for "
+        "attributes with an order at most a value or above; threshold: ordered "
+        "attributes by thresholds, others multiway (default: multiway)",
     )
 
 
@@ -364,6 +376,17 @@ def _whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def _trees(text: str) -> float:
+    if text == "inf":
+        return math.inf
+    try:
+        return _whole(1)(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"it must be a whole number >= 1 or inf, got {text!r}"
+        ) from None
 
 
 def _depth(text: str) -> int | str:
@@ -398,13 +421,14 @@ def _demo(args: argparse.Namespace) -> None:
     methods = evaluation.make_methods(
         n_trees=args.trees,
         depth=args.depth,
+        splits=args.splits,
         subsample_trees=DEMO_SUBSAMPLE_TREES,
         subsample_depth=DEMO_SUBSAMPLE_DEPTH,
     )
     splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
     _print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? Forests of "
-        f"{args.trees} trees of depth {args.depth} (subsample-aggregate: "
+        f"{_how_many(args.trees)} trees of depth {args.depth} (subsample-aggregate: "
         f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
         f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
     )
@@ -441,7 +465,7 @@ def _demo(args: argparse.Namespace) -> None:
         for trial in found.trials
         if trial.method.name == "batch-training"
     ]
-    if leaves:
+    if leaves and args.trees != math.inf:
         _print_wrapped(
             f"Where the gain comes from: a car is in {args.trees} leaves, one per "
             f"tree, so plain Laplace noise has scale {args.trees}/ε on each of the "
@@ -465,6 +489,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         args.methods,
         n_trees=args.trees,
         depth=args.depth,
+        splits=args.splits,
         voting=args.voting,
         subsample_trees=args.subsample_trees,
         subsample_depth=args.subsample_depth,
@@ -478,7 +503,9 @@ def _evaluate(args: argparse.Namespace) -> None:
         seed=args.seed,
         progress=sys.stderr.isatty() and not args.quiet,
     )
-    forest = f"{args.trees} trees, depth {args.depth}"
+    forest = f"{_how_many(args.trees)} trees, depth {args.depth}"
+    if args.splits != "multiway":
+        forest += f", {args.splits} splits"
     title = f"{records.name}, {forest}"
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
@@ -493,6 +520,10 @@ def _evaluate(args: argparse.Namespace) -> None:
             evaluation.plot_accuracy(summaries, args.plot, title=title)
     _print_skipped(found)
     _print_notes(records)
+
+
+def _how_many(n_trees: float) -> str:
+    return "all multiway" if n_trees == math.inf else str(n_trees)
 
 
 def _check_writable(path: str) -> None:

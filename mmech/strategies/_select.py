@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,10 @@ LARGE_DOMAIN = 4096
 
 GLANCE = 10_000
 """Evaluations after which "auto" decides whether to search marginals in earnest."""
+
+FIRST_GLANCE = 300
+"""The same for all marginals of at least half of the attributes: the cells themselves
+answer these best unless some attribute is large, which simple designs show."""
 
 TIE = 1e-9
 """Relative gain below which "auto" keeps the simpler strategy."""
@@ -160,10 +165,8 @@ def optimize(
 
         return optimize_gaussian(workload, template=template, **options)
     check_choice(template, "template", ("auto", *TEMPLATES))
-    from threadpoolctl import threadpool_limits
-
     with (
-        threadpool_limits(limits=1, user_api="blas"),
+        _thread_pools().limit(limits=1, user_api="blas"),
         time_limit(budget_seconds),
     ):
         started = time.perf_counter()
@@ -178,6 +181,15 @@ def optimize(
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
     return replace(result, workload=workload)
+
+
+@cache
+def _thread_pools() -> Any:
+    """Return the BLAS libraries in use, looked for once: that takes milliseconds."""
+    import scipy.linalg  # noqa: F401  (brings a library of its own)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _accepted(template: str) -> set[str]:
@@ -269,9 +281,12 @@ def _auto(
         seed = int(seed.integers(2**63))
     runs: list[StrategyResult] = []
     tried: list[Candidate] = []
+    cells_suffice = ""
     for name in TEMPLATES:
         started = time.perf_counter()
-        note, bound = _reason_to_skip(name, workload, runs)
+        note, bound = cells_suffice, math.inf
+        if not note:
+            note, bound = _reason_to_skip(name, workload, runs)
         if not note:
             accepted = {k: v for k, v in options.items() if k in _accepted(name)}
             if name == "pidentity" and np.ndim(accepted.get("p", 0)) > 0:
@@ -285,6 +300,8 @@ def _auto(
             else:
                 runs.append(run)
                 bound = run.loss
+                if name == "identity" and _cells_suffice(workload, run.loss):
+                    cells_suffice = "no simple design of marginals improves on the cells"
         tried.append(Candidate(name, bound, time.perf_counter() - started, note))
     if not runs:
         notes = "; ".join(f"{found.template}: {found.note}" for found in tried)
@@ -373,6 +390,28 @@ def _fits_pool(workload: QueryMatrix) -> bool:
         return mean_spectrum(workload, shape) is not None
     except DomainTooLargeError:
         return False
+
+
+def _cells_suffice(workload: QueryMatrix, loss: float) -> bool:
+    """Whether nothing is worth a search beside the cells, whose loss is known.
+
+    True for all marginals of one order over at least half of the attributes (those of
+    one value do not count), unless a simple design is better.
+    """
+    if not isinstance(workload, Marginals) or len(set(workload.weights.values())) > 1:
+        return False
+    open_attributes = sum(size > 1 for size in workload.domain_shape)
+    orders = {
+        sum(workload.domain_shape[i] > 1 for i in key) for key in workload.weights
+    }
+    if len(orders) > 1 or open_attributes > MAX_LATTICE_ATTRIBUTES:
+        return False
+    (order,) = orders
+    every = math.comb(open_attributes, order)
+    if 2 * order < open_attributes or len(workload.weights) < every:
+        return False
+    glance = marginals_strategy(workload, max_evaluations=FIRST_GLANCE, seed=0)
+    return glance.loss >= loss * (1 - TIE)
 
 
 def _projects(workload: QueryMatrix) -> bool:

@@ -69,8 +69,9 @@ class Method:
 def make_methods(
     names: Iterable[str] = tuple(METHODS),
     *,
-    n_trees: int = 128,
+    n_trees: float = 128,
     depth: int | str = "auto",
+    splits: str = "multiway",
     voting: str | None = None,
     subsample_trees: int = 16,
     subsample_depth: int | str = "auto",
@@ -80,10 +81,12 @@ def make_methods(
     Parameters
     ----------
     names : iterable of str, default=all of `METHODS`
-    n_trees : int, default=128
+    n_trees : int or inf, default=128
         Trees of every forest except subsample-and-aggregate.
     depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes.
+        Tests on a path, see the classifiers.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Kind of split of all forests.
     voting : {"hard", "weight"}, optional
         How trees vote. By default by weight where votes are released, by label
         elsewhere. Batch prediction always votes by weight.
@@ -104,7 +107,8 @@ def make_methods(
     if voting is not None:
         check_choice(voting, "voting", ("hard", "weight"))
     by_label, by_weight = voting or "hard", voting or "weight"
-    forest: dict[str, Any] = {"n_trees": n_trees, "depth": depth, "voting": by_label}
+    trees: dict[str, Any] = {"n_trees": n_trees, "depth": depth, "splits": splits}
+    forest = trees | {"voting": by_label}
 
     def training(schema: Schema, epsilon: Any, seed: int) -> Any:
         return BatchTrainingClassifier(
@@ -113,7 +117,7 @@ def make_methods(
 
     def prediction(schema: Schema, epsilon: Any, seed: int) -> Any:
         return BatchPredictionClassifier(
-            schema, epsilon=epsilon, n_trees=n_trees, depth=depth, random_state=seed
+            schema, epsilon=epsilon, random_state=seed, **trees
         )
 
     def subsample(schema: Schema, epsilon: Any, seed: int) -> Any:
@@ -122,6 +126,7 @@ def make_methods(
             epsilon=epsilon,
             n_trees=subsample_trees,
             depth=subsample_depth,
+            splits=splits,
             voting=by_weight,
             random_state=seed,
         )
