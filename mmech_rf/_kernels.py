@@ -251,8 +251,9 @@ def _route_tests(tests, root, codes, leaves):
             if above < 0:
                 branch = np.uint32(code)
             else:
-                over = code - tests[node, 2]
-                branch = np.uint32(over < 0) | np.uint32(over > above)
+                # Unsigned: codes below the lowest wrap around, and are too large.
+                over = np.uint32(code - tests[node, 2])
+                branch = np.uint32(over > np.uint32(above))
             node = np.uint32(np.uint32(tests[node, 1]) + branch)
             attribute = tests[node, 0]
         leaves[record] = tests[node, 1]

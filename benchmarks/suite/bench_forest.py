@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from mmech_rf.growth import grow_random_forest
+from mmech_rf.growth import complete_forest, grow_random_forest
 
 CAR = (4, 4, 4, 3, 3, 3)
 
@@ -140,6 +140,54 @@ class Apply:
 
     def time_sklearn(self, n_records):
         self.sklearn.apply(self.floats)
+
+
+class BinaryBesideScikitLearn:
+    """128 trees of two-way tests on the car domain, at most 7 tests on a path.
+
+    scikit-learn's splits are as random, but are drawn inside what the records of a
+    node span: its trees need data and have about two thirds of our leaves.
+    """
+
+    def setup(self):
+        self.forest = self.time_grow_mmech()
+        self.codes, self.classes = records(100_000, CAR)
+        self.floats = self.codes.astype(np.float32)
+        self.sklearn = self.time_fit_sklearn()
+        leaves = sum(tree.get_n_leaves() for tree in self.sklearn.estimators_)
+        assert 0.5 < leaves / self.forest.n_leaves < 1
+        few = self.codes[:200]
+        inside = np.ones((200, self.forest.n_leaves), bool)
+        for i, mask in enumerate(self.forest.leaf_masks()):
+            inside &= mask[:, few[:, i]].T
+        rows = self.forest.apply(few) + self.forest.leaf_offsets[:-1]
+        assert np.array_equal(np.argwhere(inside)[:, 1].reshape(200, 128), rows)
+
+    def time_grow_mmech(self):
+        return grow_random_forest(CAR, 128, 7, splits="binary", seed=0)
+
+    def time_fit_sklearn(self):
+        forest = ExtraTreesClassifier(128, max_depth=7, max_features=1, random_state=0)
+        return forest.fit(self.floats[:5000], self.classes[:5000])
+
+    def time_apply_mmech(self):
+        self.forest.apply(self.codes)
+
+    def time_apply_sklearn(self):
+        self.sklearn.apply(self.floats)
+
+
+class GrowComplete:
+    """The forest of all multiway trees, beside as many random ones."""
+
+    def setup(self):
+        assert self.time_complete().n_trees == self.time_random().n_trees == 15_504
+
+    def time_complete(self):
+        return complete_forest((2,) * 20, 5)
+
+    def time_random(self):
+        return grow_random_forest((2,) * 20, 15_504, 5, seed=0)
 
 
 class ApplyDomain:

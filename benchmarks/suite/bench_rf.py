@@ -1,5 +1,7 @@
 """Compiling forests into workloads, and whole classifiers, on the car data."""
 
+import math
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.ensemble import ExtraTreesClassifier
@@ -73,22 +75,22 @@ METHODS = {
 
 
 class FitPredict:
-    """128 trees of depth 4, 80/20 split, fit and predict; not private beside it.
+    """Trees of depth 4, 80/20 split, fit and predict; not private beside it.
 
     scikit-learn's trees are binary, see the data and pay nothing for privacy: their
     time is the comparison, their accuracy an upper mark. Encoding of raw values is
     in our time only.
     """
 
-    params = (list(METHODS), [1.0, 2.0])
-    param_names = ("method", "epsilon")
+    params = (list(METHODS), [1.0, 2.0], [128, math.inf])
+    param_names = ("method", "epsilon", "n_trees")
 
-    def setup(self, method, epsilon):
+    def setup(self, method, epsilon, n_trees):
         car = datasets.load_car()
         order = np.random.default_rng(0).permutation(len(car.target))
         self.train, self.test = order[346:], order[:346]
         self.car, self.codes = car, car.schema.encode(car.data).astype(np.float32)
-        exact = self.fit(METHODS[method], epsilon=1e9)
+        exact = self.fit(METHODS[method], 1e9, n_trees)
         self.check_without_noise(exact)
 
     def check_without_noise(self, model):
@@ -106,32 +108,38 @@ class FitPredict:
         expected = np.array(schema.class_labels)[votes.argmax(axis=1)]
         assert (model.predict(self.car.data[test]) == expected)[untied].all()
 
-    def fit(self, classifier, epsilon, seed=0):
+    def fit(self, classifier, epsilon, n_trees, seed=0):
         model = classifier(
-            self.car.schema, epsilon=epsilon, n_trees=128, depth=4, random_state=seed
+            self.car.schema,
+            epsilon=epsilon,
+            n_trees=n_trees,
+            depth=4,
+            random_state=seed,
         )
         return model.fit(self.car.data[self.train], self.car.target[self.train])
 
     def score(self, labels):
         return float(np.mean(labels == self.car.target[self.test]))
 
-    def time_mmech(self, method, epsilon):
-        model = self.fit(METHODS[method], epsilon)
+    def time_mmech(self, method, epsilon, n_trees):
+        model = self.fit(METHODS[method], epsilon, n_trees)
         return model.predict(self.car.data[self.test])
 
-    def time_sklearn(self, method, epsilon):
+    def time_sklearn(self, method, epsilon, n_trees):
         model = ExtraTreesClassifier(128, max_depth=4, random_state=0)
         model.fit(self.codes[self.train], self.car.target[self.train])
         return model.predict(self.codes[self.test])
 
-    def track_accuracy(self, method, epsilon):
+    def track_accuracy(self, method, epsilon, n_trees):
         """Mean over five forests and noises; the noise has no seed."""
-        models = [self.fit(METHODS[method], epsilon, seed) for seed in range(5)]
+        models = [
+            self.fit(METHODS[method], epsilon, n_trees, seed) for seed in range(5)
+        ]
         return np.mean(
             [self.score(m.predict(self.car.data[self.test])) for m in models]
         )
 
-    def track_accuracy_sklearn(self, method, epsilon):
-        return self.score(self.time_sklearn(method, epsilon))
+    def track_accuracy_sklearn(self, method, epsilon, n_trees):
+        return self.score(self.time_sklearn(method, epsilon, n_trees))
 
     track_accuracy.unit = track_accuracy_sklearn.unit = "share"

@@ -1,0 +1,693 @@
+"""Two-way tests, complete forests and depths, against slow Python and by hand."""
+
+import itertools
+import math
+import pickle
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import rf_reference
+from hypothesis import given, settings
+
+from mmech import (
+    DomainTooLargeError,
+    Identity,
+    Marginals,
+    all_marginals,
+    expected_error,
+    optimize,
+)
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    NonPrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+    _kernels,
+    complete_forest,
+    datasets,
+    default_depth,
+    fletcher_islam_depth,
+    grow_random_forest,
+    growth,
+    prediction_workload,
+    training_workload,
+    workloads,
+)
+from mmech_rf.classifiers._batch_training import released_votes
+from mmech_rf.forest import Forest
+
+KINDS = {"c": Attribute.categorical, "o": Attribute.ordinal}
+TWO_WAY = ("binary", "threshold")
+few = settings(max_examples=40, deadline=None)
+CAR = (4, 4, 4, 3, 3, 3)
+
+
+def schema_of(*attributes):
+    """A schema from strings such as "c3" (categorical), "o4" (ordinal), "n5"."""
+    made = []
+    for i, text in enumerate(attributes):
+        size = int(text[1:])
+        if text[0] == "n":
+            # squares: bins of unequal width
+            cuts = [float(j * j) for j in range(1, size)] or None
+            bounds = {"lower": 0, "upper": float(size * size)}
+            options = {"cut_points": cuts} if cuts else {"n_bins": 1}
+            made.append(Attribute.numeric(f"x{i}", **bounds, **options))
+        else:
+            made.append(KINDS[text[0]](f"x{i}", list(range(size))))
+    return Schema(tuple(made), ("no", "yes"))
+
+
+@st.composite
+def schemas(draw):
+    texts = st.tuples(st.sampled_from("con"), st.integers(1, 5))
+    drawn = draw(st.lists(texts, min_size=1, max_size=4))
+    return schema_of(*(f"{kind}{size}" for kind, size in drawn))
+
+
+@st.composite
+def forests(draw):
+    schema = draw(schemas())
+    return schema, grow_random_forest(
+        schema,
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 6)),
+        splits=draw(st.sampled_from(TWO_WAY)),
+        seed=draw(st.integers(0, 2**40)),
+    )
+
+
+# ---- slow Python ---------------------------------------------------------------
+def nested(forest):
+    """The trees as nested tuples (attribute, value, [children]), a leaf being None."""
+
+    def subtree(node):
+        attribute = int(forest.feature[node])
+        if attribute < 0:
+            return None
+        value = -1 if forest.value is None else int(forest.value[node])
+        width = forest.domain_shape[attribute] if value < 0 else 2
+        first = int(forest.child[node])
+        return attribute, value, [subtree(first + i) for i in range(width)]
+
+    return [subtree(int(root)) for root in forest.node_offsets[:-1]]
+
+
+def boxes(forest, tree):
+    """Sets of allowed codes per attribute, of every leaf of a nested tree."""
+
+    def walk(node, allowed):
+        if node is None:
+            yield allowed
+            return
+        attribute, value, children = node
+        codes = range(forest.domain_shape[attribute])
+        if value < 0:
+            parts = [{code} for code in codes]
+        elif forest.ordered[attribute]:
+            parts = [{c for c in codes if c <= value}, {c for c in codes if c > value}]
+        else:
+            parts = [{value}, set(codes) - {value}]
+        for part, child in zip(parts, children, strict=True):
+            narrowed = list(allowed)
+            narrowed[attribute] = allowed[attribute] & part
+            yield from walk(child, narrowed)
+
+    return list(walk(tree, [set(range(size)) for size in forest.domain_shape]))
+
+
+def slow_apply(forest, codes):
+    """The leaf of every record, by walking from the root."""
+    answer = np.empty((len(codes), forest.n_trees), np.int32)
+    for t, tree in enumerate(nested(forest)):
+        leaves = boxes(forest, tree)
+        for row, record in enumerate(codes):
+            (answer[row, t],) = (
+                leaf
+                for leaf, box in enumerate(leaves)
+                if all(code in part for code, part in zip(record, box, strict=True))
+            )
+    return answer
+
+
+def slow_grow(schema, splits, seeds, depth):
+    """The same draws as the kernel, by recursion on copies."""
+
+    def kind(attribute):
+        ordered = attribute.kind != "categorical"
+        if splits == "threshold" and not ordered:
+            return "multiway"
+        return "threshold" if ordered else "equality"
+
+    kinds = [kind(attribute) for attribute in schema.attributes]
+    sizes = schema.domain_shape
+    weights = []
+    for attribute in schema.attributes:
+        cuts = [1] * (attribute.size - 1)
+        if splits == "threshold" and attribute.kind == "numeric" and len(cuts) > 1:
+            edges = [attribute.lower, *attribute.cut_points, attribute.upper]
+            spans = [b - a for a, b in zip(edges[:-2], edges[2:], strict=True)]
+            cuts = [round(2**30 * span / sum(spans)) for span in spans]
+        weights.append(cuts)
+
+    def subtree(values, level, state):
+        open_attributes = [i for i, left in enumerate(values) if len(left) > 1]
+        if level == depth or not open_attributes:
+            return None
+        drawn = rf_reference.draw_below(len(open_attributes), state)
+        attribute = open_attributes[drawn]
+        left = values[attribute]
+        word = child_state(state, 2**32)
+        if kinds[attribute] == "multiway":
+            value, parts = -1, [[code] for code in range(sizes[attribute])]
+        elif kinds[attribute] == "equality":
+            slot = rf_reference.draw_below(len(left), word)
+            value = left[slot]
+            # the value drawn changes places with the first
+            rest = list(left)
+            rest[slot] = rest[0]
+            parts = [[value], rest[1:]]
+        else:
+            own = weights[attribute][left[0] : left[-1]]
+            mark = rf_reference.draw_below(sum(own), word)
+            below = next(i for i in range(len(own)) if mark < sum(own[: i + 1]))
+            value = left[below]
+            parts = [left[: below + 1], left[below + 1 :]]
+        children = []
+        for branch, part in enumerate(parts):
+            narrowed = [*values[:attribute], part, *values[attribute + 1 :]]
+            children.append(subtree(narrowed, level + 1, child_state(state, branch)))
+        return attribute, value, children
+
+    everything = [list(range(size)) for size in sizes]
+    return [subtree(everything, 0, int(seed)) for seed in seeds]
+
+
+def child_state(state, branch):
+    return rf_reference.mix((state + (branch + 1) * rf_reference.GOLDEN) % 2**64)
+
+
+# ---- two-way tests -------------------------------------------------------------
+@few
+@given(schemas(), st.sampled_from(TWO_WAY), st.integers(0, 5), st.integers(0, 2**40))
+def test_growth_equals_the_recursion(schema, splits, depth, seed):
+    forest = grow_random_forest(schema, 2, depth, splits=splits, seed=seed)
+    seeds = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    assert nested(forest) == slow_grow(schema, splits, seeds, depth)
+
+
+@few
+@given(forests())
+def test_leaves_partition_the_domain_into_boxes(case):
+    _, forest = case
+    cells = rf_reference.cells(forest.domain_shape)
+    labels = forest.apply_domain()
+    assert np.array_equal(labels, slow_apply(forest, cells).T)
+    assert np.array_equal(labels.T, forest.apply(cells))
+    inside = np.ones((forest.n_leaves, forest.n_cells), bool)
+    for attribute, mask in enumerate(forest.leaf_masks()):
+        inside &= mask[:, cells[:, attribute]]
+    for tree, start in enumerate(forest.leaf_offsets[:-1]):
+        stop = forest.leaf_offsets[tree + 1]
+        own = labels[tree] == np.arange(stop - start)[:, None]
+        assert np.array_equal(inside[start:stop], own)
+        assert own.any(axis=1).all()
+
+
+@few
+@given(forests(), st.integers(0, 2**32))
+def test_counting_equals_counting_by_leaf(case, seed):
+    _, forest = case
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, forest.domain_shape, (20, forest.n_features))
+    classes, trees = rng.integers(0, 3, 20), rng.integers(0, forest.n_trees, 20)
+    rows = slow_apply(forest, codes) + forest.leaf_offsets[:-1]
+    expected = np.zeros((2, forest.n_leaves, 3), np.int64)
+    np.add.at(expected[0], (rows, classes[:, None]), 1)
+    np.add.at(expected[1], (rows[np.arange(20), trees], classes), 1)
+    assert np.array_equal(forest.count_leaves(codes, classes, 3), expected[0])
+    assigned = forest.count_assigned_leaves(codes, classes, 3, trees)
+    assert np.array_equal(assigned, expected[1])
+
+
+@few
+@given(forests())
+def test_workloads_in_both_forms_are_the_boxes(case):
+    _, forest = case
+    cells = rf_reference.cells(forest.domain_shape)
+    dense = [
+        [all(c in part for c, part in zip(cell, box, strict=True)) for cell in cells]
+        for tree in nested(forest)
+        for box in boxes(forest, tree)
+    ]
+    for limit in (2**20, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workloads, "LABEL_ENTRIES", limit)
+            T = training_workload(forest)
+        assert np.array_equal(T.to_dense(), dense)
+        assert T.sensitivity() == forest.n_trees
+
+
+@few
+@given(forests())
+def test_paths_hold_for_the_records_of_their_leaf(case):
+    _, forest = case
+    cells = rf_reference.cells(forest.domain_shape)
+    for tree, leaves in enumerate(forest.apply_domain()):
+        paths = forest.leaf_paths(tree)
+        n_leaves = forest.leaf_offsets[tree + 1] - forest.leaf_offsets[tree]
+        assert paths == [forest.path(tree, leaf) for leaf in range(n_leaves)]
+        for cell, leaf in zip(cells, leaves, strict=True):
+            for other, path in enumerate(paths):
+                text = path.replace("<=", "≤").replace("!=", "≠").replace("=", "==")
+                text = text.replace("≤", "<=").replace("≠", "!=").replace("&", "and")
+                names = {f"x{i}": code for i, code in enumerate(cell)}
+                holds = path == "any record" or eval(text, {}, names)
+                assert holds == (other == leaf)
+
+
+def test_words_of_a_schema():
+    schema = Schema(
+        (
+            Attribute.numeric("price", lower=0, upper=100, n_bins=4, other="?"),
+            Attribute.categorical("color", ["red", "green", "blue"]),
+            Attribute.ordinal("size", ["small", "large"]),
+        ),
+        (False, True),
+    )
+    forest = Forest(
+        domain_shape=(5, 3, 2),
+        feature=[0, 0, 1, -1, -1, -1, 2, -1, -1],
+        child=[1, 3, 5, 0, 1, 2, 7, 3, 4],
+        node_offsets=[0, 9],
+        leaf_offsets=[0, 5],
+        value=[3, 0, 1, -1, -1, -1, 0, -1, -1],
+        ordered=[True, False, True],
+    )
+    assert forest.leaf_paths(0, schema=schema) == [
+        "price<=(75, 100] & price<=25",
+        "price<=(75, 100] & price>25",
+        "price>(75, 100] & color=green",
+        "price>(75, 100] & color!=green & size<=small",
+        "price>(75, 100] & color!=green & size>small",
+    ]
+    assert forest.path(0, 2) == "x0>3 & x1=1"
+    with pytest.raises(ValueError, match="got feature_names or categories too"):
+        forest.path(0, 0, ["a", "b", "c"], schema=schema)
+    with pytest.raises(ValueError, match="pass the schema that it was grown from"):
+        forest.path(0, 0, schema=schema.select([0]))
+    with pytest.raises(TypeError, match="must be a Schema, got list"):
+        forest.path(0, 0, schema=["a"])
+
+
+def test_seeds_prefixes_and_pickles():
+    schema = schema_of("c4", "o5", "n6", "c3")
+    for splits in TWO_WAY:
+        grow = dict(splits=splits, seed=5)
+        ten = grow_random_forest(schema, 10, 4, **grow)
+        twenty = grow_random_forest(schema, 20, 4, **grow)
+        assert nested(twenty)[:10] == nested(ten)
+        assert nested(ten) == nested(pickle.loads(pickle.dumps(ten)))
+        assert not pickle.loads(pickle.dumps(ten)).value.flags.writeable
+        assert nested(ten) != nested(grow_random_forest(schema, 10, 4, splits=splits))
+
+        def cut(tree, depth):
+            if tree is None or depth == 0:
+                return None
+            return *tree[:2], [cut(child, depth - 1) for child in tree[2]]
+
+        shallow = grow_random_forest(schema, 10, 2, **grow)
+        assert nested(shallow) == [cut(tree, 2) for tree in nested(ten)]
+
+
+def test_thresholds_without_ordered_attributes_are_multiway():
+    schema = schema_of("c4", "c3", "c2")
+    forests = [
+        grow_random_forest(schema, 5, 2, splits=splits, seed=1)
+        for splits in ("threshold", "multiway")
+    ]
+    assert nested(forests[0]) == nested(forests[1])
+    assert forests[0].value is None
+
+
+def test_full_binary_trees_have_one_leaf_per_cell():
+    schema = schema_of("c3", "o4", "n2")
+    forest = grow_random_forest(schema, 6, 99, splits="binary", seed=0)
+    assert np.diff(forest.leaf_offsets).tolist() == [24] * 6
+    assert forest.depth <= 2 + 3 + 1
+
+
+# Quantiles of the chi-square law at 1 - 1e-6: the false-alarm rate of each test
+# below over all seeds (the seed is fixed, so a pass stays a pass).
+CHI2_QUANTILE = {2: 27.63, 3: 30.66, 4: 33.38, 11: 50.15}
+
+
+def chi_square(observed, weights=None):
+    observed = np.asarray(observed, float)
+    weights = np.ones(observed.size) if weights is None else np.asarray(weights, float)
+    expected = observed.sum() * weights / weights.sum()
+    return ((observed - expected) ** 2 / expected).sum()
+
+
+def test_root_tests_are_uniform_over_attributes_then_values():
+    # 3 attributes of 4 tests each: categorical values, and thresholds
+    schema = schema_of("c4", "o5", "n5")
+    forest = grow_random_forest(schema, 6000, 1, splits="binary", seed=3)
+    roots = forest.node_offsets[:-1]
+    tests = forest.feature[roots] * 4 + forest.value[roots]
+    assert chi_square(np.bincount(tests, minlength=12)) < CHI2_QUANTILE[11]
+
+
+def test_tests_below_a_test_are_uniform_over_what_is_left():
+    # a single attribute of 6 values: "not equal" leaves 5 of them
+    forest = grow_random_forest((6,), 6000, 2, splits="binary", seed=4)
+    trees = [(v, rest[1][1]) for _, v, rest in nested(forest)]
+    offsets = [(below - value) % 6 for value, below in trees]
+    assert 0 not in offsets
+    assert chi_square(np.bincount(offsets, minlength=6)[1:]) < CHI2_QUANTILE[4]
+    # thresholds: the right side of a cut at 1 of 6 has cuts 2, 3, 4
+    schema = schema_of("o6")
+    forest = grow_random_forest(schema, 20000, 2, splits="binary", seed=5)
+    below = [rest[1][1] for _, v, rest in nested(forest) if v == 1]
+    assert set(below) == {2, 3, 4}
+    assert chi_square(np.bincount(below)[2:]) < CHI2_QUANTILE[2]
+
+
+def test_cuts_of_numbers_follow_the_public_range():
+    # bins [0,1] (1,4] (4,9] (9,16] (16,25]: two bins around a cut are 4, 8, 12, 16 wide
+    schema = schema_of("n5")
+    forest = grow_random_forest(schema, 6000, 1, splits="threshold", seed=6)
+    cuts = np.bincount(forest.value[forest.node_offsets[:-1]], minlength=4)
+    assert chi_square(cuts, [4, 8, 12, 16]) < CHI2_QUANTILE[3]
+    equal = growth._cut_weights(Attribute.numeric("x", lower=0, upper=1, n_bins=10))
+    assert np.ptp(equal) <= 1
+    # the cell for missing values counts as one step; without bounds, outer bins too
+    open_ended = Attribute.numeric("x", cut_points=[0, 1, 3], other="?")
+    weights = growth._cut_weights(open_ended)
+    np.testing.assert_allclose(weights / weights.sum() * 12, [2, 3, 4, 3])
+
+
+def test_open_attributes_are_found_when_others_are_used_up():
+    # x0 has two values: on every path it is tested at most once
+    schema = schema_of("c2", "o6", "c5")
+    forest = grow_random_forest(schema, 300, 5, splits="binary", seed=7)
+    for tree in nested(forest):
+        for box in boxes(forest, tree):
+            assert all(box)
+    assert {0, 1, 2} <= set(forest.feature.tolist())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"value": [0, -1]},
+            "value must have one entry for each of the 3 nodes, got 2",
+        ),
+        ({"ordered": None}, "ordered must say yes or no for each of the 2 attributes"),
+        ({"value": None}, "ordered goes with value"),
+        ({"value": [2, -1, -1]}, "node 0 .* not every child can pass"),
+        ({"value": [-2, -1, -1]}, "node 0 .* not every child can pass"),
+        ({"value": [0, 0, -1]}, "node 1 .* from the left"),
+        ({"value": [-1, -1, -1]}, "more or fewer nodes"),
+        ({"feature": [3, -1, -1]}, "attribute outside"),
+        ({"child": [2, 0, 1]}, "depth-first order"),
+        ({"leaf_offsets": [0, 3]}, "more or fewer leaves"),
+        ({"domain_shape": (1, 3), "feature": [0, -1, -1]}, "not every child can pass"),
+    ],
+)
+def test_unsound_tests_are_refused(changed, message):
+    sound = {
+        "domain_shape": (2, 3),
+        "feature": [1, -1, -1],
+        "child": [1, 0, 1],
+        "node_offsets": [0, 3],
+        "leaf_offsets": [0, 2],
+        "value": [1, -1, -1],
+        "ordered": [False, True],
+    }
+    Forest(**sound)
+    with pytest.raises(ValueError, match=message):
+        Forest(**{**sound, **changed})
+
+
+@pytest.mark.parametrize(
+    ("ordered", "value", "sound"),
+    [
+        (True, [1, 0], True),
+        (True, [1, 1], False),
+        (True, [1, 2], False),
+        (False, [1, 0], False),  # equal to 1 leaves one value
+    ],
+)
+def test_tests_are_checked_against_those_above(ordered, value, sound):
+    arrays = {
+        "domain_shape": (4,),
+        "feature": [0, 0, -1, -1, -1],
+        "child": [1, 3, 2, 0, 1],
+        "node_offsets": [0, 5],
+        "leaf_offsets": [0, 3],
+        "value": [*value, -1, -1, -1],
+        "ordered": [ordered],
+    }
+    if sound:
+        assert Forest(**arrays).apply_domain().tolist() == [[0, 1, 2, 2]]
+        return
+    with pytest.raises(ValueError, match=r"node 1 .* not every child can pass"):
+        Forest(**arrays)
+
+
+def test_a_value_that_was_excluded_is_not_tested_again():
+    arrays = {
+        "domain_shape": (4,),
+        "feature": [0, -1, 0, -1, -1],
+        "child": [1, 0, 3, 1, 2],
+        "node_offsets": [0, 5],
+        "leaf_offsets": [0, 3],
+        "ordered": [False],
+    }
+    forest = Forest(**arrays, value=[1, -1, 3, -1, -1])
+    assert forest.apply_domain().tolist() == [[2, 0, 2, 1]]
+    with pytest.raises(ValueError, match=r"node 2 .* not every child can pass"):
+        Forest(**arrays, value=[1, -1, 1, -1, -1])
+
+
+def test_growth_that_would_be_too_large_is_refused(monkeypatch):
+    with pytest.raises(DomainTooLargeError, match="choose a smaller depth"):
+        grow_random_forest((2,) * 100, 1, 60, splits="binary", seed=0)
+    with pytest.raises(DomainTooLargeError, match="bin the attributes first"):
+        grow_random_forest((2**30, 2), 1, 1, splits="binary", seed=0)
+    monkeypatch.setattr(growth, "MAX_NODES", 20)
+    # Few tests are certain, but the trees that are drawn have more.
+    with pytest.raises(DomainTooLargeError, match=r"1 trees .* than 20 nodes"):
+        grow_random_forest((50,), 1, 30, splits="binary", seed=0)
+
+
+# ---- depth ---------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("n_continuous", "n_discrete", "depth"),
+    [
+        (5, 0, 5),
+        (10, 0, 8),
+        (15, 0, 12),
+        (20, 0, 15),
+        (4, 0, 4),
+        (16, 0, 12),
+        (6, 8, 9),
+        (0, 22, 11),
+        (0, 16, 8),
+        (0, 8, 4),
+    ],
+)
+def test_depths_of_fletcher_and_islam(n_continuous, n_discrete, depth):
+    assert fletcher_islam_depth(n_continuous, n_discrete) == depth
+
+
+def test_default_depths():
+    schema = schema_of("c3", "c3", "o4", "n5")
+    assert [default_depth(schema, splits) for splits in growth.SPLITS] == [2, 4, 4]
+    assert default_depth((2, 2, 2, 2, 2)) == default_depth((2,) * 5, "binary") == 2
+    assert default_depth((3,)) == default_depth((3,), "threshold") == 1
+    with pytest.raises(ValueError, match="n_discrete must be an integer >= 0, got -1"):
+        fletcher_islam_depth(1, -1)
+    iris = datasets.load_iris()
+    model = NonPrivateForestClassifier(iris.schema, n_trees=8, splits="threshold")
+    assert model.fit(iris.data, iris.target).ensembles_[0].forest.depth == 4
+
+
+# ---- complete forests ------------------------------------------------------------
+@few
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(0, 4))
+def test_complete_forests_are_all_marginals(shape, depth):
+    depth = min(depth, len(shape))
+    forest = complete_forest(shape, depth)
+    T = training_workload(forest)
+    assert isinstance(T, Marginals)
+    dense = all_marginals(shape, depth).to_dense()
+    assert np.array_equal(T.to_dense(), dense)
+    assert np.array_equal(workloads._leaves(forest).to_dense(), dense)
+    assert forest.subsets == tuple(itertools.combinations(range(len(shape)), depth))
+    assert forest.n_trees == math.comb(len(shape), depth)
+    assert forest.depth == depth
+    cells = rf_reference.cells(shape)
+    for tree, subset in enumerate(forest.subsets):
+        sizes = [shape[i] for i in subset]
+        rows = [
+            np.ravel_multi_index(c, sizes) if subset else 0 for c in cells[:, subset]
+        ]
+        assert np.array_equal(forest.apply(cells)[:, tree], rows)
+
+
+def test_attributes_of_one_value_are_left_out_of_complete_forests():
+    forest = complete_forest((1, 3, 1, 2), 2)
+    assert forest.subsets == ((1, 3),)
+    assert complete_forest((1, 3, 1, 2), 9).depth == 2
+    assert complete_forest((1, 1), 1).n_leaves == 1
+    assert training_workload(forest).shape == (6, 6)
+    loaded = pickle.loads(pickle.dumps(forest))
+    assert loaded.subsets == forest.subsets
+    assert np.array_equal(loaded.feature, forest.feature)
+
+
+def test_random_forests_tend_to_the_complete_one():
+    shape, depth, n_trees = (2, 3, 4, 2), 2, 20_000
+    many = training_workload(grow_random_forest(shape, n_trees, depth, seed=0))
+    limit = training_workload(complete_forest(shape, depth))
+    average = many.gram().to_dense() / n_trees
+    expected = limit.gram().to_dense() / math.comb(4, 2)
+    # six standard errors of a share
+    assert np.abs(average - expected).max() < 6 * 0.5 / math.sqrt(n_trees)
+
+
+def test_complete_forests_too_large_are_refused():
+    with pytest.raises(DomainTooLargeError, match=r"has 705,432 trees, .* of 100,000"):
+        complete_forest((2,) * 22, 11)
+    with pytest.raises(DomainTooLargeError, match=r"100,000,000 leaves.*max_features="):
+        complete_forest((10_000, 10_000), 2)
+    with pytest.raises(ValueError, match="depth must be an integer >= 0, got -1"):
+        complete_forest((2, 3), -1)
+    schema = SimpleNamespace(domain_shape=(2, 3))
+    assert complete_forest(schema, 1).n_leaves == 5
+
+
+def test_marginals_of_a_high_order_are_optimized_at_once():
+    for order in (3, 4, 6):
+        result = optimize(all_marginals(CAR, order), seed=0)
+        assert result.template == "identity"
+        assert result.loss == math.comb(6, order) * math.prod(CAR)
+        assert all("simple design" in c.note for c in result.candidates[1:])
+    # one large attribute: marginals are better than the cells
+    result = optimize(all_marginals((8, 10), 1), seed=0)
+    assert result.loss < 0.5 * 2 * 80
+
+
+# ---- classifiers -----------------------------------------------------------------
+PRIVATE = [
+    BatchTrainingClassifier,
+    BatchPredictionClassifier,
+    LaplaceForestClassifier,
+    SubsampleAggregateClassifier,
+]
+SCHEMA = schema_of("c3", "o2", "c2")
+
+
+def raw(n_records, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, SCHEMA.domain_shape, (n_records, 3))
+    return codes, np.array(["no", "yes"])[(codes.sum(axis=1) + codes[:, 0]) % 2]
+
+
+@pytest.mark.parametrize("Classifier", PRIVATE)
+@pytest.mark.parametrize(
+    "options",
+    [{"n_trees": math.inf}, {"splits": "binary"}, {"splits": "threshold"}],
+    ids=str,
+)
+def test_all_classifiers_take_every_kind_of_forest(Classifier, options):
+    X, y = raw(300)
+    settings = {"n_trees": 16, "depth": 3, "random_state": 0} | options
+    if Classifier is not LaplaceForestClassifier:
+        settings["template"] = "identity"
+    model = Classifier(SCHEMA, epsilon=1e6, **settings).fit(X, y)
+    queries, labels = raw(12, seed=1)
+    assert (model.predict(queries) == labels).mean() > 0.9
+
+
+def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
+    X, y = raw(200)
+    model = BatchTrainingClassifier(
+        SCHEMA, epsilon=1, n_trees=math.inf, depth=2, voting="weight"
+    ).fit(X, y)
+    cells = rf_reference.cells(SCHEMA.domain_shape)
+    tables = np.split(model.leaf_counts_[0], np.cumsum([6, 6]))
+    expected = np.zeros((12, 2))
+    for (i, j), table in zip([(0, 1), (0, 2), (1, 2)], tables, strict=True):
+        width = SCHEMA.domain_shape[j]
+        expected += table[cells[:, i] * width + cells[:, j]]
+    votes = released_votes(model, cells)
+    np.testing.assert_allclose(votes, expected)
+    # the release is consistent: it is a table of cells seen through all marginals
+    T = all_marginals(SCHEMA.domain_shape, 2).to_dense().astype(float)
+    leaf_counts = model.leaf_counts_[0]
+    table = np.linalg.pinv(T) @ leaf_counts
+    np.testing.assert_allclose(T @ table, leaf_counts, atol=1e-8)
+    np.testing.assert_allclose(T.T @ T @ table, votes, atol=1e-8)
+    exact = expected_error(
+        training_workload(model.ensembles_[0].forest), Identity(12), epsilon=1
+    )
+    assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
+
+
+def test_every_ensemble_is_complete_on_its_attributes():
+    X, y = raw(50)
+    model = BatchTrainingClassifier(
+        SCHEMA,
+        epsilon=1,
+        n_trees=math.inf,
+        depth=1,
+        n_ensembles=2,
+        max_features=2,
+        random_state=0,
+    ).fit(X, y)
+    for ensemble in model.ensembles_:
+        assert ensemble.forest.subsets == ((0,), (1,))
+        shape = tuple(SCHEMA.domain_shape[i] for i in ensemble.features)
+        assert ensemble.forest.domain_shape == shape
+
+
+def test_infinitely_many_trees_are_multiway():
+    X, y = raw(5)
+    model = BatchTrainingClassifier(
+        SCHEMA, epsilon=1, n_trees=math.inf, splits="binary"
+    )
+    with pytest.raises(ValueError, match=r"n_trees=inf .* needs splits='multiway'"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="'threshold', got 'oblique'"):
+        model.set_params(splits="oblique").fit(X, y)
+    with pytest.raises(TypeError, match="n_trees must be an integer"):
+        model.set_params(n_trees=-math.inf).fit(X, y)
+
+
+def test_prediction_workload_of_a_complete_forest():
+    forest = complete_forest((3, 2, 2), 2)
+    queries = rf_reference.cells((3, 2, 2))[::2]
+    T = all_marginals((3, 2, 2), 2).to_dense()
+    expected = (T.T @ T)[::2]
+    assert np.array_equal(prediction_workload(forest, queries).to_dense(), expected)
+
+
+def test_kinds_of_the_kernels_are_what_growth_thinks():
+    schema = schema_of("c3", "o3", "n3")
+    two_way = np.array([True, True, False])
+    kinds, starts, table = growth._value_tables(
+        schema, two_way, np.array([False, True, True]), True
+    )
+    expected = [_kernels.EQUALITY, _kernels.THRESHOLD, _kernels.MULTIWAY]
+    assert kinds.tolist() == expected
+    assert starts.tolist() == [0, 3, 6]
+    assert table.tolist() == [0, 1, 2, 0, 1, 2]
