@@ -383,10 +383,8 @@ def _trees(text: str) -> float:
         return math.inf
     try:
         return _whole(1)(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"it must be a whole number >= 1 or inf, got {text!r}"
-        ) from None
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or inf") from None
 
 
 def _depth(text: str) -> int | str:

@@ -155,7 +155,7 @@ class BinaryBesideScikitLearn:
         self.floats = self.codes.astype(np.float32)
         self.sklearn = self.time_fit_sklearn()
         leaves = sum(tree.get_n_leaves() for tree in self.sklearn.estimators_)
-        assert 0.5 < leaves / self.forest.n_leaves < 1
+        assert 0.8 < leaves / self.forest.n_leaves < 1.25
         few = self.codes[:200]
         inside = np.ones((200, self.forest.n_leaves), bool)
         for i, mask in enumerate(self.forest.leaf_masks()):

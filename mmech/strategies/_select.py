@@ -68,9 +68,10 @@ LARGE_DOMAIN = 4096
 GLANCE = 10_000
 """Evaluations after which "auto" decides whether to search marginals in earnest."""
 
-FIRST_GLANCE = 300
-"""The same for all marginals of at least half of the attributes: the cells themselves
-answer these best unless some attribute is large, which simple designs show."""
+HALF_GLANCE = 3000
+TWO_THIRDS_GLANCE = 300
+"""The same, before anything else is tried, for all marginals over at least that share
+of the attributes: the cells themselves answer these best unless some are large."""
 
 TIE = 1e-9
 """Relative gain below which "auto" keeps the simpler strategy."""
@@ -301,7 +302,9 @@ def _auto(
                 runs.append(run)
                 bound = run.loss
                 if name == "identity" and _cells_suffice(workload, run.loss):
-                    cells_suffice = "no simple design of marginals improves on the cells"
+                    cells_suffice = (
+                        "a short search of marginals did not improve on the cells"
+                    )
         tried.append(Candidate(name, bound, time.perf_counter() - started, note))
     if not runs:
         notes = "; ".join(f"{found.template}: {found.note}" for found in tried)
@@ -396,7 +399,7 @@ def _cells_suffice(workload: QueryMatrix, loss: float) -> bool:
     """Whether nothing is worth a search beside the cells, whose loss is known.
 
     True for all marginals of one order over at least half of the attributes (those of
-    one value do not count), unless a simple design is better.
+    one value do not count), unless a short search finds better ones.
     """
     if not isinstance(workload, Marginals) or len(set(workload.weights.values())) > 1:
         return False
@@ -410,7 +413,9 @@ def _cells_suffice(workload: QueryMatrix, loss: float) -> bool:
     every = math.comb(open_attributes, order)
     if 2 * order < open_attributes or len(workload.weights) < every:
         return False
-    glance = marginals_strategy(workload, max_evaluations=FIRST_GLANCE, seed=0)
+    half = 3 * order < 2 * open_attributes
+    work = HALF_GLANCE if half else TWO_THIRDS_GLANCE
+    glance = marginals_strategy(workload, max_evaluations=work, seed=0)
     return glance.loss >= loss * (1 - TIE)
 
 

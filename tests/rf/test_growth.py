@@ -580,10 +580,18 @@ def test_marginals_of_a_high_order_are_optimized_at_once():
         result = optimize(all_marginals(CAR, order), seed=0)
         assert result.template == "identity"
         assert result.loss == math.comb(6, order) * math.prod(CAR)
-        assert all("simple design" in c.note for c in result.candidates[1:])
-    # one large attribute: marginals are better than the cells
+        assert all("short search" in c.note for c in result.candidates[1:])
+    # large attributes: marginals are better than the cells
     result = optimize(all_marginals((8, 10), 1), seed=0)
     assert result.loss < 0.5 * 2 * 80
+    result = optimize(
+        all_marginals((20, 16, 3), 2), seed=0, n_starts=1, max_evaluations=500
+    )
+    assert result.template == "marginals"
+    # a part of them, or unequal weights, is another workload
+    for weights in ({(0, 1): 1, (0, 2): 1}, {(0, 1): 1, (0, 2): 1, (1, 2): 9}):
+        result = optimize(Marginals((2, 2, 2), weights), seed=0, max_evaluations=500)
+        assert not any("the cells" in c.note for c in result.candidates)
 
 
 # ---- classifiers -----------------------------------------------------------------
@@ -691,3 +699,16 @@ def test_kinds_of_the_kernels_are_what_growth_thinks():
     assert kinds.tolist() == expected
     assert starts.tolist() == [0, 3, 6]
     assert table.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):
+    from mmech_rf.__main__ import main
+
+    options = ["evaluate", "--data", "monks-1", "--repeats", "1", "--quiet"]
+    methods = ["--methods", "laplace-shared", "non-private"]
+    assert main([*options, "--trees", "inf", *methods]) == 0
+    assert "monks-1, all multiway trees, depth auto" in capsys.readouterr().out
+    assert main([*options, "--trees", "4", "--splits", "binary", *methods]) == 0
+    assert "4 trees, depth auto, binary splits" in capsys.readouterr().out
+    assert main([*options, "--trees", "some", *methods]) == 2
+    assert "got 'some'; or inf" in capsys.readouterr().err
