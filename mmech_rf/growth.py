@@ -436,6 +436,13 @@ def default_depth(schema_or_domain_shape: Domain, splits: str = "multiway") -> i
     int
         At least 1. Half of the attributes for multiway trees; otherwise
         `fletcher_islam_depth`, ordinal and numeric attributes counting as continuous.
+
+    Examples
+    --------
+    >>> from mmech_rf import datasets, default_depth
+    >>> iris = datasets.load_iris().schema
+    >>> default_depth(iris), default_depth(iris, "threshold")
+    (2, 4)
     """
     ordered = _ordered(schema_or_domain_shape)
     if check_choice(splits, "splits", SPLITS) == "multiway":
