@@ -37,6 +37,9 @@ from mmech.strategies import StrategyResult, optimize
 
 __all__ = ["MatrixMechanism"]
 
+VARIANCE_FLOOR = 1e-24
+"""Smallest variance of noise that least squares weights by."""
+
 
 class StrategyMechanism(ABC):
     """What mechanisms that measure a strategy share, whatever their noise.
@@ -153,7 +156,11 @@ class StrategyMechanism(ABC):
     def _whitened(self) -> tuple[QueryMatrix, NDArray[np.float64]]:
         """The measured strategy with noise of variance one, and the factors (p,)."""
         sizes = [stop - start for start, stop, _ in self._runs()]
-        factors = np.repeat(1.0 / np.sqrt(self._variances()), sizes)
+        variances = np.array(self._variances())
+        # At a huge budget variances underflow; only their ratios matter then.
+        own = np.array([float(own) for _, _, own in self._runs()])
+        variances = np.maximum(variances, VARIANCE_FLOOR * np.square(own / own.min()))
+        factors = np.repeat(1.0 / np.sqrt(variances), sizes)
         return self.released.scaled(factors), factors
 
     @abstractmethod
