@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,11 @@ __all__ = [
     "check_operator",
     "check_same_domain",
     "magnitude",
+    "sizes_label",
 ]
+
+LISTED_SIZES = 8
+"""Up to this number of attributes a label lists the size of each."""
 
 
 def _describe(value: object) -> str:
@@ -38,6 +43,18 @@ def _describe(value: object) -> str:
 def magnitude(size: int) -> str:
     """Return the order of magnitude of a Python integer of any size."""
     return f"{size}" if size < 10**6 else f"about 10^{len(str(size)) - 1}"
+
+
+def sizes_label(sizes: Sequence[int]) -> str:
+    """Return attribute sizes as text, such as 2x3x3; of many, runs as powers."""
+    if len(sizes) <= LISTED_SIZES:
+        return "x".join(str(size) for size in sizes)
+    runs = [(size, len(list(run))) for size, run in groupby(sizes)]
+    if len(runs) > LISTED_SIZES:
+        return f"{len(sizes)} attributes"
+    return "x".join(
+        f"{size}^{times}" if times > 1 else f"{size}" for size, times in runs
+    )
 
 
 def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:

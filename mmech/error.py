@@ -518,7 +518,7 @@ def frobenius_squared(operator: QueryMatrix) -> float:
         )
     by_rows = operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
-    return float(sums.sum())
+    return float(sums.sum(dtype=np.float64))  # int64 could wrap
 
 
 # ---- row norms of W A⁺ ------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmech._validation import sizes_label
 from mmech.operators._base import Array, QueryMatrix, product_of
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
@@ -73,7 +74,7 @@ class JointInverseGram(QueryMatrix):
         return (n, n)
 
     def _arguments(self) -> str:
-        return "x".join(str(grams[0].shape[0]) for grams in self.grams)
+        return sizes_label([grams[0].shape[0] for grams in self.grams])
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer, magnitude
+from mmech._validation import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
 from mmech.operators._basic import Identity, Ones, Total
@@ -234,7 +234,7 @@ class Marginals(VStack):
         return (type(self), (self.domain_shape, dict(self.weights)))
 
     def _arguments(self) -> str:
-        sizes = "x".join(str(size) for size in self.domain_shape)
+        sizes = sizes_label(self.domain_shape)
         return f"{len(self.weights)} of {sizes}"
 
     def sensitivity(self) -> float:
@@ -326,7 +326,7 @@ class Anova(QueryMatrix):
         return np.dtype(np.float64)
 
     def _arguments(self) -> str:
-        return "x".join(str(size) for size in self.domain_shape)
+        return sizes_label(self.domain_shape)
 
     @cached_property
     def _transform(self) -> Kronecker:

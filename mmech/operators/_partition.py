@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer, magnitude
+from mmech._validation import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
 from mmech.operators._basic import Diagonal
@@ -319,7 +319,7 @@ class Conjunctions(QueryMatrix):
         return (int(self._masks[0].shape[0]), product_of(self.domain_shape))
 
     def _arguments(self) -> str:
-        sizes = "x".join(str(size) for size in self.domain_shape)
+        sizes = sizes_label(self.domain_shape)
         return f"{self.shape[0]} boxes over {sizes}"
 
     @cached_property

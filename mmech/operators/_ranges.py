@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer, check_operator, magnitude
+from mmech._validation import check_integer, check_operator, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
 from mmech.operators._basic import Identity, Prefix, _Square
@@ -265,7 +265,7 @@ class Ranges(QueryMatrix):
         return (int(self._lower.shape[0]), product_of(self.domain_shape))
 
     def _arguments(self) -> str:
-        sizes = "x".join(str(size) for size in self.domain_shape)
+        sizes = sizes_label(self.domain_shape)
         return f"{self.shape[0]} ranges over {sizes}"
 
     @property

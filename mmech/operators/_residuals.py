@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech._validation import sizes_label
 from mmech.operators._base import Array, QueryMatrix, product_of
 from mmech.operators._basic import Diagonal, Total
 from mmech.operators._compose import Scaled, VStack, check_weight
@@ -120,7 +121,7 @@ class Residuals(QueryMatrix):
         return (type(self), (self.domain_shape, dict(self.weights)))
 
     def _arguments(self) -> str:
-        sizes = "x".join(str(size) for size in self.domain_shape)
+        sizes = sizes_label(self.domain_shape)
         return f"{len(self.weights)} of {sizes}"
 
     def rank(self, subset: Subset) -> int:

@@ -9,6 +9,7 @@ from catalogue import CATALOGUE, THETA
 
 from mmech import (
     AllRange,
+    Conjunctions,
     Dense,
     Diagonal,
     DomainTooLargeError,
@@ -271,3 +272,10 @@ def test_ranges_of_one_width_without_their_prefixes():
         per_query_error(workload, strategy, epsilon=1)
     errors = per_query_error(workload, workload, epsilon=math.sqrt(2))
     np.testing.assert_allclose(errors, np.full(5, 4.0))
+
+
+@pytest.mark.parametrize("d", [40, 60, 120])
+def test_identity_on_more_cells_than_an_integer_counts(d):
+    """Sums of squares beyond 2^63 must not wrap."""
+    boxes = Conjunctions([[[True, False]] * 48] + [[[True, True]] * 48] * (d - 1))
+    assert loss(boxes, Identity(2**d)) == pytest.approx(48 * 2.0 ** (d - 1))
