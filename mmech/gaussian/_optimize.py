@@ -145,7 +145,7 @@ def optimize_gaussian(
     ('dense', 'L2', 282.2)
     >>> optimize_gaussian(all_marginals([10] * 30, 2, lower_orders=True))
     StrategyResult(template='residuals', loss=1.36531e+07,
-    strategy=Residuals(466 of 10x...x10), n_iter=0, success=True, norm='L2')
+    strategy=Residuals(466 of 10^30), n_iter=0, success=True, norm='L2')
     """
     check_operator(workload, "workload")
     check_choice(template, "template", ("auto", *TEMPLATES))

@@ -375,3 +375,23 @@ def test_audit_of_leaf_counts(name, monkeypatch):
         lambda scale, shape, **options: discrete_laplace(scale / 2, shape, **options),
     )
     assert audited_epsilon(model, 1e-6) > 1
+
+
+# ------------------------------------------------------- what a release is made of
+@pytest.mark.parametrize("name", ["batch training", "laplace shared"])
+@pytest.mark.parametrize("rare", [0, 1, 200])
+def test_a_rare_category_leaves_the_support_as_it_is(name, rare):
+    """Released leaves and classes are those of the schema, whatever occurs."""
+    X, y = records(200, 0)
+    common, last = RAW[0, 0], RAW[-1, 0]
+    X = X.copy()
+    X[:, 0] = common
+    X[:rare, 0] = last
+    y = np.full(len(y), CLASSES[0])
+    model = classifier(name, n_trees=3).fit(X, y)
+    reference = classifier(name, n_trees=3).fit(*records(50, 1))
+    assert [c.shape for c in model.leaf_counts_] == [
+        c.shape for c in reference.leaf_counts_
+    ]
+    assert model.classes_.tolist() == reference.classes_.tolist()
+    assert model.schema_ == reference.schema_
