@@ -29,7 +29,8 @@ from mmech import (
     epsilon_from_rho,
     laplace_release,
 )
-from mmech.audit import AuditResult, Release, epsilon_lower_bound
+from mmech._validation import check_epsilon, check_integer
+from mmech.audit import MIN_RUNS, AuditResult, Release, epsilon_lower_bound
 
 Counts = NDArray[np.int64]
 
@@ -204,6 +205,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
+        check_epsilon(options.epsilon)
+        check_integer(options.runs, "runs", minimum=MIN_RUNS)
         found = run(options.epsilon, options.runs, options.confidence)
         return _print_table(found, options)
     except ValueError as error:
