@@ -805,6 +805,24 @@ def test_what_holds_counts_refuses_to_be_copied(name):
     assert clone(model).fit(X, y).predict(RAW).shape == (12,)
 
 
+@BATCHES
+def test_a_closed_model_keeps_its_answers_and_nothing_sensitive(name):
+    X, y = records(50)
+    ledger = PrivacyLedger(5)
+    model = classifier(name, ledger=ledger).fit(X, y)
+    labels = model.predict(RAW)
+    assert "holds sensitive counts" in repr(model)
+    model.close()
+    assert "holds sensitive counts" not in repr(model)
+    np.testing.assert_array_equal(model.predict(RAW), labels)
+    twin = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(twin.predict(RAW), labels)
+    with pytest.raises(BudgetExceededError, match="was closed and holds no counts"):
+        model.predict(RAW[:3])
+    assert ledger.spent == 1
+    assert model.fit(X, y).predict(RAW[:3]).shape == (3,)
+
+
 @MODELS
 def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
     """Every array in reach of the saved model, against every exact array."""

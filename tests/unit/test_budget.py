@@ -1,6 +1,7 @@
 """The privacy ledger: exact arithmetic, one budget however it is passed around."""
 
 import copy
+import json
 import math
 import pickle
 import threading
@@ -167,3 +168,110 @@ def test_repr():
     assert repr(ledger) == (
         "PrivacyLedger(epsilon_total=0.5, spent=0.25, neighbours='replace', releases=1)"
     )
+
+
+# ------------------------------------------------------------ parallel composition
+def test_of_a_partition_the_dearest_part_counts():
+    ledger = PrivacyLedger(1)
+    north, south = (ledger.part("region", name) for name in ("north", "south"))
+    spend(north, "0.3")
+    spend(south, "0.2")
+    spend(south, "0.2")
+    assert ledger.spent == Fraction(2, 5)
+    assert (north.spent, south.spent) == (Fraction(3, 10), Fraction(2, 5))
+    spend(ledger, "0.25")
+    assert ledger.spent == Fraction(13, 20)
+    # A part may catch up with the dearest one for free, and go on from there.
+    assert north.remaining == Fraction(9, 20)
+    spend(north, "0.45")
+    assert ledger.remaining == 0
+    with pytest.raises(BudgetExceededError, match="nothing was released"):
+        spend(north, "0.01")
+    assert south.remaining == Fraction(7, 20)
+    spend(south, "0.35")
+    assert ledger.spent == 1
+
+
+def test_partitions_add_up():
+    ledger = PrivacyLedger(1)
+    spend(ledger.part("region", "north"), "0.5")
+    spend(ledger.part("age", "old"), "0.25")
+    assert ledger.spent == Fraction(3, 4)
+    assert ledger.part("region", "south").remaining == Fraction(3, 4)
+    with pytest.raises(BudgetExceededError):
+        spend(ledger.part("age", "young"), "0.51")
+
+
+def test_parts_serve_mechanisms_and_stay_themselves():
+    ledger = PrivacyLedger("0.5", neighbours="replace")
+    for name in ("a", "b", "c"):
+        part = ledger.part("third", name)
+        assert copy.copy(part) is copy.deepcopy(part) is clone(part) is part
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(part)
+        mechanism = MatrixMechanism(
+            Identity(2), epsilon="0.5", neighbours="replace", ledger=part
+        )
+        # Twice the sensitivity: a record that moves between parts costs half in each.
+        assert mechanism.measure([1, 2]).scale == 4.0
+    assert ledger.remaining == 0
+    assert len(ledger.entries) == 3
+
+
+def test_parts_of_parts_and_nameless_parts_are_refused():
+    ledger = PrivacyLedger(1)
+    with pytest.raises(TypeError, match="name the finer parts"):
+        ledger.part("region", "north").part("town", "x")
+    with pytest.raises(TypeError, match="partition must be a name, got ''"):
+        ledger.part("", "north")
+
+
+def test_no_thread_overspends_a_partition():
+    ledger = PrivacyLedger(1)
+    refused = []
+
+    def work(name):
+        for _ in range(40):
+            try:
+                spend(ledger.part("half", name), Fraction(1, 50))
+            except BudgetExceededError:
+                refused.append(name)
+            try:
+                spend(ledger, Fraction(1, 100))
+            except BudgetExceededError:
+                refused.append(None)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in ("a", "b", "a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger.spent <= 1
+    assert refused
+
+
+def test_json_says_what_was_released_in_order():
+    ledger = PrivacyLedger("0.3")
+    MatrixMechanism(Identity(2), epsilon=0.1, ledger=ledger).measure([1, 2])
+    ledger.part("region", "north").spend("1/7", "counts", sensitivity=2)
+    content = json.loads(ledger.to_json())
+    assert content["epsilon_total"] == "3/10"
+    assert content["neighbours"] == "add_remove"
+    assert content["spent"] == str(Fraction(1, 10) + Fraction(1, 7))
+    assert content["releases"] == [
+        {
+            "order": 1,
+            "released": "counts measured by Identity(2)",
+            "epsilon": "1/10",
+            "sensitivity": 1.0,
+        },
+        {
+            "order": 2,
+            "released": "counts",
+            "epsilon": "1/7",
+            "sensitivity": 2.0,
+            "partition": "region",
+            "part": "north",
+        },
+    ]
+    assert json.loads(PrivacyLedger(math.inf).to_json())["epsilon_total"] == "inf"
