@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 
 from mmech._validation import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators._algebra import scale
 from mmech.operators._base import QueryMatrix, product_of
 from mmech.operators._basic import Diagonal, Identity, Ones
 from mmech.operators._compose import Product, Scaled, VStack
@@ -43,6 +42,7 @@ from mmech.operators._partition import Partition
 from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
 from mmech.operators._ranges import Permuted
 from mmech.operators._residuals import Residuals
+from mmech.operators._row_scaling import scale_rows
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
 
@@ -182,11 +182,9 @@ class IntegerStrategy:
         Parameters
         ----------
         factors : ndarray of float64, shape (p,)
-            Constant on every block whose weight is a single number.
+            One factor per row.
         """
-        scaled, used = _scale_rows(self.form, factors)
-        assert used == factors.size
-        return scaled
+        return scale_rows(self.form, factors)
 
 
 def integer_strategy(
@@ -579,33 +577,3 @@ def _plain_sums(matrix: QueryMatrix, norm: str) -> int | Integers:
             "strategy down"
         )
     return np.asarray(sums)
-
-
-def _scale_rows(form: QueryMatrix, factors: Floats) -> tuple[QueryMatrix, int]:
-    """Return the form with rows scaled, and how many of the factors it used."""
-    if isinstance(form, Marginals):
-        sizes = [block.shape[0] for block in form.blocks]
-        starts = np.cumsum([0, *sizes[:-1]])
-        weights = {
-            key: weight * float(factors[start])
-            for (key, weight), start in zip(form.weights.items(), starts, strict=True)
-        }
-        return Marginals(form.domain_shape, weights), sum(sizes)
-    if isinstance(form, VStack):
-        blocks, used = [], 0
-        for block in form.blocks:
-            scaled, size = _scale_rows(block, factors[used:])
-            blocks.append(scaled)
-            used += size
-        return VStack(blocks), used
-    if isinstance(form, Merged):
-        inner, used = _scale_rows(form.operator, factors)
-        return Merged(inner, form.groups), used
-    if isinstance(form, Permuted):
-        inner, used = _scale_rows(form.operator, factors)
-        return Permuted(inner, form.permutation), used
-    m = form.shape[0]
-    own = factors[:m]
-    if (own == own[0]).all():
-        return scale(float(own[0]), form), m
-    return Diagonal(own) @ form, m

@@ -7,9 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_finite_array
 from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import Diagonal
-from mmech.operators._compose import Scaled, VStack
 from mmech.operators._marginals import Marginal, Marginals
+from mmech.operators._row_scaling import scale_rows
 from mmech.reconstruction._marginal_estimate import MarginalEstimate, is_lazy
 
 __all__ = ["least_squares"]
@@ -75,7 +74,7 @@ def least_squares(
     if scales.size == 0 or (scales == scales[0]).all():
         return _solve(strategy, values)
     relative = scales / scales.min()
-    weighted = _weighted(strategy, 1.0 / relative)
+    weighted = scale_rows(strategy, 1.0 / relative)
     return _solve(weighted, (values.T / relative).T)
 
 
@@ -86,20 +85,3 @@ def _solve(
         assert isinstance(strategy, (Marginals, Marginal))
         return MarginalEstimate(strategy, values)
     return np.asarray(strategy.pinv() @ values)
-
-
-def _weighted(strategy: QueryMatrix, weights: NDArray[np.float64]) -> QueryMatrix:
-    """Return diag(weights) A, keeping the structure where a block has one weight."""
-    if (weights == weights[0]).all():
-        return float(weights[0]) * strategy
-    if isinstance(strategy, Scaled):
-        return strategy.weight * _weighted(strategy.operator, weights)
-    if isinstance(strategy, VStack):
-        ends = np.cumsum([block.shape[0] for block in strategy.blocks])
-        parts = np.split(weights, ends[:-1])
-        if all((part == part[:1]).all() for part in parts):
-            pairs = zip(parts, strategy.blocks, strict=True)
-            return VStack(
-                [_weighted(block, part) for part, block in pairs if part.size]
-            )
-    return Diagonal(weights) @ strategy
