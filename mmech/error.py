@@ -21,6 +21,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
 from mmech.operators._compose import Scaled, VStack
+from mmech.operators._hierarchy import Hierarchy, block_energies
 from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
@@ -250,6 +251,8 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
         return strategy.weight != 0 and has_full_column_rank(strategy.operator)
     if isinstance(strategy, Diagonal):
         return bool((strategy.diag() != 0).all())
+    if isinstance(strategy, Hierarchy):
+        return strategy.weights.get(1, 0) != 0
     if isinstance(strategy, Kronecker):
         return all(has_full_column_rank(factor) for factor in strategy.factors)
     if isinstance(strategy, VStack):
@@ -392,6 +395,21 @@ def _residuals_gain(workload: QueryMatrix, strategy: Residuals) -> float | None:
     return gain
 
 
+def _hierarchy_gain(workload: QueryMatrix, strategy: Hierarchy) -> float | None:
+    used = {m: weight for m, weight in strategy.weights.items() if weight != 0}
+    sizes = sorted({1, *used})
+    totals = block_energies(workload, sizes)
+    if totals is None:
+        return None
+    own = totals - np.append(totals[1:], 0.0)
+    parts = [float(used.get(m, 0.0)) ** 2 * m for m in sizes]
+    precisions = np.cumsum(parts)
+    asked = own > SUPPORT_TOLERANCE**2 * totals[0]
+    if (precisions[asked] <= 0).any():
+        raise unsupported(workload, strategy)
+    return float((own[asked] / precisions[asked]).sum())
+
+
 def _merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
     groups, weights = np.asarray(strategy.groups), strategy.weights
@@ -470,6 +488,7 @@ _GAIN_RULES: list[
     ((Marginals, Marginal), _marginals_gain),
     (Residuals, _residuals_gain),
     (Merged, _merged_gain),
+    (Hierarchy, _hierarchy_gain),
     (VStack, _joint_gain),
 ]
 """(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""

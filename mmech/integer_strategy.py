@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 from mmech._validation import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Identity, Ones
+from mmech.operators._basic import Diagonal, Identity, Ones, Total
 from mmech.operators._compose import Product, Scaled, VStack
 from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginal, Marginals
 from mmech.operators._merged import Merged
@@ -266,6 +267,17 @@ def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(blocks, Marginals(sizes, dict.fromkeys(used, 1)), norm)
 
 
+def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
+    used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
+    weights = _whole_weights(list(used.values()), norm)
+    blocks = tuple(
+        IntegerBlock(Kronecker([Identity(strategy.n // m), Total(m)]), weight)
+        for m, weight in zip(used, weights, strict=True)
+    )
+    form = Hierarchy(strategy.n, dict.fromkeys(used, 1))
+    return IntegerStrategy(blocks, form, norm)
+
+
 def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     blocks = [b for b in strategy.blocks if _size(b, norm) > 0]
     if not blocks:
@@ -440,6 +452,7 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
 _RULES: list[tuple[type, Any]] = [
     (Scaled, _scaled),
     (Marginals, _marginals),
+    (Hierarchy, _hierarchy),
     (VStack, _stack),
     (PIdentity, _pidentity),
     (Kronecker, _kronecker),

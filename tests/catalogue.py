@@ -14,6 +14,7 @@ from mmech import (
     Conjunctions,
     Dense,
     Diagonal,
+    Hierarchy,
     HStack,
     Identity,
     Kronecker,
@@ -227,6 +228,14 @@ CATALOGUE = {
         ref.conjunctions(FOUR_ATTRIBUTES),
     ),
     # p-Identity
+    "hierarchy": (
+        Hierarchy(4, {1: 2, 2: -1}),
+        np.vstack([2 * np.eye(4), -np.kron(np.eye(2), [[1, 1]])]).astype(int),
+    ),
+    "hierarchy-real": (
+        Hierarchy(4, {2: 0.5, 4: 1.5}),
+        np.vstack([0.5 * np.kron(np.eye(2), [[1, 1]]), 1.5 * np.ones((1, 4))]),
+    ),
     "pidentity": (PIdentity(THETA), PI),
     "pidentity-column-scaled": (
         ColumnScaledPIdentity(THETA, np.arange(1, 1 + np.shape(THETA)[1]) / 4),

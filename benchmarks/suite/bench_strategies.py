@@ -6,11 +6,13 @@ import scipy.optimize
 from mmech import (
     AllRange,
     Dense,
+    Hierarchy,
     Identity,
     Kronecker,
     Prefix,
     VStack,
     expected_error,
+    loss,
     optimize,
     svd_bound,
 )
@@ -214,3 +216,29 @@ class OptimizeQuality:
 
     def track_error_ratio_to_identity(self, workload):
         return self.ratio_to(self.identity_error())
+
+
+class Trees:
+    """The best tree over an ordered domain, beside the best regular one."""
+
+    params = ([AllRange, Prefix], [2**10, 2**16])
+    param_names = ("workload", "n")
+
+    def setup(self, workload, n):
+        self.workload = workload(n)
+        assert self.time_mmech(workload, n) <= self.time_regular(workload, n)
+
+    def time_mmech(self, workload, n):
+        return optimize(self.workload, template="hierarchy").loss
+
+    def time_regular(self, workload, n):
+        """Branching 2 to 256 with equal budgets, by the same closed form."""
+        losses = []
+        for bits in range(1, 9):
+            sizes = [1 << k for k in range(0, n.bit_length() - 1, bits)]
+            tree = Hierarchy(n, dict.fromkeys(sizes, 1))
+            losses.append(loss(self.workload, tree))
+        return min(losses)
+
+    def track_loss_over_regular(self, workload, n):
+        return self.time_mmech(workload, n) / self.time_regular(workload, n)

@@ -20,6 +20,7 @@ from mmech.operators._compose import (
     VStack,
 )
 from mmech.operators._explicit import Dense, Sparse
+from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Anova, Marginal, Marginals, all_marginals
 from mmech.operators._merged import Merged
@@ -38,6 +39,7 @@ __all__ = [
     "Diagonal",
     "Gram",
     "HStack",
+    "Hierarchy",
     "Identity",
     "Kronecker",
     "Marginal",

@@ -9,6 +9,7 @@ from mmech.operators._algebra import scale
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Diagonal
 from mmech.operators._compose import Scaled, VStack
+from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._ranges import Permuted
@@ -64,6 +65,13 @@ def _structured(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
         if isinstance(operator, Merged):
             return Merged(inner, operator.groups, operator.weights)
         return Permuted(inner, operator.permutation)
+    if isinstance(operator, Hierarchy):
+        ends = np.cumsum([operator.n // m for m in operator.weights])
+        parts = np.split(factors, ends[:-1])
+        if any((part != part[0]).any() for part in parts):
+            return None
+        levels = zip(operator.weights.items(), parts, strict=True)
+        return Hierarchy(operator.n, {m: w * float(part[0]) for (m, w), part in levels})
     if isinstance(operator, VStack):
         ends = np.cumsum([block.shape[0] for block in operator.blocks])
         parts = np.split(factors, ends[:-1])

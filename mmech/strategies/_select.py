@@ -17,6 +17,7 @@ from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Product, Scaled, Transpose, VStack
+from mmech.operators._hierarchy import block_energies
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_ENUMERATED_CELLS,
@@ -30,9 +31,11 @@ from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.reduction import merge_rows, reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
+from mmech.strategies._hierarchy import hierarchy_strategy
 from mmech.strategies._kronecker import kronecker_strategy
 from mmech.strategies._marginal_pool import marginal_pool_strategy
 from mmech.strategies._marginals import domain_shape_of, marginals_strategy
+from mmech.strategies._ordered import find_order
 from mmech.strategies._pidentity import pidentity_strategy
 from mmech.strategies._result import Candidate, StrategyResult
 from mmech.strategies._reweight import low_rank_strategy
@@ -48,6 +51,7 @@ TEMPLATES: dict[str, Template] = {
     "workload": workload_strategy,
     "marginals": marginals_strategy,
     "marginal_pool": marginal_pool_strategy,
+    "hierarchy": hierarchy_strategy,
     "pidentity": pidentity_strategy,
     "kronecker": kronecker_strategy,
     "union": union_strategy,
@@ -107,7 +111,7 @@ def optimize(
     workload : QueryMatrix, shape (m, n)
         Queries to answer.
     template : {"auto", "identity", "workload", "marginals", "marginal_pool", \
-            "pidentity", "kronecker", "union", "low_rank"}, \
+            "hierarchy", "pidentity", "kronecker", "union", "low_rank"}, \
             default="auto"
         Family of strategies. "auto" tries those that fit and returns the best;
         the result is never worse than measuring the cells ("identity") or the
@@ -350,6 +354,11 @@ def _reason_to_skip(
         glance = marginals_strategy(workload, max_evaluations=GLANCE, seed=0)
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
+    if name == "hierarchy":
+        if n < 4 or block_energies(workload, [1]) is None:
+            return "not ranges of an ordered domain", math.inf
+        if n <= error.DENSE_CELLS and find_order(workload.gram()) is None:
+            return "the cells have no order", math.inf
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf
     pooled = any(run.template == "marginal_pool" for run in runs)
