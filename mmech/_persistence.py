@@ -10,14 +10,11 @@ list of classes and nothing else.
 from __future__ import annotations
 
 import inspect
-import io
-import json
 import math
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from mmech._archive import ArchiveError, position, read_archive, write_archive
 from mmech.gaussian._mechanism import GaussianMeasurement
 from mmech.integer_strategy import integer_strategy
 from mmech.mechanism import StrategyMechanism
@@ -40,8 +38,6 @@ __all__ = ["export_marginals", "load_strategy", "save_strategy"]
 FORMAT = "mmech strategy"
 VERSION = 1
 """Version of the file format; a change that old readers misread raises it."""
-
-DESCRIPTION = "description.json"
 
 DTYPES = {"bool", "int32", "int64", "float64"}
 """Types of the arrays that operators hold."""
@@ -208,34 +204,9 @@ def save_strategy(
         "format": FORMAT,
         "version": VERSION,
         "nodes": writer.nodes,
-        "arrays": len(writer.arrays),
         "root": root,
     }
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            text = json.dumps(description, indent=1, allow_nan=False)
-            _write_member(archive, DESCRIPTION, text.encode())
-            for index, array in enumerate(writer.arrays):
-                _write_member(archive, f"array_{index}.npy", _npy(array))
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _npy(array: NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _write_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Write with a fixed date, so that equal strategies give equal files."""
-    member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    member.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(member, content)
+    write_archive(path, description, writer.arrays)
 
 
 # ---- loading -----------------------------------------------------------------
@@ -256,9 +227,9 @@ class _Reader:
         if not isinstance(value, dict):
             return value
         if "array" in value:
-            return self.arrays[_index(value["array"])]
+            return self.arrays[position(value["array"])]
         if "node" in value:
-            return self.nodes[_index(value["node"])]
+            return self.nodes[position(value["node"])]
         if "float" in value:
             return float(value["float"])
         if "tuple" in value:
@@ -275,23 +246,13 @@ class _Reader:
     def build(self, node: dict[str, Any]) -> None:
         name = node["class"]
         if name not in self._registry:
-            raise _UnknownClassError(
+            raise ArchiveError(
                 f"{self._path} names the class {name!r}, which this version of mmech "
                 "does not know; update mmech, or check where the file comes from"
             )
         arguments = [self.decode(part) for part in node["arguments"]]
         named = {key: self.decode(part) for key, part in node["named"].items()}
         self.nodes.append(self._registry[name](*arguments, **named))
-
-
-class _UnknownClassError(ValueError):
-    """A file names a class outside the registry."""
-
-
-def _index(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
-        raise ValueError("a reference that is not a position")
-    return value
 
 
 def load_strategy(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
@@ -327,53 +288,26 @@ def load_strategy(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
     ...     load(path)
     Kronecker(Prefix(3), Identity(2)) shape=(6, 6)
     """
-    source = Path(path)
-    damaged = f"{source} is not a strategy file or is damaged; save the strategy again"
-    with source.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                description = json.loads(archive.read(DESCRIPTION))
-                _check_header(description, source)
-                arrays = [
-                    _read_array(archive, index)
-                    for index in range(_index(description["arrays"]))
-                ]
-            reader = _Reader(arrays, source)
-            for node in description["nodes"]:
-                reader.build(node)
-            loaded = reader.decode(description["root"])
-        except (_UnknownClassError, _VersionError):
-            raise
-        except Exception as failure:
-            raise ValueError(f"{damaged} ({type(failure).__name__})") from failure
+    return read_archive(
+        path,
+        partial(_build, Path(path)),
+        what="strategy",
+        form=FORMAT,
+        version=VERSION,
+        dtypes=DTYPES,
+    )
+
+
+def _build(
+    source: Path, description: dict[str, Any], arrays: list[NDArray[Any]]
+) -> QueryMatrix | StrategyResult:
+    reader = _Reader(arrays, source)
+    for node in description["nodes"]:
+        reader.build(node)
+    loaded = reader.decode(description["root"])
     if not isinstance(loaded, (QueryMatrix, StrategyResult)):
-        raise ValueError(damaged)
+        raise TypeError("a file of something else")
     return loaded
-
-
-class _VersionError(ValueError):
-    """A file of another format or of a newer version."""
-
-
-def _check_header(description: Any, source: Path) -> None:
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise _VersionError(
-            f"{source} is not a strategy file: its format is not {FORMAT!r}"
-        )
-    version = description.get("version")
-    if not isinstance(version, int) or version > VERSION:
-        raise _VersionError(
-            f"{source} has version {version} of the file format but this mmech reads "
-            f"up to {VERSION}; update mmech"
-        )
-
-
-def _read_array(archive: zipfile.ZipFile, index: int) -> NDArray[Any]:
-    content = io.BytesIO(archive.read(f"array_{index}.npy"))
-    array = np.load(content, allow_pickle=False)
-    if str(array.dtype) not in DTYPES:
-        raise ValueError(f"an array of dtype {array.dtype}")
-    return np.asarray(array)
 
 
 # ---- measurements for other tools ----------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from mmech_rf import datasets
+    from mmech_rf._persistence import load_model
     from mmech_rf.classifiers import (
         BatchPredictionClassifier,
         BatchTrainingClassifier,
@@ -51,9 +52,12 @@ __all__ = [
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
     "SubsampleAggregateClassifier",
+    # released models as files
+    "load_model",
 ]
 
 _HOMES = {
+    "_persistence": ["load_model"],
     "classifiers": [name for name in __all__ if name.endswith("Classifier")],
     "forest": ["Forest"],
     "growth": [

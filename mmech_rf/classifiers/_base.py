@@ -8,6 +8,7 @@ shares) is settled here before a record is looked at.
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -452,6 +453,34 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             self.timings_[stage] += time.perf_counter() - started - inside
 
     # ---- what was released -----------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the released model to one file, to be read by `mmech_rf.load_model`.
+
+        The file holds what was released or is public: noisy leaf counts, the labels
+        of the leaves, forests, schema, parameters, and what was spent. Seconds depend
+        on records and stay out; so do strategies, which `mmech.save` writes, ledgers
+        and sources of randomness. It is replaced as a whole, so that an interrupted
+        write leaves the old one.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write: a ZIP archive of JSON and arrays, without pickle, which
+            ``numpy.load`` opens as well.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        TypeError
+            If the model holds exact counts: methods that answer a batch, and forests
+            without noise.
+        """
+        from mmech_rf._persistence import save_model
+
+        check_is_fitted(self)
+        save_model(path, self)
 
     _what = "counts"
     _afterwards = "Predictions are post-processing: any number of them is free."

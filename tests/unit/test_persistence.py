@@ -31,6 +31,7 @@ from mmech import (
     Scaled,
     StrategyResult,
     VStack,
+    _archive,
     _persistence,
     all_marginals,
     export_marginals,
@@ -208,7 +209,7 @@ def test_a_failed_write_keeps_the_old_file(path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(_persistence, "_write_member", fail)
+    monkeypatch.setattr(_archive, "_write_member", fail)
     with pytest.raises(OSError, match="disk full"):
         save(path, Prefix(3))
     assert_identical(load(path), Identity(3))

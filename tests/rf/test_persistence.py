@@ -1,0 +1,344 @@
+"""Released models as files: equal after reloading, nothing secret, nothing trusted."""
+
+import json
+import math
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, _archive
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    NonPrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+    datasets,
+    load_model,
+)
+
+CAR = datasets.load_car()
+SMALL = {"epsilon": "1/3", "n_trees": 7, "depth": 2, "random_state": 3}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.npz"
+
+
+def fitted(cls=BatchTrainingClassifier, schema=CAR.schema, **options):
+    if cls is not LaplaceForestClassifier:
+        options = {"template": "identity"} | options
+    return cls(schema, **(SMALL | options)).fit(CAR.data, CAR.target)
+
+
+def reloaded(model, path):
+    model.save(path)
+    return load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (BatchTrainingClassifier, {}),
+        (BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
+        (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
+        (
+            BatchTrainingClassifier,
+            {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
+        ),
+        (BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
+        (LaplaceForestClassifier, {}),
+        (LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
+        (LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
+    ],
+)
+def test_a_model_is_equal_after_reloading(cls, options, path):
+    model = fitted(cls, **options)
+    copy = reloaded(model, path)
+    assert type(copy) is cls
+    assert copy.schema_ == model.schema_
+    assert copy.releases_ == model.releases_
+    assert copy.privacy_statement_ == model.privacy_statement_
+    assert copy.expected_error_ == model.expected_error_
+    assert copy.classes_.dtype == model.classes_.dtype
+    for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
+        assert ours.epsilon == theirs.epsilon
+        assert type(ours.forest) is type(theirs.forest)
+        for name in ("feature", "child", "node_offsets", "leaf_offsets", "value"):
+            np.testing.assert_array_equal(
+                getattr(ours.forest, name), getattr(theirs.forest, name)
+            )
+    for name in ("leaf_counts_", "leaf_labels_"):
+        for ours, theirs in zip(getattr(copy, name), getattr(model, name), strict=True):
+            assert ours.tobytes() == theirs.tobytes()
+    labels = copy.predict(CAR.data)
+    assert labels.dtype == model.predict(CAR.data).dtype
+    assert labels.tolist() == model.predict(CAR.data).tolist()
+    different = {"schema", "epsilon", "ledger"}
+    ours, theirs = copy.get_params(), model.get_params()
+    assert {k: v for k, v in ours.items() if k not in different} == {
+        k: v for k, v in theirs.items() if k not in different
+    }
+    assert float(copy.epsilon) == pytest.approx(
+        float(sum(r.epsilon for r in copy.releases_))
+    )
+
+
+def test_ties_are_broken_by_the_key_of_the_saved_model(path):
+    """Two trees disagree on every record: only the key decides, and it is saved."""
+    model = fitted(n_trees=2, depth=1)
+    model.leaf_labels_[0][: model.ensembles_[0].forest.leaf_offsets[1]] = 0
+    model.leaf_labels_[0][model.ensembles_[0].forest.leaf_offsets[1] :] = 1
+    copy = reloaded(model, path)
+    labels = model.predict(CAR.data)
+    assert len(set(labels)) == 2
+    assert copy.predict(CAR.data).tolist() == labels.tolist()
+    copy._tie_key ^= 1
+    assert copy.predict(CAR.data).tolist() != labels.tolist()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
+def test_labels_keep_their_type(labels, path):
+    schema = Schema([Attribute.ordinal("a", ["x", "y"])], [str(v) for v in labels])
+    model = BatchTrainingClassifier(schema, epsilon=50, n_trees=2)
+    model.fit([["x"], ["y"]] * 20, np.array(labels * 20))
+    copy = reloaded(model, path)
+    assert copy.predict([["x"], ["y"]]).tolist() == labels
+    assert copy.predict([["x"]]).dtype == np.array(labels).dtype
+
+
+def test_a_schema_read_from_records_stays_a_confession(path, rng):
+    X, y = rng.normal(size=(30, 2)), np.repeat([1, 2, 3], 10)
+    with pytest.warns(PrivacyLeakWarning):
+        model = BatchTrainingClassifier(epsilon=1, n_trees=2).fit(X, y)
+    copy = reloaded(model, path)
+    assert "NOT COVERED" in copy.privacy_statement_
+    beyond = 9 * rng.normal(size=(30, 2))
+    assert copy.predict(beyond).tolist() == model.predict(beyond).tolist()
+
+
+def test_a_loaded_model_cannot_be_refitted_on_the_old_budget(path):
+    for ledger in (None, PrivacyLedger(100)):
+        copy = reloaded(fitted(ledger=ledger), path)
+        before = copy.predict(CAR.data).tolist()
+        with pytest.raises(BudgetExceededError):
+            copy.fit(CAR.data, CAR.target)
+        assert copy.predict(CAR.data).tolist() == before
+    copy.set_params(ledger=None).fit(CAR.data, CAR.target)  # a budget of its own
+
+
+def test_a_loaded_model_can_be_saved_and_pickled_again(path):
+    copy = reloaded(fitted(), path)
+    first = path.read_bytes()
+    assert reloaded(copy, path).predict(CAR.data).tolist() == (
+        pickle.loads(pickle.dumps(copy)).predict(CAR.data).tolist()
+    )
+    assert path.read_bytes() == first
+
+
+def test_the_file_holds_released_numbers_only(path):
+    model = fitted(random_state=np.random.default_rng(5))
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        content = json.loads(archive.read("description.json"))
+        text = archive.read("description.json").decode()
+        names = set(archive.namelist())
+    assert names == {"description.json", *(f"array_{i}.npy" for i in range(7))}
+    assert "timings_" not in text
+    assert "seconds" not in text
+    assert "rng" not in text
+    assert content["random_state"] is None  # it would give away nothing, nor help
+    assert content["privacy_statement"] == model.privacy_statement_
+    assert set(content["parameters"]).isdisjoint({"ledger", "insecure_rng"})
+    with np.load(path) as arrays:  # NumPy reads them without this package
+        np.testing.assert_array_equal(arrays["array_5"], model.leaf_counts_[0])
+
+
+@pytest.mark.parametrize(
+    ("cls", "reason"),
+    [
+        (BatchPredictionClassifier, "holds exact counts of the records"),
+        (SubsampleAggregateClassifier, "save the labels it predicted"),
+        (NonPrivateForestClassifier, "only models made of released numbers"),
+    ],
+)
+def test_what_holds_exact_counts_is_not_saved(cls, reason, path):
+    options = {} if cls is NonPrivateForestClassifier else {"epsilon": 1}
+    model = cls(CAR.schema, n_trees=2, depth=4, **options).fit(CAR.data, CAR.target)
+    with pytest.raises(TypeError, match=reason):
+        model.save(path)
+    if hasattr(model, "close"):
+        model.close()
+        with pytest.raises(TypeError, match=reason):
+            model.save(path)
+    assert not path.exists()
+
+
+def test_classes_from_elsewhere_are_not_saved(path):
+    class Mine(BatchTrainingClassifier):
+        pass
+
+    with pytest.raises(TypeError, match="a Mine cannot be saved"):
+        fitted(Mine).save(path)
+
+
+def test_a_model_must_be_fitted(path):
+    with pytest.raises(ValueError, match="not fitted yet"):
+        BatchTrainingClassifier(CAR.schema, epsilon=1).save(path)
+
+
+def test_a_failed_write_keeps_the_old_file(path, monkeypatch):
+    model = fitted()
+    model.save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(_archive, "_npy", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fitted().save(path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+# ---- files that must be refused ------------------------------------------------
+
+
+def rewrite(path, change=lambda content: None, arrays=()):
+    """Write the file anew with a changed description and changed arrays."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    content = json.loads(members["description.json"])
+    change(content)
+    members["description.json"] = json.dumps(content).encode()
+    for index, array in dict(arrays).items():
+        members[f"array_{index}.npy"] = _archive._npy(array)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+
+
+def test_a_newer_file_and_a_file_of_something_else(path):
+    fitted().save(path)
+    rewrite(path, lambda content: content.update(version=2))
+    with pytest.raises(
+        ValueError, match=r"has version 2 .* reads up to 1; update mmech"
+    ):
+        load_model(path)
+    rewrite(path, lambda content: content.update(format="mmech strategy"))
+    with pytest.raises(ValueError, match="not a model file: its format is not"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, -1, -30])
+def test_a_file_that_was_cut(path, size):
+    fitted().save(path)
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match="is not a model file or is damaged; save"):
+        load_model(path)
+
+
+def test_any_changed_byte_is_noticed_or_harmless(path, rng):
+    model = fitted()
+    model.save(path)
+    whole = path.read_bytes()
+    labels = model.predict(CAR.data).tolist()
+    for place in rng.choice(len(whole), 60, replace=False):
+        broken = bytearray(whole)
+        broken[place] ^= 0xFF
+        path.write_bytes(broken)
+        try:
+            copy = load_model(path)
+        except ValueError:
+            continue
+        assert copy.predict(CAR.data).tolist() == labels
+
+
+def set_in(*keys, to):
+    def change(content):
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_in("class", to="BatchPredictionClassifier"),
+        set_in("class", to="Popen"),
+        set_in("terms", "neighbours", to="none"),
+        set_in("terms", to={"neighbours": "replace"}),
+        set_in("epsilon", to="0"),
+        set_in("epsilon", to="nan"),
+        set_in("n_trees", to=0),
+        set_in("parameters", "voting", to="loud"),
+        set_in("parameters", "handle_missing", to="guess"),
+        set_in("parameters", "surprise", to=1),
+        set_in("schema", "attributes", to=[]),
+        set_in("schema", "target", "labels", to=["a", "b", "c", "d"]),
+        set_in("classes", "values", to=["unacc", "acc", "good", "bad"]),
+        set_in("classes", "dtype", to="<M8[s]"),
+        set_in("columns", to=["buying"]),
+        set_in("tie_key", to=-1),
+        set_in("arrays", to=99),
+        set_in("ensembles", to=[]),
+        set_in("ensembles", 0, "features", to=1),
+        set_in("ensembles", 0, "forest", "child", to=-2),
+        set_in("ensembles", 0, "forest", to={"complete": 2}),
+        set_in("ensembles", 0, "forest", to={}),
+        set_in("ensembles", 0, "epsilon", to="1/0"),
+        set_in("releases", to=[{"epsilon": "1"}]),
+    ],
+)
+def test_a_description_that_does_not_fit(path, change):
+    fitted().save(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("index", "change"),
+    [
+        (0, lambda a: a[::-1].copy()),  # attributes
+        (0, lambda a: a + 1),
+        (1, lambda a: a + 1),  # tested attributes of the nodes
+        (2, lambda a: a[:-1]),
+        (2, lambda a: a.astype(np.int64)),
+        (4, lambda a: a + 1),
+        (5, lambda a: a[:, :-1].copy()),  # counts
+        (5, lambda a: a + np.inf),
+        (5, lambda a: a.astype(np.float32)),
+        (6, lambda a: a - 1),  # labels
+        (6, lambda a: a + 4),
+        (6, lambda a: a[1:]),
+    ],
+)
+def test_arrays_that_do_not_fit(path, index, change):
+    fitted().save(path)
+    with np.load(path) as arrays:
+        changed = change(arrays[f"array_{index}"])
+    rewrite(path, arrays={index: changed})
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+def test_pickles_inside_are_refused(path):
+    fitted().save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["array_6.npy"] = pickle.dumps(np.zeros(3))
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    with pytest.raises(ValueError, match="damaged"):
+        load_model(path)
+
+
+def test_there_is_no_such_file(path):
+    with pytest.raises(FileNotFoundError):
+        load_model(path)
