@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
-from fractions import Fraction
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
@@ -15,6 +14,12 @@ from numpy.typing import NDArray
 
 from mmech._validation import check_choice, check_integer
 from mmech_rf import _schema_io as io
+from mmech_rf._discretisation import (
+    check_number,
+    equal_probability,
+    equal_width,
+    number_text,
+)
 
 __all__ = [
     "Attribute",
@@ -87,28 +92,6 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
     return cells
 
 
-def _check_number(value: Any, name: str) -> float:
-    try:
-        result = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(
-            f"{name} must be a number, got {type(value).__name__}; convert it"
-        ) from None
-    if not math.isfinite(result):
-        raise ValueError(f"{name} must be finite, got {result}; leave it out instead")
-    return result
-
-
-def _equal_width(lower: float, upper: float, n_bins: int) -> tuple[float, ...]:
-    # exact in the decimals as printed, so that a bound like 0.6 cuts at 0.3
-    low, high = Fraction(repr(lower)), Fraction(repr(upper))
-    return tuple(float(low + (high - low) * k / n_bins) for k in range(1, n_bins))
-
-
-def number_text(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
-
-
 # -------------------------------------------------------------------- attributes
 
 
@@ -141,6 +124,11 @@ class Attribute:
         Codes to translate first. Where it is given only its keys are known.
     n_bins : int, default=10
         Number of bins of a numeric attribute without cut points.
+    quantiles : sequence of (probability, value), optional
+        Public quantiles of a numeric attribute, such as those that a census
+        publishes. It is cut in `n_bins` bins of equal probability between them; the
+        bounds are the quantiles 0 and 1, and values between two are taken to be
+        uniform. Stored as `cut_points`.
     other : str or category, optional
         The designated cell for unknown and missing values: one of the categories,
         or for a numeric attribute the name of one more cell after the bins. A
@@ -178,6 +166,11 @@ class Attribute:
     ('[0, 25]', '(25, 50]', '(50, 75]', '(75, 100]')
     >>> Attribute.numeric("petal_width", cut_points=[0.5, 1], other="unknown").labels
     ('<= 0.5', '(0.5, 1]', '> 1', 'unknown')
+    >>> published = [(0.25, 20), (0.75, 60)]
+    >>> Attribute.numeric(
+    ...     "income", lower=0, upper=1000, n_bins=4, quantiles=published
+    ... ).labels
+    ('[0, 20]', '(20, 40]', '(40, 60]', '(60, 1000]')
     """
 
     name: str
@@ -191,6 +184,7 @@ class Attribute:
     _: KW_ONLY
     n_bins: int | None = None
     other: Any = None
+    quantiles: InitVar[Any] = None
 
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Any], **options: Any) -> Self:
@@ -207,11 +201,16 @@ class Attribute:
         """Describe a number by public bounds, cut points or both."""
         return cls(name, "numeric", **options)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, quantiles: Any) -> None:
         check_name(self.name, "the name of an attribute")
         check_choice(self.kind, f"the kind of attribute {self.name!r}", _KINDS)
         if self.kind == "numeric":
-            self._check_numeric()
+            self._check_numeric(quantiles)
+        elif quantiles is not None:
+            raise ValueError(
+                f"attribute {self.name!r} is {self.kind} and takes no quantiles; "
+                "leave them out, or make it numeric"
+            )
         else:
             self._check_categorical()
 
@@ -219,7 +218,7 @@ class Attribute:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_numeric(self) -> None:
+    def _check_numeric(self, quantiles: Any) -> None:
         label = f"attribute {self.name!r}"
         if self.groups is not None or self.value_map is not None:
             raise ValueError(
@@ -232,8 +231,8 @@ class Attribute:
                 "give both, or cut_points alone"
             )
         if self.lower is not None and self.upper is not None:
-            lower = _check_number(self.lower, f"lower of {label}")
-            upper = _check_number(self.upper, f"upper of {label}")
+            lower = check_number(self.lower, f"lower of {label}")
+            upper = check_number(self.upper, f"upper of {label}")
             if lower >= upper:
                 raise ValueError(
                     f"lower must be below upper in {label}, got {lower} and {upper}; "
@@ -241,7 +240,7 @@ class Attribute:
                 )
             self._set(lower=lower, upper=upper)
         cuts = tuple(
-            _check_number(cut, f"every cut point of {label}")
+            check_number(cut, f"every cut point of {label}")
             for cut in as_tuple(self.cut_points, f"cut_points of {label}")
         )
         if self.n_bins is not None:
@@ -254,12 +253,22 @@ class Attribute:
                 )
             self._set(n_bins=10 if self.n_bins is None else int(self.n_bins))
             assert self.n_bins is not None
-            cuts = _equal_width(self.lower, self.upper, self.n_bins)
+            cuts = (
+                equal_width(self.lower, self.upper, self.n_bins)
+                if quantiles is None
+                else equal_probability(
+                    self.lower, self.upper, self.n_bins, quantiles, label
+                )
+            )
             if len(set(cuts)) < len(cuts) or self.upper in cuts:
                 raise ValueError(
-                    f"{label} has bounds too close for {self.n_bins} bins of equal "
-                    "width; widen them or lower n_bins"
+                    f"{label} has bounds too close for {self.n_bins} bins; widen them "
+                    "or lower n_bins"
                 )
+        elif quantiles is not None:
+            raise ValueError(
+                f"{label} has both cut_points and quantiles; give only one of the two"
+            )
         elif self.n_bins not in (None, len(cuts) + 1):
             raise ValueError(
                 f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "

@@ -452,6 +452,10 @@ def _parse_own(
     }
 
 
+_NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles")
+"""How an entry of "features" may say where a number is cut."""
+
+
 def _parse_features(
     document: dict[str, Any], n_bins: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -459,11 +463,17 @@ def _parse_features(
     for entry in document["features"]:
         fields: dict[str, Any] = {"name": entry["name"]}
         if entry["type"] == "numeric":
-            fields |= {"kind": "numeric", "n_bins": n_bins}
-            fields |= {"lower": entry["lower"], "upper": entry["upper"]}
+            fields["kind"] = "numeric"
+            own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
+            if "cut_points" not in own:
+                fields |= {"n_bins": n_bins}
+                own = {"lower": entry["lower"], "upper": entry["upper"]} | own
+            fields |= own
         else:
             kind = "ordinal" if entry.get("ordered") else entry["type"]
             fields |= {"kind": kind, "categories": entry["categories"]}
+        if "other" in entry:
+            fields["other"] = entry["other"]
         attributes.append(fields)
     return attributes, {
         "class_labels": document["target"]["categories"],

@@ -442,12 +442,7 @@ def load_csv(
     """
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
-    opener = gzip.open if os.fspath(path).endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-        positions, table = _read_rows(csv.reader(stream), wanted)
-    cells = np.empty((len(table), len(wanted)), dtype=object)
-    for i, row in enumerate(table):
-        cells[i] = [row[position] for position in positions]
+    cells = read_cells(path, wanted)
     target: NDArray[Any] | None = None
     if with_target:
         target = schema.decode_target(schema.encode_target(cells[:, -1]))
@@ -458,6 +453,19 @@ def load_csv(
         feature_names=names,
         name=schema.name,
     )
+
+
+def read_cells(
+    path: str | os.PathLike[str], wanted: Sequence[str]
+) -> NDArray[np.object_]:
+    """Return some columns of a csv file as text, shape (N, len(wanted))."""
+    opener = gzip.open if os.fspath(path).endswith(".gz") else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        positions, table = _read_rows(csv.reader(stream), wanted)
+    cells = np.empty((len(table), len(wanted)), dtype=object)
+    for i, row in enumerate(table):
+        cells[i] = [row[position] for position in positions]
+    return cells
 
 
 def _read_rows(

@@ -504,8 +504,9 @@ class Schema:
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Schema:
         """Read a schema from a file in one of three formats.
 
-        It reads what `to_json` writes; files with ``features`` (categories or
-        bounds) and a ``target`` object; and the discretisations of the
+        It reads what `to_json` writes; files with ``features`` (categories, or for a
+        number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
+        `Attribute`) and a ``target`` object; and the discretisations of the
         matrix-random-forest paper with ``attributes`` and a ``target`` name. In
         the last kind, ``dropped_after`` becomes `required`, and what
         is ``not_used`` is left out.

@@ -5,7 +5,13 @@ Reports test accuracy, which is not private: meant for public data.
 
 from mmech_rf.evaluation._methods import METHODS, Method, make_methods
 from mmech_rf.evaluation._plot import check_plot_path, plot_accuracy
-from mmech_rf.evaluation._records import Records, load_records
+from mmech_rf.evaluation._records import (
+    Records,
+    load_records,
+    read_columns,
+    read_csv,
+    read_schema,
+)
 from mmech_rf.evaluation._table import (
     accuracy_table,
     comparison_table,
@@ -26,6 +32,9 @@ __all__ = [
     "Method",
     "Records",
     "load_records",
+    "read_columns",
+    "read_csv",
+    "read_schema",
     "make_methods",
     # comparing
     "Evaluation",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from mmech_rf.datasets import DATASETS, load_csv
+from mmech_rf.datasets import DATASETS, load_csv, read_cells
 from mmech_rf.schema import Schema
 
-__all__ = ["Records", "load_records"]
+__all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
 
 _UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
 _INFORMED_SCHEMAS = {
@@ -123,11 +125,32 @@ def load_records(
 
 
 def _read(source: str, schema_file: str) -> Any:
+    return read_csv(source, read_schema(schema_file))
+
+
+def read_schema(path: str, *, n_bins: int = 10) -> Schema:
+    """Read a schema file; errors name it."""
     try:
-        schema = Schema.from_json(Path(schema_file))
+        return Schema.from_json(Path(path), n_bins=n_bins)
     except ValueError as error:
-        raise ValueError(f"cannot use the schema {schema_file!r}: {error}") from error
+        raise ValueError(f"cannot use the schema {path!r}: {error}") from error
+
+
+def read_csv(path: str, schema: Schema, *, with_target: bool = True) -> Any:
+    """Read a csv file as `load_csv` does; errors name it."""
+    with _naming(path):
+        return load_csv(path, schema, with_target=with_target)
+
+
+def read_columns(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Read columns of a csv file as text; errors name the file."""
+    with _naming(path):
+        return dict(zip(names, read_cells(path, names).T, strict=True))
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
     try:
-        return load_csv(source, schema)
+        yield
     except (ValueError, csv.Error, *_UNREADABLE) as error:
-        raise ValueError(f"cannot use the data {source!r}: {error}") from error
+        raise ValueError(f"cannot use the data {path!r}: {error}") from error

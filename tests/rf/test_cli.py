@@ -9,8 +9,8 @@ import pytest
 
 import mmech
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import Attribute, Schema, __main__, datasets, evaluation
-from mmech_rf.__main__ import main
+from mmech_rf import Attribute, Schema, datasets, evaluation
+from mmech_rf.cli import _compare, main
 
 FAST = ("--trees", "4", "--depth", "2", "--repeats", "2")
 
@@ -61,8 +61,8 @@ def fruit(files, *args):
 
 
 def test_names_in_the_help_are_those_of_the_library():
-    assert tuple(datasets.DATASETS) == __main__.DATASETS
-    assert tuple(evaluation.METHODS) == __main__.METHODS
+    assert tuple(datasets.DATASETS) == _compare.DATASETS
+    assert tuple(evaluation.METHODS) == _compare.METHODS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])

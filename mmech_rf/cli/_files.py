@@ -1,0 +1,176 @@
+"""Files that commands read and write: csv tables, models, schemas."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from mmech_rf.cli._common import InputError, check_writable, say
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
+
+__all__ = [
+    "add_columns",
+    "add_output",
+    "check_output",
+    "read_header",
+    "read_queries",
+    "read_records",
+    "write_labels",
+    "writing",
+]
+
+
+def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
+    """Add ``--out`` and ``--force``."""
+    command.add_argument("--out", metavar="FILE", **options)
+    command.add_argument(
+        "--force", action="store_true", help="overwrite the output file if it exists"
+    )
+
+
+def add_columns(command: argparse.ArgumentParser) -> None:
+    """Add the policy for columns that the schema does not name."""
+    command.add_argument(
+        "--extra-columns",
+        choices=("ignore", "error"),
+        default="ignore",
+        help="what to do with columns that the schema does not name: leave them unread "
+        "and say so, or stop (default: ignore)",
+    )
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Raise before any budget is spent, rather than after it."""
+    if args.out is None:
+        return
+    check_writable(args.out)
+    if os.path.exists(args.out) and not args.force:
+        raise InputError(
+            f"{args.out!r} exists already; choose another name, or overwrite it with "
+            "--force"
+        )
+
+
+def _opened(path: str) -> TextIO:
+    if path.endswith(".gz"):
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return open(path, encoding="utf-8-sig", newline="")
+
+
+def read_header(path: str) -> list[str]:
+    """Return the names of the columns; nothing below them is looked at."""
+    try:
+        with _opened(path) as stream:
+            header = next(csv.reader(stream), [])
+    except (ValueError, csv.Error, EOFError, gzip.BadGzipFile) as error:
+        raise InputError(f"cannot use the data {path!r}: {error}") from error
+    if not header:
+        raise InputError(
+            f"the data {path!r} are empty; the first line must name the columns"
+        )
+    return header
+
+
+def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
+    known = set(known)
+    extra = [name for name in read_header(path) if name not in known]
+    if not extra:
+        return
+    shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
+    if args.extra_columns == "error":
+        raise InputError(
+            f"{path!r} has {len(extra)} columns that the schema does not name: "
+            f"{shown}; remove them, or leave --extra-columns at ignore"
+        )
+    say(f"columns of {path!r} that the schema does not name are not read: {shown}")
+
+
+def read_records(args: argparse.Namespace, path: str, schema: Schema) -> Any:
+    """Read records with their classes; wrong values are errors that name the file."""
+    from mmech_rf.evaluation import read_csv
+
+    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    bunch = read_csv(path, schema)
+    _check_values(
+        path,
+        schema,
+        bunch.data,
+        bunch.target,
+        handle_unknown=args.handle_unknown,
+        handle_missing=args.handle_missing,
+    )
+    return bunch
+
+
+def read_queries(
+    args: argparse.Namespace,
+    path: str,
+    schema: Schema,
+    *,
+    handle_unknown: str,
+    handle_missing: str,
+) -> Any:
+    """Read the attributes of queries; a class column, if any, is not looked at."""
+    from mmech_rf.evaluation import read_csv
+
+    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    data = read_csv(path, replace(schema, required=()), with_target=False).data
+    policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
+    _check_values(
+        path,
+        schema,
+        data,
+        None,
+        **{
+            name: "error" if policy == "drop" else policy
+            for name, policy in policies.items()
+        },
+    )
+    return data
+
+
+def _check_values(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> None:
+    try:
+        schema.encode(X, y, **policies)  # type: ignore[call-overload]
+    except ValueError as error:
+        raise InputError(f"cannot use the data {path!r}: {error}") from error
+
+
+@contextmanager
+def writing(path: str | None) -> Iterator[TextIO]:
+    """Give a stream to the file, whole or not at all, or to the standard output."""
+    from mmech._archive import replacing
+
+    if path is None:
+        yield sys.stdout
+        return
+    compressed = path.endswith(".gz")
+    with (
+        replacing(path) as unfinished,
+        _opened_to_write(unfinished, compressed=compressed) as stream,
+    ):
+        yield stream
+
+
+def _opened_to_write(path: Path, *, compressed: bool) -> TextIO:
+    if compressed:
+        return gzip.open(path, "wt", encoding="utf-8", newline="")
+    return open(path, "w", encoding="utf-8", newline="")
+
+
+def write_labels(path: str | None, name: str, labels: Any) -> None:
+    """Write one label per line under the name of the class column."""
+    with writing(path) as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow([name])
+        rows.writerows([label] for label in labels.tolist())

@@ -1,0 +1,389 @@
+"""The commands that release and use models: fit, predict and predict-batch."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING, Any
+
+from mmech_rf.cli._common import (
+    PROG,
+    InputError,
+    Parser,
+    add_command,
+    add_forest,
+    print_wrapped,
+    read_epsilon,
+    say,
+    whole,
+)
+from mmech_rf.cli._files import (
+    add_columns,
+    add_output,
+    check_output,
+    read_queries,
+    read_records,
+    write_labels,
+)
+
+if TYPE_CHECKING:
+    from mmech_rf.classifiers._base import ForestClassifier
+
+__all__ = ["add_fit", "add_predict", "add_predict_batch"]
+
+# Repeated here because importing them would make --help slow.
+TEMPLATES = (
+    "auto",
+    "identity",
+    "workload",
+    "marginals",
+    "marginal_pool",
+    "pidentity",
+    "kronecker",
+    "union",
+    "low_rank",
+)
+
+_FIT = """\
+Release a forest with private leaf counts and save it. The model holds noisy numbers
+only: it may be published, and predicts as often as you like at no further cost.
+
+Every run spends epsilon on the records anew; two models of the same records cost the
+sum of both.
+"""
+_FIT_EXAMPLES = f"""\
+methods:
+  training          leaf counts through the matrix mechanism
+  laplace           baseline: noise on every leaf, all records in every tree
+  laplace-disjoint  baseline: noise on every leaf, every record in one tree
+
+examples:
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --trees inf --out mine.npz
+      all multiway trees instead of some
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --n-ensembles 5 \\
+      --max-features 6 --handle-missing drop --out mine.npz
+      five forests, each over six of many attributes, at epsilon / 5
+"""
+_PREDICT = """\
+Predict the classes of records with a saved model. Spends no budget. Prints the labels,
+one a line under the name of the class, in the order of the records.
+"""
+_PREDICT_EXAMPLES = f"""\
+The records need the columns of the attributes, in any order; a column with the class
+is not looked at. Values that the schema does not know are treated as at the fit, and
+"drop" counts as "error", because every record needs an answer.
+
+examples:
+  {PROG} predict mine.npz new.csv
+  {PROG} predict mine.npz new.csv --out labels.csv
+"""
+_BATCH = """\
+Release the classes of one batch of queries, without releasing a model. This often is
+more accurate than a model where the queries are few.
+
+Every run spends epsilon on the training records anew. They are protected; the queries
+are public and are not: never pass training records as queries.
+"""
+_BATCH_EXAMPLES = f"""\
+methods:
+  prediction  weighted votes of the batch through the matrix mechanism
+  subsample   every record trains one tree only; works for any number of attributes
+              (16 trees where --trees is not given, because they share the records)
+
+examples:
+  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
+  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1 \\
+      --method subsample --trees 16 --depth 3 --out labels.csv
+"""
+
+_WORDS = {
+    r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
+    r"\brow (\d+) of y holds": r"row \1, the class, holds",
+    r"(\brow \d+), (?=column|the class)": r"\1 (row 0 is below the header), ",
+    r"\bhandle_(missing|unknown)=?": r"--handle-\1 ",
+    r"\bmax_features=?": "--max-features",
+    r"\bn_ensembles=?": "--n-ensembles",
+    r"\bn_trees=?": "--trees ",
+    r"\btemplate[= ]'(\w+)'": r"--template \1",
+    r"\bsplits='(\w+)'": r"--splits \1",
+    r"use None for all of them": "leave it out for all of them",
+    r"or SubsampleAggregateClassifier, which": (
+        "or `predict-batch --method subsample` or `fit --method laplace`, which"
+    ),
+}
+"""What the library calls things, and what they are called on the command line."""
+
+
+# ---- options ---------------------------------------------------------------
+
+
+def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``fit``."""
+    command = add_command(
+        commands,
+        "fit",
+        _fit,
+        short="release a private model of the records in a csv file; spends budget",
+        description=_FIT,
+        epilog=_FIT_EXAMPLES,
+    )
+    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    add_output(command, required=True, help="file to save the model in, such as m.npz")
+    command.add_argument(
+        "--method",
+        choices=("training", "laplace", "laplace-disjoint"),
+        default="training",
+        help="how the leaf counts are released, see below (default: training)",
+    )
+    _add_budget(command)
+    add_forest(command, depth="auto")
+    _add_ensembles(command)
+    command.add_argument(
+        "--voting",
+        choices=("hard", "weight"),
+        default="hard",
+        help="whether a tree votes for the label of its leaf (hard) or with its counts "
+        "(weight) (default: hard)",
+    )
+    _add_records(command)
+
+
+def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``predict``."""
+    command = add_command(
+        commands,
+        "predict",
+        _predict,
+        short="predict with a saved model; free",
+        description=_PREDICT,
+        epilog=_PREDICT_EXAMPLES,
+    )
+    command.add_argument("model", metavar="MODEL", help=f"file that `{PROG} fit` wrote")
+    command.add_argument("data", metavar="CSV", help="records to classify")
+    add_output(command, help="csv file for the labels (default: print them)")
+    add_columns(command)
+    command.set_defaults(words=_WORDS)
+
+
+def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``predict-batch``."""
+    command = add_command(
+        commands,
+        "predict-batch",
+        _predict_batch,
+        short="release the classes of one batch of queries; spends budget every time",
+        description=_BATCH,
+        epilog=_BATCH_EXAMPLES,
+    )
+    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    command.add_argument("queries", metavar="QUERIES", help="csv of queries; public")
+    add_output(command, help="csv file for the labels (default: print them)")
+    command.add_argument(
+        "--method",
+        choices=("prediction", "subsample"),
+        default="prediction",
+        help="how the votes are released, see below (default: prediction)",
+    )
+    _add_budget(command)
+    add_forest(command, depth="auto")
+    command.set_defaults(trees=None)
+    _add_ensembles(command)
+    command.add_argument(
+        "--voting",
+        choices=("hard", "weight"),
+        default="weight",
+        help="whether a tree votes for the label of its leaf (hard, subsample only) or "
+        "with its counts (weight) (default: weight)",
+    )
+    _add_records(command)
+
+
+def _add_budget(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--schema",
+        required=True,
+        metavar="FILE",
+        help="JSON file with the public attributes and classes; "
+        f"`{PROG} schema suggest` prints one to fill in",
+    )
+    command.add_argument(
+        "--bins",
+        type=whole(1),
+        default=10,
+        metavar="N",
+        help="number of bins of numeric attributes for which the schema gives only "
+        "bounds (default: 10)",
+    )
+    command.add_argument(
+        "--epsilon",
+        type=read_epsilon,
+        required=True,
+        metavar="E",
+        help="privacy budget to spend, in nats; smaller is more private",
+    )
+    command.add_argument(
+        "--neighbours",
+        choices=("add_remove", "replace"),
+        default="add_remove",
+        help="what is hidden: that a record is there (add_remove), or what it holds "
+        "where the number of records is public (replace) (default: add_remove)",
+    )
+
+
+def _add_ensembles(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--n-ensembles",
+        type=whole(1),
+        default=1,
+        metavar="Q",
+        help="number of ensembles that share out trees and epsilon, each over its own "
+        "random subset of the attributes (default: 1)",
+    )
+    command.add_argument(
+        "--max-features",
+        type=whole(1),
+        metavar="D",
+        help="number of attributes of an ensemble (default: all)",
+    )
+    command.add_argument(
+        "--template",
+        choices=TEMPLATES,
+        default="auto",
+        metavar="NAME",
+        help=f"kind of strategy to measure: {', '.join(TEMPLATES)} (default: auto, the "
+        "best of those that fit)",
+    )
+
+
+def _add_records(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--handle-unknown",
+        choices=("error", "category", "drop", "clip"),
+        default="error",
+        help="what to do with values outside the schema: stop, use the cell that the "
+        "attribute declares for them, leave the record out, or move a number to the "
+        "nearest bound (default: error)",
+    )
+    command.add_argument(
+        "--handle-missing",
+        choices=("error", "category", "drop"),
+        default="error",
+        help="the same for empty fields (default: error)",
+    )
+    add_columns(command)
+    command.add_argument(
+        "--seed",
+        type=whole(0, 2**31),
+        default=0,
+        metavar="N",
+        help="fixes the forests, never the noise (default: 0)",
+    )
+    command.set_defaults(words=_WORDS)
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "epsilon": args.epsilon,
+        "n_trees": args.trees,
+        "depth": args.depth,
+        "splits": args.splits,
+        "n_ensembles": args.n_ensembles,
+        "max_features": args.max_features,
+        "voting": args.voting,
+        "neighbours": args.neighbours,
+        "handle_unknown": args.handle_unknown,
+        "handle_missing": args.handle_missing,
+        "random_state": args.seed,
+    }
+
+
+# ---- commands --------------------------------------------------------------
+
+
+def _fit(args: argparse.Namespace) -> None:
+    check_output(args)
+    from mmech_rf import BatchTrainingClassifier, LaplaceForestClassifier
+    from mmech_rf.evaluation import read_schema
+
+    schema = read_schema(args.schema, n_bins=args.bins)
+    parameters = _parameters(args)
+    if args.method == "training":
+        model: ForestClassifier = BatchTrainingClassifier(
+            schema, template=args.template, **parameters
+        )
+    else:
+        if args.template != "auto":
+            raise InputError(f"--template does not go with --method {args.method}")
+        data = "disjoint" if args.method == "laplace-disjoint" else "shared"
+        model = LaplaceForestClassifier(schema, data=data, **parameters)
+    bunch = read_records(args, args.data, schema)
+    model.fit(bunch.data, bunch.target)
+    model.save(args.out)
+    print_wrapped(f"Saved {_structure(model)} in {args.out}.")
+    for line in model.privacy_statement_.splitlines():
+        print_wrapped(line.strip(), bullet=True)
+
+
+def _structure(model: ForestClassifier) -> str:
+    forests = [ensemble.forest for ensemble in model.ensembles_]
+    trees = sum(forest.n_trees for forest in forests)
+    leaves = sum(forest.n_leaves for forest in forests)
+    groups = "" if len(forests) == 1 else f" in {len(forests)} ensembles"
+    depths = sorted({forest.depth for forest in forests})
+    depth = " or ".join(map(str, depths))
+    return (
+        f"a forest of {trees:,} tree{'s' if trees > 1 else ''}{groups}, depth {depth}, "
+        f"{leaves:,} leaves"
+    )
+
+
+def _predict(args: argparse.Namespace) -> None:
+    check_output(args)
+    from mmech_rf import load_model
+
+    model = load_model(args.model)
+    if model._terms.inferred:
+        raise InputError(
+            f"the model {args.model!r} was fitted without a schema and does not name "
+            "its columns as a csv file does; use it from Python"
+        )
+    queries = read_queries(
+        args,
+        args.data,
+        model.schema_,
+        handle_unknown=model.handle_unknown,
+        handle_missing=model.handle_missing,
+    )
+    write_labels(args.out, model.schema_.target, model.predict(queries))
+
+
+def _predict_batch(args: argparse.Namespace) -> None:
+    check_output(args)
+    from mmech_rf import BatchPredictionClassifier, SubsampleAggregateClassifier
+    from mmech_rf.evaluation import read_schema
+
+    schema = read_schema(args.schema, n_bins=args.bins)
+    is_subsample = args.method == "subsample"
+    if not is_subsample and args.voting == "hard":
+        raise InputError("--voting hard goes with --method subsample only")
+    if args.trees is None:
+        args.trees = 16 if is_subsample else 128
+    cls = SubsampleAggregateClassifier if is_subsample else BatchPredictionClassifier
+    model = cls(schema, template=args.template, **_parameters(args))
+    bunch = read_records(args, args.data, schema)
+    queries = read_queries(
+        args,
+        args.queries,
+        schema,
+        handle_unknown=args.handle_unknown,
+        handle_missing=args.handle_missing,
+    )
+    labels = model.fit(bunch.data, bunch.target).predict(queries)
+    model.close()
+    write_labels(args.out, schema.target, labels)
+    trees = "all" if args.trees == math.inf else args.trees
+    say(
+        f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "
+        f"{args.method}); another batch on the same records costs its ε on top"
+    )
