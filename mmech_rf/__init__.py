@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from mmech_rf import datasets
+    from mmech_rf import datasets, fetch
     from mmech_rf._persistence import load_model
     from mmech_rf.classifiers import (
         BatchPredictionClassifier,
@@ -37,6 +37,7 @@ __all__ = [
     "Attribute",
     "Schema",
     "datasets",
+    "fetch",
     # forests and workloads
     "Forest",
     "aggregation_workload",
@@ -72,8 +73,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _Any:
-    if name == "datasets":
-        return _importlib.import_module("mmech_rf.datasets")
+    if name in ("datasets", "fetch"):
+        return _importlib.import_module(f"mmech_rf.{name}")
     for home, names in _HOMES.items():
         if name in names:
             found = getattr(_importlib.import_module(f"mmech_rf.{home}"), name)
