@@ -61,16 +61,10 @@ def check_output(args: argparse.Namespace) -> None:
         )
 
 
-def _opened(path: str) -> TextIO:
-    if path.endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return open(path, encoding="utf-8-sig", newline="")
-
-
 def read_header(path: str) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     try:
-        with _opened(path) as stream:
+        with _opened_to_read(path) as stream:
             header = next(csv.reader(stream), [])
     except (ValueError, csv.Error, EOFError, gzip.BadGzipFile) as error:
         raise InputError(f"cannot use the data {path!r}: {error}") from error
@@ -79,6 +73,12 @@ def read_header(path: str) -> list[str]:
             f"the data {path!r} are empty; the first line must name the columns"
         )
     return header
+
+
+def _opened_to_read(path: str) -> TextIO:
+    # a file is decoded in pieces, and what lies below the header is not judged here
+    form: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "replace", "newline": ""}
+    return gzip.open(path, "rt", **form) if path.endswith(".gz") else open(path, **form)
 
 
 def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:

@@ -53,8 +53,8 @@ def asked(monkeypatch):
     return addresses
 
 
-def is_row_of(row, rows):
-    return tuple(map(text, row)) in {tuple(map(text, other)) for other in rows}
+def as_text(rows):
+    return [tuple(map(text, row)) for row in rows]
 
 
 def text(value):
@@ -75,7 +75,7 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     )
     assert X.shape == (kept.size, bunch.schema.n_features)
     assert len(set(y)) > 1
-    assert kept.size == {"adult": 9, "heart": 11}.get(name, 12)
+    assert kept.size == {"adult": 8, "heart": 11}.get(name, 12)
     assert sum("download" in address for address in asked) == 1
     options = {"n_ensembles": 2, "max_features": 4, "template": "identity"}
     model = BatchTrainingClassifier(
@@ -100,11 +100,10 @@ def test_fetched_records_are_those_of_the_repository(name, asked, tmp_path, data
     """Names and codes are translated: every row is one of the UCI file."""
     bunch = fetch.FETCHERS[name](data_home=tmp_path)
     filed = load_csv(data_dir / f"{name}.csv.gz", bunch.schema)
-    rows = np.column_stack([filed.data, filed.target])
-    complete = [row for row in zip(*bunch.data.T, bunch.target, strict=True)]
+    rows = set(as_text(np.column_stack([filed.data, filed.target])))
+    found = as_text(np.column_stack([bunch.data, bunch.target]))
     changed = 1 if name == "heart" else 0  # one was given a missing value
-    found = [is_row_of(row, rows) for row in complete]
-    assert found.count(False) == changed
+    assert sum(row not in rows for row in found) == changed
 
 
 @pytest.mark.parametrize("name", ["heart", "iris", "adult"])

@@ -1,0 +1,460 @@
+"""The commands that release and use models, on small files and on real ones."""
+
+import csv
+import gzip
+import itertools
+import json
+import warnings
+
+import pytest
+
+from mmech_rf import (
+    Attribute,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    Schema,
+    load_model,
+)
+from mmech_rf.cli import _models, main
+from mmech_rf.datasets import load_csv
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the command line; return exit code, output and errors."""
+
+    def call(*args):
+        capsys.readouterr()
+        return main([str(arg) for arg in args]), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A csv file of 240 records, ten queries, and the schema."""
+    sizes, colours = ["small", "large"], ["red", "green", "blue"]
+    schema = Schema(
+        [
+            Attribute.ordinal("size", sizes),
+            Attribute.categorical("colour", colours),
+            Attribute.numeric("weight", lower=0, upper=8, n_bins=2, other="?"),
+        ],
+        ["no", "yes"],
+        target="sold",
+        name="fruit",
+    )
+    schema.to_json(tmp_path / "fruit.json")
+    cells = list(itertools.product(sizes, colours, range(8)))
+    rows = [(*cell, "yes" if cell[0] == "large" else "no") for cell in cells * 5]
+    write_rows(tmp_path / "fruit.csv", [("size", "colour", "weight", "sold"), *rows])
+    queries = [(w, "q", s, c) for s, c, w in cells[::5]]
+    write_rows(tmp_path / "new.csv", [("weight", "note", "size", "colour"), *queries])
+    return tmp_path
+
+
+def write_rows(path, rows):
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+
+
+def fit(files, *args, epsilon=50):
+    needed = ("--schema", files / "fruit.json", "--out", files / "fruit.npz")
+    return ("fit", files / "fruit.csv", *needed, "--epsilon", epsilon, *args)
+
+
+def batch(files, *args, epsilon=50):
+    paths = (files / "fruit.csv", files / "new.csv")
+    needed = ("--schema", files / "fruit.json", "--epsilon", epsilon)
+    return ("predict-batch", *paths, *needed, *args)
+
+
+def assert_refused(outcome, *reasons):
+    code, out, err = outcome
+    assert code == 2
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("mmech-rf: error: ")
+    for reason in reasons:
+        assert reason in last
+
+
+TRUTH = ["no"] * 5 + ["yes"] * 5
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["fit", "-h"],
+        ["predict", "-h"],
+        ["predict-batch", "-h"],
+        ["schema"],
+        ["schema", "-h"],
+        ["schema", "suggest", "-h"],
+    ],
+)
+def test_help_explains_and_shows_examples(run, args):
+    code, out, err = run(*args)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: mmech-rf {args[0]}")
+    assert "examples:" in out
+
+
+def test_template_names_are_those_of_the_library():
+    from mmech.strategies._select import TEMPLATES
+
+    assert set(_models.TEMPLATES) == {"auto", *TEMPLATES}
+
+
+# ---- fit and predict -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "cls"),
+    [
+        ([], BatchTrainingClassifier),
+        (["--trees", "inf", "--depth", 2], BatchTrainingClassifier),
+        (["--splits", "binary", "--voting", "weight"], BatchTrainingClassifier),
+        (["--n-ensembles", 2, "--max-features", 3], BatchTrainingClassifier),
+        (["--template", "identity", "--seed", 4], BatchTrainingClassifier),
+        (["--method", "laplace", "--trees", 4], LaplaceForestClassifier),
+        (["--method", "laplace-disjoint", "--trees", 2], LaplaceForestClassifier),
+    ],
+)
+def test_a_fitted_model_predicts(run, files, args, cls):
+    args = ["--depth", 3, *args]
+    code, out, err = run(*fit(files, *args))
+    assert (code, err) == (0, "")
+    assert "Released so far: epsilon = 50 for neighbouring data sets" in out
+    model = load_model(files / "fruit.npz")
+    assert type(model) is cls
+    code, out, err = run("predict", files / "fruit.npz", files / "new.csv")
+    assert code == 0
+    assert err == f"columns of {str(files / 'new.csv')!r} that the schema does not " + (
+        "name are not read: 'note'\n"
+    )
+    assert out.split() == ["sold", *TRUTH]
+
+
+def test_options_reach_the_model(run, files):
+    options = ["--trees", 6, "--depth", 1, "--splits", "threshold", "--n-ensembles", 2]
+    options += ["--max-features", 2, "--voting", "weight", "--seed", 9]
+    options += ["--handle-unknown", "clip", "--handle-missing", "drop"]
+    options += ["--neighbours", "replace", "--template", "identity"]
+    code, *_ = run(*fit(files, *options, epsilon="1/3"))
+    assert code == 0
+    model = load_model(files / "fruit.npz")
+    assert model.get_params() | {"schema": 0, "ledger": 0} == {
+        "schema": 0,
+        "ledger": 0,
+        "epsilon": sum(release.epsilon for release in model.releases_),
+        "n_trees": 6,
+        "depth": 1,
+        "splits": "threshold",
+        "n_ensembles": 2,
+        "max_features": 2,
+        "voting": "weight",
+        "template": "identity",
+        "neighbours": "replace",
+        "handle_unknown": "clip",
+        "handle_missing": "drop",
+        "random_state": 9,
+        "insecure_rng": None,
+    }
+    assert str(model.epsilon) == "1/3"
+
+
+def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
+    models = []
+    for _ in range(2):
+        code, *_ = run(*fit(files, "--force", "--depth", 2, epsilon="1/10"))
+        assert code == 0
+        models.append(load_model(files / "fruit.npz"))
+    one, two = models
+    forests = [model.ensembles_[0].forest for model in models]
+    assert forests[0].feature.tolist() == forests[1].feature.tolist()
+    assert one.leaf_counts_[0].tolist() != two.leaf_counts_[0].tolist()
+
+
+def test_labels_go_to_a_file_plain_or_compressed(run, files):
+    run(*fit(files, "--depth", 3))
+    for name, opener in (("out.csv", open), ("out.csv.gz", gzip.open)):
+        code, out, _ = run(
+            *("predict", files / "fruit.npz", files / "new.csv"),
+            *("--out", files / name),
+        )
+        assert (code, out) == (0, "")
+        with opener(files / name, "rt") as stream:
+            assert stream.read().split() == ["sold", *TRUTH]
+
+
+def test_existing_files_are_kept_unless_forced(run, files):
+    target = files / "fruit.npz"
+    target.write_text("mine")
+    assert_refused(run(*fit(files)), "exists already", "--force")
+    assert target.read_text() == "mine"
+    assert run(*fit(files, "--force"))[0] == 0
+    labels = files / "labels.csv"
+    labels.write_text("mine")
+    again = ("--out", labels)
+    assert_refused(run("predict", target, files / "new.csv", *again), "exists already")
+    assert_refused(run(*batch(files, *again)), "exists already")
+    template = ("schema", "suggest", files / "fruit.csv", *again)
+    assert_refused(run(*template), "exists already")
+    assert labels.read_text() == "mine"
+
+
+def test_nothing_half_written_stays(run, files, monkeypatch):
+    run(*fit(files, "--depth", 3))
+    before = {path.name for path in files.iterdir()}
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmech_rf.cli._files.csv.writer", interrupt)
+    target = ("--out", files / "labels.csv")
+    outcome = run("predict", files / "fruit.npz", files / "new.csv", *target)
+    assert outcome[0] == 130
+    assert {path.name for path in files.iterdir()} == before
+
+
+# ---- one batch -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "trees"),
+    [
+        ([], 128),
+        (["--method", "subsample"], 16),
+        (["--method", "subsample", "--voting", "hard", "--trees", 2], 2),
+        (["--trees", "inf"], "all"),
+    ],
+)
+def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
+    code, out, err = run(*batch(files, "--depth", 3, *args))
+    assert code == 0
+    assert out.split() == ["sold", *TRUTH]
+    assert f"spent ε = 50 on 10 queries ({trees} trees" in err
+    assert "another batch" in err
+
+
+def test_a_batch_goes_to_a_file(run, files):
+    code, out, _ = run(*batch(files, "--depth", 3, "--out", files / "labels.csv"))
+    assert (code, out) == (0, "")
+    assert (files / "labels.csv").read_text().split() == ["sold", *TRUTH]
+
+
+# ---- what does not fit -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("size,colour,sold\nsmall,red,no\n", ["0 columns named 'weight'"]),
+        ("size,size,colour,weight,sold\n", ["2 columns named 'size'"]),
+        ("size,colour,weight,sold\nsmall,red\n", ["line 2 of the file has 2 fields"]),
+        (
+            "size,colour,weight,sold\nsmall,red,1,no\nsmall,SECRET,1,no\n",
+            ["row 1 (row 0 is below the header), column 'colour' holds a value outside",
+             "--handle-unknown"],
+        ),
+        (
+            "size,colour,weight,sold\nsmall,red,99,no\n",
+            ["row 0", "column 'weight'", "outside the bounds"],
+        ),
+        (
+            "size,colour,weight,sold\nsmall,red,,no\n",
+            ["row 0", "column 'weight' holds a missing value", "--handle-missing"],
+        ),
+        ("size,colour,weight,sold\nsmall,red,1,SECRET\n", ["row 0", "not one of the"]),
+        ("", ["are empty"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", [fit, batch])
+def test_records_that_do_not_match_the_schema(run, files, text, reasons, command):
+    (files / "fruit.csv").write_text(text)
+    outcome = run(*command(files))
+    assert_refused(outcome, "fruit.csv", *reasons)
+    assert "SECRET" not in outcome[2]
+    assert "99" not in outcome[2].replace(str(files), "")
+    assert not (files / "fruit.npz").exists()
+
+
+def test_queries_that_do_not_match_the_schema(run, files):
+    run(*fit(files, "--depth", 3))
+    (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
+    for args in (("predict", files / "fruit.npz", files / "new.csv"), batch(files)):
+        outcome = run(*args)
+        assert_refused(outcome, "new.csv", "row 0", "column 'colour'")
+        assert "PINK" not in outcome[2]
+
+
+def test_extra_columns_can_be_an_error(run, files):
+    run(*fit(files, "--depth", 3))
+    args = ("predict", files / "fruit.npz", files / "new.csv")
+    outcome = run(*args, "--extra-columns", "error")
+    assert_refused(outcome, "has 1 columns that the schema does not name: 'note'")
+
+
+def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write("small,red,,no\nsmall,red,99,no\n")
+    assert run(*fit(files))[0] == 2
+    for policy in ("drop", "category"):
+        both = ("--handle-missing", policy, "--handle-unknown", policy, "--force")
+        assert run(*fit(files, *both))[0] == 0
+    (files / "new.csv").write_text("size,colour,weight\nlarge,red,\n")
+    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
+    assert code == 0
+    assert len(out.split()) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["--max-features", 9], "--max-features must be at most the number of attri"),
+        (["--n-ensembles", 9, "--trees", 3], "--trees must be at least --n-ensembles"),
+        (["--trees", "inf", "--splits", "binary"], "needs --splits multiway"),
+        (["--method", "laplace", "--template", "union"], "does not go with --method"),
+        (["--epsilon", "0"], "epsilon must be a finite number > 0"),
+        (["--out", "no/model.npz"], "there is no folder 'no'"),
+        (["--schema", "none.json"], "'none.json': No such file"),
+        (["--voting", "loud"], "invalid choice: 'loud'"),
+    ],
+)
+def test_wrong_options(run, files, args, reason):
+    assert_refused(run(*fit(files, *args)), reason)
+
+
+def test_epsilon_has_no_default(run, files):
+    args = [arg for arg in fit(files) if arg not in ("--epsilon", 50)]
+    assert_refused(run(*args), "required: --epsilon")
+
+
+def test_hard_votes_of_a_batch_need_subsamples(run, files):
+    assert_refused(run(*batch(files, "--voting", "hard")), "goes with --method subsam")
+
+
+def test_domains_that_are_too_large_name_size_and_alternative(run, files):
+    names = [f"a{i}" for i in range(16)]
+    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
+    schema.to_json(files / "fruit.json")
+    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
+    write_rows(files / "fruit.csv", [[*names, "class"], *rows])
+    write_rows(files / "new.csv", [[*names, "class"], *rows])
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(outcome, "the domain has 10^16 cells", "--max-features")
+        assert "predict-batch --method subsample" in outcome[2]
+    assert run(*batch(files, "--method", "subsample"))[0] == 0
+    assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
+    deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
+    assert_refused(run(*fit(files, *deep)), "the complete forest of depth 9")
+
+
+def test_models_that_are_damaged_or_newer(run, files):
+    run(*fit(files, "--depth", 3))
+    path = files / "fruit.npz"
+    whole = path.read_bytes()
+    args = ("predict", path, files / "new.csv")
+    path.write_bytes(whole[:-40])
+    assert_refused(run(*args), "is not a model file or is damaged")
+    path.write_text("size,colour\n")
+    assert_refused(run(*args), "is not a model file or is damaged")
+    path.unlink()
+    assert_refused(run(*args), "fruit.npz': No such file")
+
+
+# ---- schemas -----------------------------------------------------------------------
+
+
+def test_a_template_reads_the_header_only(run, files):
+    with open(files / "fruit.csv", "ab") as stream:
+        stream.write(b"\xff\xfe no text, no table\n")
+    code, out, err = run("schema", "suggest", files / "fruit.csv")
+    assert (code, err) == (0, "")
+    template = json.loads(out)
+    names = [entry["name"] for entry in template["features"]]
+    assert names == ["size", "colour", "weight"]
+    assert template["target"]["name"] == "sold"
+    with pytest.raises(ValueError, match="must list at least"):
+        Schema.from_json(template)
+    template["features"][0]["categories"] = ["small", "large"]
+    template["features"][1]["categories"] = ["red", "green", "blue"]
+    template["features"][2] = {"name": "weight", "type": "numeric"}
+    template["features"][2] |= {"lower": 0, "upper": 8, "n_bins": 4, "other": "?"}
+    template["target"]["categories"] = ["no", "yes"]
+    assert Schema.from_json(template).domain_shape == (2, 3, 5)
+
+
+def test_a_template_for_another_class_and_to_a_file(run, files):
+    args = ("schema", "suggest", files / "fruit.csv", "--target", "size")
+    assert run(*args, "--out", files / "s.json") == (0, "", "")
+    template = json.loads((files / "s.json").read_text())
+    assert template["target"]["name"] == "size"
+    assert len(template["features"]) == 3
+    args = ("schema", "suggest", files / "fruit.csv", "--target", "price")
+    assert_refused(run(*args), "no column named 'price'; choose from size, colour")
+
+
+def test_reading_values_confesses_it(run, files):
+    rows = [(i / 4, "ab"[i % 2], i % 3, "no" if i % 2 else "yes") for i in range(40)]
+    rows.append(("", "", 1, "no"))
+    write_rows(files / "fruit.csv", [("x", "letter", "few", "sold"), *rows])
+    args = ("schema", "suggest", files / "fruit.csv", "--read-values", "--bins", 4)
+    code, out, err = run(*args)
+    assert code == 0
+    assert err.startswith("mmech-rf: PrivacyLeakWarning: categories, bounds and class")
+    schema = Schema.from_json(out)
+    x, letter, few = schema.attributes
+    assert (x.lower, x.upper, x.size, x.other) == (0, 9.75, 5, "?")
+    assert letter.categories == ("a", "b", "?")
+    assert few.categories == ("0", "1", "2")
+    bunch = load_csv(files / "fruit.csv", schema)
+    schema.encode(bunch.data, bunch.target, handle_missing="category")
+
+
+def test_a_header_that_no_schema_can_name(run, files):
+    for text in ("a,a,class\n", "class\n", "a,,class\n"):
+        (files / "fruit.csv").write_text(text)
+        outcome = run("schema", "suggest", files / "fruit.csv")
+        assert_refused(outcome, "at least two columns, each with a name of its own")
+
+
+# ---- real files --------------------------------------------------------------------
+
+REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
+
+
+@pytest.mark.parametrize("splits", ["binary", "multiway"])
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("mode", ["training", "laplace", "prediction", "subsample"])
+def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
+    """Train on one part of a file at a large budget, predict the other."""
+    q, size, missing = REAL[name]
+    with gzip.open(data_dir / f"{name}.csv.gz", "rt", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
+    write_rows(test, [header, *rows[::5]])
+    options = ["--schema", data_dir / f"{name}.mrf_schema.json", "--epsilon", 20]
+    options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
+    options += ["--handle-missing", missing, "--depth", 3, "--trees", 60]
+    out = ("--out", tmp_path / "labels.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if mode in ("training", "laplace"):
+            model = tmp_path / "m.npz"
+            code, _, err = run("fit", train, *options, "--method", mode, "--out", model)
+            assert code == 0, err
+            code, _, err = run("predict", model, test, *out)
+        else:
+            code, _, err = run(
+                "predict-batch", train, test, *options, "--method", mode, *out
+            )
+    assert code == 0, err
+    labels = (tmp_path / "labels.csv").read_text().split()[1:]
+    truth = [row[-1] for row in rows[::5]]
+    assert len(labels) == len(truth)
+    accuracy = sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
+    assert accuracy > (0.6 if mode == "laplace" else 0.7)
