@@ -346,7 +346,7 @@ def test_domains_that_are_too_large_name_size_and_alternative(run, files):
         outcome = run(*args)
         assert_refused(outcome, "the domain has 10^16 cells", "--max-features")
         assert "predict-batch --method subsample" in outcome[2]
-    assert run(*batch(files, "--method", "subsample"))[0] == 0
+    assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0
     assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
     deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
     assert_refused(run(*fit(files, *deep)), "the complete forest of depth 9")

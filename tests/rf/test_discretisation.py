@@ -1,0 +1,110 @@
+"""Numbers are cut by public facts: cut points, bounds or published quantiles."""
+
+import numpy as np
+import pytest
+
+from mmech_rf import Attribute, Schema
+
+PUBLISHED = [(0.1, 9_000), (0.5, 30_000), (0.9, 80_000)]
+
+
+def numeric(**options):
+    return Attribute.numeric("income", lower=0, upper=1_000_000, **options)
+
+
+def test_bins_of_equal_probability_invert_the_published_distribution():
+    for n_bins in (1, 2, 3, 4, 10, 40):
+        attribute = numeric(n_bins=n_bins, quantiles=PUBLISHED)
+        probabilities = [0, *(p for p, _ in PUBLISHED), 1]
+        values = [0, *(v for _, v in PUBLISHED), 1_000_000]
+        expected = np.interp(np.arange(1, n_bins) / n_bins, probabilities, values)
+        np.testing.assert_allclose(attribute.cut_points, expected, rtol=1e-12)
+        assert attribute.size == n_bins
+
+
+def test_records_of_the_published_distribution_fill_the_bins_evenly(rng):
+    probabilities, values = [0, 0.1, 0.5, 0.9, 1], [0, 9e3, 3e4, 8e4, 1e6]
+    drawn = np.interp(rng.random(20_000), probabilities, values)
+    schema = Schema([numeric(n_bins=8, quantiles=PUBLISHED)], ["no", "yes"])
+    counts = np.bincount(schema.encode(drawn[:, None])[:, 0], minlength=8)
+    # six standard deviations of a binomial count
+    assert abs(counts - 2_500).max() < 6 * np.sqrt(2_500)
+
+
+def test_a_published_quantile_at_a_share_is_itself_a_cut():
+    cuts = numeric(n_bins=10, quantiles=PUBLISHED).cut_points
+    assert (cuts[0], cuts[4], cuts[8]) == (9_000, 30_000, 80_000)
+
+
+def test_without_quantiles_bins_have_equal_width():
+    assert numeric(n_bins=4, quantiles=[]).cut_points == numeric(n_bins=4).cut_points
+
+
+def test_equal_width_is_exact_in_decimals():
+    attribute = Attribute.numeric("x", lower=0, upper=0.6, n_bins=6)
+    assert attribute.cut_points == (0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def test_quantiles_are_stored_as_cut_points():
+    attribute = numeric(n_bins=4, quantiles=PUBLISHED)
+    assert attribute == numeric(cut_points=attribute.cut_points)
+    schema = Schema([attribute], [0, 1])
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+def schema_of(**entry):
+    document = {
+        "features": [{"name": "income", "type": "numeric", **entry}],
+        "target": {"name": "class", "categories": ["no", "yes"]},
+    }
+    return Schema.from_json(document, n_bins=5).attributes[0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"lower": 0, "upper": 10}, {"n_bins": 5}),
+        ({"lower": 0, "upper": 10, "n_bins": 2}, {"cut_points": [5]}),
+        ({"lower": 0, "upper": 10, "cut_points": [1, 7]}, {"cut_points": [1, 7]}),
+        ({"cut_points": [1, 7]}, {"cut_points": [1, 7], "lower": None, "upper": None}),
+        (
+            {"lower": 0, "upper": 10, "n_bins": 2, "quantiles": [[0.5, 3]]},
+            {"cut_points": [3]},
+        ),
+        (
+            {"lower": 0, "upper": 10, "n_bins": 2, "other": "?"},
+            {"cut_points": [5], "other": "?"},
+        ),
+    ],
+)
+def test_schema_files_declare_how_numbers_are_cut(entry, expected):
+    given = {"lower": 0, "upper": 10} | expected
+    assert schema_of(**entry) == Attribute.numeric("income", **given)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"quantiles": 3}, TypeError, "must be pairs of a probability and a value"),
+        ({"quantiles": [1, 2]}, TypeError, "must be pairs"),
+        ({"quantiles": [("a", 2)]}, TypeError, "every probability in quantiles"),
+        ({"quantiles": [(0.5, np.nan)]}, ValueError, "every value in quantiles"),
+        ({"quantiles": [(0, 5)]}, ValueError, "increase in both"),
+        ({"quantiles": [(1, 5)]}, ValueError, "increase in both"),
+        ({"quantiles": [(0.5, 0)]}, ValueError, "increase in both"),
+        ({"quantiles": [(0.5, 2e6)]}, ValueError, "increase in both"),
+        ({"quantiles": [(0.5, 9), (0.2, 10)]}, ValueError, "sort them"),
+        ({"quantiles": [(0.2, 9), (0.5, 9)]}, ValueError, "strictly"),
+        ({"quantiles": PUBLISHED, "cut_points": [5]}, ValueError, "only one of the tw"),
+    ],
+)
+def test_quantiles_that_are_none(options, error, message):
+    with pytest.raises(error, match=message):
+        numeric(**options)
+
+
+def test_quantiles_need_bounds_and_numbers():
+    with pytest.raises(ValueError, match="needs lower and upper, or cut_points"):
+        Attribute.numeric("income", quantiles=PUBLISHED)
+    with pytest.raises(ValueError, match="takes no quantiles"):
+        Attribute.categorical("a", ["x"], quantiles=PUBLISHED)

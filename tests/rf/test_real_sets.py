@@ -1,0 +1,49 @@
+"""The sets of the matrix-random-forest paper, read from csv by their schemas."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from mmech_rf import Schema
+from mmech_rf.datasets import load_csv
+
+# name: cells of the domain, records that remain, records per class
+PAPER = {
+    "car": (1_728, 1_728, {"unacc": 1_210, "acc": 384, "good": 69, "vgood": 65}),
+    "iris": (
+        360,
+        150,
+        {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50},
+    ),
+    "balance-scale": (625, 625, {"L": 288, "B": 49, "R": 288}),
+    "heart": (1_119_744, 297, {"0": 160, "1": 137}),
+    "mushroom": (1_638_333_457_367_040, 8_124, {"e": 4_208, "p": 3_916}),
+    "adult": (168_000, 45_222, {"<=50K": 34_014, ">50K": 11_208}),
+    "adult-binary": (2**123, 30_956, {"-1": 23_510, "1": 7_446}),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
+    n_cells, n_records, n_per_class = PAPER[name]
+    schema = Schema.from_json(data_dir / f"{name}.mrf_schema.json")
+    bunch = load_csv(data_dir / f"{name}.csv.gz", schema)
+    codes, classes = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    assert schema.n_cells == n_cells
+    assert codes.shape == (n_records, schema.n_features)
+    assert Counter(schema.decode_target(classes).tolist()) == n_per_class
+
+
+@pytest.mark.parametrize("name", ["heart", "adult", "iris"])
+def test_bins_of_equal_width_inside_the_documented_bounds(name, data_dir):
+    schema = Schema.from_json(data_dir / f"{name}.schema.json", n_bins=4)
+    numeric = [a for a in schema.attributes if a.kind == "numeric"]
+    for attribute in numeric:
+        assert attribute.size == 4
+        width = (attribute.upper - attribute.lower) / 4
+        edges = [attribute.lower, *attribute.cut_points, attribute.upper]
+        assert [b - a for a, b in pairwise(edges)] == (pytest.approx([width] * 4))
+    bunch = load_csv(data_dir / f"{name}.csv.gz", schema)
+    codes, _ = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    assert len(codes) == {"heart": 297, "adult": 45_222, "iris": 150}[name]
