@@ -396,10 +396,11 @@ class MatrixMechanism(StrategyMechanism):
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is spent.
         """
+        runs = self._runs()
         return laplace_release_of_rows(
             self._strategy_answers(counts),
-            self._runs(),
-            sensitivity=Fraction(self._record_size * self.released.sensitivity),
+            runs,
+            sensitivity=min(own for _, _, own in runs),
             epsilon=self.epsilon,
             released=self._released(),
             neighbours=self.neighbours,

@@ -41,8 +41,8 @@ class Measurement:
         Scale t of the noise, P(x) ∝ exp(-|x| / t): one number where all rows share
         it. The exact scales are fractions; these are their nearest doubles.
     sensitivity : float
-        L1 sensitivity of the integer strategy, row weights and neighbour relation
-        included: the noise on a row of weight w has scale sensitivity / (w epsilon).
+        L1 sensitivity of the integer strategy, neighbour relation included, in units
+        of the rows of largest weight: the smallest scale is sensitivity / epsilon.
     epsilon : Fraction
         What the measurement cost.
 

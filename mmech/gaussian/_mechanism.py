@@ -51,9 +51,8 @@ class GaussianMeasurement:
         Parameter σ of the noise, P(x) ∝ exp(-x² / 2σ²): one number where all rows
         share it. The exact σ² are fractions.
     sensitivity : float
-        L2 sensitivity of the integer strategy, row weights and neighbour relation
-        included: the noise on a row of weight w has
-        σ² = sensitivity² / (2 w rho).
+        L2 sensitivity of the integer strategy, neighbour relation included, in units
+        of the rows of largest weight: the smallest σ² is sensitivity² / (2 rho).
     rho : Fraction
         What the measurement cost, in zCDP.
 
@@ -329,7 +328,7 @@ class GaussianMechanism(StrategyMechanism):
         runs = self._runs()
         for _, _, own in runs:
             check_variance(own / (2 * self.rho))
-        squared = Fraction(self._record_size**2 * self.released.sensitivity)
+        squared = min(own for _, _, own in runs)
         # Recorded before the noise is drawn: an interruption counts as spent.
         self._releases.append(
             GaussianRelease(self.rho, self._released(), math.sqrt(squared))

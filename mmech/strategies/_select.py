@@ -358,7 +358,7 @@ def _reason_to_skip(
         if n < 4 or block_energies(workload, [1]) is None:
             return "not ranges of an ordered domain", math.inf
         if n <= error.DENSE_CELLS and find_order(workload.gram()) is None:
-            return "the cells have no order", math.inf
+            return "no order of the domain is known", math.inf
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf
     pooled = any(run.template == "marginal_pool" for run in runs)

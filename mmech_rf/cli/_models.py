@@ -38,6 +38,7 @@ TEMPLATES = (
     "workload",
     "marginals",
     "marginal_pool",
+    "hierarchy",
     "pidentity",
     "kronecker",
     "union",
