@@ -626,3 +626,45 @@ def geometric_differences(table, stream, events, out):
                         found += 1
         out[draw] = total
     return out.size, found
+
+
+# ---- scans along an axis ------------------------------------------------------
+
+
+@kernel
+def scan(x, backward, out):
+    # Running sums along the middle axis, from its end if backward is true:
+    # x (left, n, right) dtype -> out (left, n, right) dtype.
+    left, n, right = x.shape
+    step = -1 if backward else 1
+    first = n - 1 if backward else 0
+    if right > 1:
+        for a in range(left):
+            for c in range(right):
+                out[a, first, c] = x[a, first, c]
+            for i in range(1, n):
+                row = first + step * i
+                for c in range(right):
+                    out[a, row, c] = out[a, row - step, c] + x[a, row, c]
+        return
+    # Four rows at a time: each sum waits for the one before it.
+    whole = left - left % 4
+    zero = x[0, 0, 0] - x[0, 0, 0]
+    for a in range(0, whole, 4):
+        s0 = s1 = s2 = s3 = zero
+        for i in range(n):
+            j = first + step * i
+            s0 += x[a, j, 0]
+            s1 += x[a + 1, j, 0]
+            s2 += x[a + 2, j, 0]
+            s3 += x[a + 3, j, 0]
+            out[a, j, 0] = s0
+            out[a + 1, j, 0] = s1
+            out[a + 2, j, 0] = s2
+            out[a + 3, j, 0] = s3
+    for a in range(whole, left):
+        total = zero
+        for i in range(n):
+            j = first + step * i
+            total += x[a, j, 0]
+            out[a, j, 0] = total

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mmech._validation import check_epsilon, check_same_domain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
-from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix
+from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators._compose import Scaled, VStack
 from mmech.operators._hierarchy import Hierarchy, block_energies
 from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
@@ -34,7 +34,7 @@ from mmech.operators._marginals import (
 )
 from mmech.operators._merged import Merged
 from mmech.operators._pidentity import PIdentity
-from mmech.operators._ranges import Permuted, Suffix, WidthRange
+from mmech.operators._ranges import Permuted, WidthRange
 from mmech.operators._residuals import Residuals
 from mmech.operators._spectrum import (
     marginal_precisions,

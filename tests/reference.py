@@ -442,6 +442,12 @@ def geometric_differences(table, stream, events, out):
     return len(out), found
 
 
+def scan(x, backward, out):
+    for row in range(x.shape[1]):
+        part = x[:, row:] if backward else x[:, : row + 1]
+        out[:, row] = part.sum(axis=1)
+
+
 # ---------------------------------------------------------------- dense formulas
 
 

@@ -8,6 +8,7 @@ from mmech.operators._basic import (
     Identity,
     Ones,
     Prefix,
+    Suffix,
     Total,
 )
 from mmech.operators._compose import (
@@ -27,7 +28,7 @@ from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, Partition, PartitionStack
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._pinv import Pinv
-from mmech.operators._ranges import Permuted, Ranges, Suffix, WidthRange
+from mmech.operators._ranges import Permuted, Ranges, WidthRange
 from mmech.operators._residuals import Residuals
 
 __all__ = [

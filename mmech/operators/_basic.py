@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,8 +21,26 @@ __all__ = [
     "Identity",
     "Ones",
     "Prefix",
+    "Suffix",
     "Total",
 ]
+
+
+KERNEL_ENTRIES = 2**14
+"""Scans of fewer entries stay with NumPy, which needs no compiled code."""
+
+
+def scan(x: Array, backward: bool) -> Array:
+    """Return the running sums along the middle axis of a (left, n, right) array."""
+    if x.size < KERNEL_ENTRIES:
+        if backward:
+            return np.ascontiguousarray(np.cumsum(x[:, ::-1], axis=1)[:, ::-1])
+        return np.cumsum(x, axis=1)
+    from mmech import _kernels
+
+    out = np.empty(x.shape, x.dtype)
+    _kernels.scan(np.ascontiguousarray(x), backward, out)
+    return out
 
 
 class _Square(QueryMatrix):
@@ -212,10 +231,15 @@ class Prefix(_Square):
         object.__setattr__(self, "n", check_integer(self.n, "n"))
 
     def _matmat(self, x: Array, /) -> Array:
-        return np.cumsum(x, axis=0)
+        return scan(x[None], backward=False)[0]
 
     def _rmatmat(self, y: Array, /) -> Array:
-        return np.ascontiguousarray(np.cumsum(y[::-1], axis=0)[::-1])
+        return scan(y[None], backward=True)[0]
+
+    @property
+    def T(self) -> Suffix:
+        """The suffix sums."""
+        return Suffix(self.n)
 
     def pinv(self) -> QueryMatrix:
         """Return the inverse: differences of neighbouring cells."""
@@ -242,6 +266,82 @@ class Prefix(_Square):
         return np.arange(1, self.n + 1)
 
     row_square_sums = row_abs_sums
+
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Suffix(_Square):
+    """All suffix sums (the survival function): row r sums cells r..n-1.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import Suffix
+    >>> Suffix(4) @ [1, 2, 3, 4]
+    array([10,  9,  7,  4])
+    >>> Suffix(4).sensitivity()
+    4.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return scan(x[None], backward=True)[0]
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return scan(y[None], backward=False)[0]
+
+    @property
+    def T(self) -> Prefix:
+        """The prefix sums."""
+        return Prefix(self.n)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse: differences of neighbouring cells."""
+        if self.n == 1:
+            return Identity(1)
+        from mmech.operators._explicit import Sparse
+
+        return Sparse(
+            sp.diags_array(
+                [np.ones(self.n, np.int64), -np.ones(self.n - 1, np.int64)],
+                offsets=[0, 1],
+                dtype=np.int64,
+            )
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return 1, 2, ..., n."""
+        return np.arange(1, self.n + 1)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return n, n - 1, ..., 1."""
+        return np.arange(self.n, 0, -1)
+
+    row_square_sums = row_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return n: the last cell lies in every suffix."""
+        return float(self.n)
+
+    def l2_sensitivity(self) -> float:
+        """Return √n."""
+        return math.sqrt(self.n)
 
     def diag(self) -> Array:
         """Return ones, shape (n,)."""

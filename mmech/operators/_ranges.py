@@ -14,85 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from mmech._validation import check_integer, check_operator, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
-from mmech.operators._basic import Identity, Prefix, _Square
 from mmech.operators._explicit import Sparse
 from mmech.operators._marginals import MAX_ENUMERATED_CELLS, check_domain_shape
 
-__all__ = ["Permuted", "PermutedGram", "Ranges", "Suffix", "WidthRange"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Suffix(_Square):
-    """All suffix sums (the survival function): row r sums cells r..n-1.
-
-    Products cost O(n) per vector.
-
-    Parameters
-    ----------
-    n : int
-        Number of domain cells, in order.
-
-    Examples
-    --------
-    >>> from mmech import Suffix
-    >>> Suffix(4) @ [1, 2, 3, 4]
-    array([10,  9,  7,  4])
-    >>> Suffix(4).sensitivity()
-    4.0
-    """
-
-    n: int
-    is_nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
-
-    def _matmat(self, x: Array, /) -> Array:
-        return np.ascontiguousarray(np.cumsum(x[::-1], axis=0)[::-1])
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return np.cumsum(y, axis=0)
-
-    @property
-    def T(self) -> Prefix:
-        """The prefix sums."""
-        return Prefix(self.n)
-
-    def pinv(self) -> QueryMatrix:
-        """Return the inverse: differences of neighbouring cells."""
-        if self.n == 1:
-            return Identity(1)
-        return Sparse(
-            sp.diags_array(
-                [np.ones(self.n, np.int64), -np.ones(self.n - 1, np.int64)],
-                offsets=[0, 1],
-                dtype=np.int64,
-            )
-        )
-
-    def column_abs_sums(self) -> Array:
-        """Return 1, 2, ..., n."""
-        return np.arange(1, self.n + 1)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return n, n - 1, ..., 1."""
-        return np.arange(self.n, 0, -1)
-
-    row_square_sums = row_abs_sums
-
-    def sensitivity(self) -> float:
-        """Return n: the last cell lies in every suffix."""
-        return float(self.n)
-
-    def l2_sensitivity(self) -> float:
-        """Return √n."""
-        return math.sqrt(self.n)
-
-    def diag(self) -> Array:
-        """Return ones, shape (n,)."""
-        return np.ones(self.n, np.int64)
+__all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,11 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.operators._base import Array, QueryMatrix
-from mmech.operators._basic import AllRangeGram, Diagonal, Identity, Ones, Prefix
+from mmech.operators._basic import (
+    AllRangeGram,
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    Suffix,
+)
 from mmech.operators._compose import Gram, Product, Scaled, Sum
 from mmech.operators._explicit import Dense
 from mmech.operators._partition import PartitionStack
-from mmech.operators._ranges import PermutedGram, Ranges, Suffix, WidthRange
+from mmech.operators._ranges import PermutedGram, Ranges, WidthRange
 
 __all__ = [
     "BlockLevel",

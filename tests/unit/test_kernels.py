@@ -69,6 +69,16 @@ def test_all_range(n, k, dtype, rng):
 
 
 @dtypes
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (1, 5, 3), (3, 4, 1), (4, 7, 1), (9, 2, 1), (2, 3, 5)], ids=str
+)
+def test_scan(shape, backward, dtype, rng):
+    x = values(rng, shape, dtype)
+    assert_twins("scan", [x, backward], np.empty(shape, dtype))
+
+
+@dtypes
 @columns
 @pytest.mark.parametrize(("t", "n", "largest"), [(1, 1, 1), (1, 9, 4), (5, 8, 3)])
 def test_partitions(t, n, largest, k, dtype, rng):

@@ -34,6 +34,7 @@ from mmech import (
     QueryMatrix,
     Scaled,
     Sparse,
+    Suffix,
     Sum,
     Total,
     VStack,
@@ -281,7 +282,7 @@ def test_trace_of_a_rectangle_is_refused():
             "Kronecker(Identity(2), Identity(2), ... 3 more ..., Identity(2)) "
             "shape=(64, 64)",
         ),
-        (Prefix(3).T, "Transpose(Prefix(3)) shape=(3, 3)"),
+        (AllRange(3).T, "Transpose(AllRange(3)) shape=(3, 6)"),
         (AllRange(3).pinv(), "Pinv(AllRange(3)) shape=(3, 6)"),
     ],
     ids=str,
@@ -592,10 +593,11 @@ def test_transposes_keep_structure():
     assert isinstance(Kronecker([Prefix(3), Total(2)]).T, Kronecker)
     assert isinstance(Ones(2, 3).T, Ones)
     assert isinstance(Dense(SIGNED).T, Dense)
-    assert isinstance(Prefix(3).T, Transpose)
-    prefix = Prefix(3)
-    assert prefix.T.T is prefix
-    gram = prefix.gram()
+    assert isinstance(Prefix(3).T, Suffix)
+    assert isinstance(AllRange(3).T, Transpose)
+    ranges = AllRange(3)
+    assert ranges.T.T is ranges
+    gram = Prefix(3).gram()
     assert gram.T is gram
 
 

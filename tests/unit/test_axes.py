@@ -1,0 +1,137 @@
+"""Products of Kronecker factors along their axes, fast paths beside explicit ones."""
+
+import numpy as np
+import pytest
+
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    Ones,
+    Partition,
+    PIdentity,
+    Prefix,
+    Suffix,
+    Total,
+    WidthRange,
+)
+from mmech.operators import _axes
+from mmech.operators._basic import KERNEL_ENTRIES
+
+SIGNED = [[1, -2, 0], [0, 3, 1]]
+COIN = Dense([[1, 1], [1, -1]])
+
+PRODUCTS = {
+    # explicit and small factors only: the axes rotate
+    "square": [COIN, AllRange(2), Dense(SIGNED).T @ Dense(SIGNED), COIN],
+    "tall": [Dense(SIGNED).T, AllRange(3), COIN],
+    "wide": [Dense(SIGNED), COIN, Dense(SIGNED)],
+    "fractions": [PIdentity(np.eye(3)[:2] + 0.25), Dense([[0.5, 0.25]])],
+    # wide before tall: rotation would cost more than shrinking first
+    "shrink first": [Dense(np.ones((1, 6), int)), Dense(np.arange(12)[:, None])],
+    # scans and totals, in every position
+    "scans": [Prefix(3), Suffix(4), Prefix(2)],
+    "totals": [Total(3), Ones(2, 3), Prefix(4)],
+    "mixed": [Prefix(3), COIN, Identity(2), Total(2), Dense(SIGNED)],
+    "identities": [Identity(3), COIN, Identity(20), Dense(SIGNED), Identity(2)],
+    # operators too large to be multiplied as matrices
+    "others": [COIN, WidthRange(70, 3), Prefix(2)],
+    "other first": [WidthRange(70, 3), COIN],
+    "other last": [Identity(2), COIN, Partition(np.arange(70) % 5)],
+}
+
+
+def dense(factors):
+    out = np.ones((1, 1), np.int64)
+    for factor in factors:
+        out = np.kron(out, factor.to_dense())
+    return out
+
+
+def values(rng, shape, dtype):
+    if dtype is np.int64:
+        return rng.integers(-1000, 1000, shape)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("name", list(PRODUCTS))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("k", [1, 2, 9])
+def test_products_along_axes(name, dtype, k, rng):
+    operator, explicit = Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
+    if dtype is np.int64 and operator.dtype != np.int64:
+        dtype = np.float64
+    x = values(rng, (operator.shape[1], k), dtype)
+    y = values(rng, (operator.shape[0], k), dtype)
+    before = x.copy(), y.copy()
+    for found, matrix, source in (
+        (operator @ x, explicit, x),
+        (operator.T @ y, explicit.T, y),
+        (operator.rmatmat(y), explicit.T, y),
+    ):
+        assert found.dtype == dtype
+        assert found.flags.c_contiguous
+        if dtype is np.int64:
+            assert np.array_equal(found, matrix @ source)
+            continue
+        wanted = matrix @ source.astype(np.float64)
+        rounding = 1e-12 if dtype is np.float64 else 1e-5
+        np.testing.assert_allclose(
+            found, wanted, atol=rounding * max(1, np.abs(wanted).max())
+        )
+    assert np.array_equal(x, before[0])
+    assert np.array_equal(y, before[1])
+
+
+@pytest.mark.parametrize("slice_entries", [1, 10**9])
+@pytest.mark.parametrize("thin", [1, 10**9])
+@pytest.mark.parametrize("name", ["mixed", "others", "shrink first"])
+def test_every_way_along_an_axis_agrees(name, slice_entries, thin, monkeypatch, rng):
+    monkeypatch.setattr(_axes, "SLICE_ENTRIES", slice_entries)
+    monkeypatch.setattr(_axes, "THIN", thin)
+    operator, explicit = Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
+    x = rng.standard_normal((operator.shape[1], 3))
+    np.testing.assert_allclose(operator @ x, explicit @ x, atol=1e-10)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_integers_beyond_exact_floats(transpose, rng):
+    """2**53 + 1 is no float64: neither entries nor sums may go through one."""
+    factors = [COIN, Dense(SIGNED), Prefix(2)]
+    operator, explicit = Kronecker(factors), dense(factors)
+    if transpose:
+        operator, explicit = operator.T, explicit.T
+    for largest in (2**49, 2**53 + 1, 2**55 + 1):
+        x = rng.integers(-3, 4, explicit.shape[1]) + largest
+        x[0] = -largest
+        assert np.array_equal(operator @ x, explicit @ x)
+
+
+def test_the_smallest_integer_has_no_absolute_value():
+    x = np.array([np.iinfo(np.int64).min, 0])
+    assert np.array_equal(Kronecker([Dense([[1, 0], [0, 1]])]) @ x, x)
+
+
+@pytest.mark.parametrize("operator", [Prefix, Suffix])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_large_scans_are_bitwise_those_of_numpy(operator, dtype, rng):
+    n = KERNEL_ENTRIES // 4 + 3
+    x = values(rng, (n, 5), dtype)
+    forward = np.cumsum(x, axis=0)
+    backward = np.cumsum(x[::-1], axis=0)[::-1]
+    if operator is Suffix:
+        forward, backward = backward, forward
+    assert np.array_equal(operator(n) @ x, forward)
+    assert np.array_equal(operator(n).T @ x, backward)
+    long = values(rng, 5 * KERNEL_ENTRIES, dtype)
+    by_axis = Kronecker([Identity(5), operator(KERNEL_ENTRIES)]) @ long
+    for part, row in zip(by_axis.reshape(5, -1), long.reshape(5, -1), strict=True):
+        assert np.array_equal(part, operator(KERNEL_ENTRIES) @ row)
+
+
+def test_a_product_with_identities_is_a_copy(rng):
+    x = rng.standard_normal(6)
+    found = Kronecker([Identity(2), Identity(3)]) @ x
+    assert np.array_equal(found, x)
+    assert not np.shares_memory(found, x)
