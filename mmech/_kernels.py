@@ -65,7 +65,19 @@ def partition_matmat(labels, offsets, x, out):
     # x (n, k) dtype -> out (offsets[t], k) dtype, zeroed.
     t, n = labels.shape
     k = x.shape[1]
-    for tree in range(t):
+    first = 0
+    if k == 1:
+        # Four partitions at a time: neighbours often share a group, whose sum must
+        # be stored before it is read again.
+        first = t - t % 4
+        for tree in range(0, first, 4):
+            for j in range(n):
+                value = x[j, 0]
+                out[offsets[tree] + labels[tree, j], 0] += value
+                out[offsets[tree + 1] + labels[tree + 1, j], 0] += value
+                out[offsets[tree + 2] + labels[tree + 2, j], 0] += value
+                out[offsets[tree + 3] + labels[tree + 3, j], 0] += value
+    for tree in range(first, t):
         base = offsets[tree]
         for j in range(n):
             row = base + labels[tree, j]
@@ -107,86 +119,109 @@ def partition_gram_matmat(labels, offsets, x, buffer, out):
 
 
 @kernel
+def _open_box(mask, starts, strides, allowed, first):
+    # Offsets of the values that a mask (sum n_i,) uint8 allows, attribute by attribute,
+    # into allowed (sum n_i,) int64 from first (d+1,) int64, where attributes with a
+    # single value are left out. Returns their cell and the number of the others, or -1
+    # where no cell is allowed.
+    d = strides.shape[0]
+    filled = 0
+    cell = np.int64(0)
+    n_open = 0
+    for i in range(d):
+        begin = filled
+        for v in range(starts[i + 1] - starts[i]):
+            if mask[starts[i] + v]:
+                allowed[filled] = v * strides[i]
+                filled += 1
+        if filled == begin:
+            return cell, -1
+        if filled == begin + 1:
+            filled = begin
+            cell += allowed[begin]
+        else:
+            first[n_open] = begin
+            n_open += 1
+    first[n_open] = filled
+    return cell, n_open
+
+
+@kernel
+def _next_line(cell, last, allowed, first, cursor):
+    # Step to the next cell in the open attributes before the last one; -1 at the end.
+    i = last - 1
+    while i >= 0:
+        cell -= allowed[cursor[i]]
+        cursor[i] += 1
+        if cursor[i] < first[i + 1]:
+            return cell + allowed[cursor[i]]
+        cursor[i] = first[i]
+        cell += allowed[first[i]]
+        i -= 1
+    return np.int64(-1)
+
+
+@kernel
 def conjunction_matmat(masks, starts, strides, x, out):
     # Sums over boxes of cells: masks (o, sum n_i) uint8, starts (d+1,) int64
     # delimits the attributes in masks, strides (d,) int64 in cells,
     # x (n, k) dtype -> out (o, k) dtype, zeroed.
-    o = masks.shape[0]
-    d = strides.shape[0]
     k = x.shape[1]
-    allowed = np.empty(starts[d], np.int64)
+    d = strides.shape[0]
+    allowed = np.empty(starts[d] + 1, np.int64)
     first = np.empty(d + 1, np.int64)
     cursor = np.empty(d, np.int64)
-    for row in range(o):
-        filled = 0
-        empty = False
-        for i in range(d):
-            first[i] = filled
-            for v in range(starts[i + 1] - starts[i]):
-                if masks[row, starts[i] + v]:
-                    allowed[filled] = v * strides[i]
-                    filled += 1
-            empty = empty or filled == first[i]
-        first[d] = filled
-        if empty:
+    for row in range(masks.shape[0]):
+        cell, n_open = _open_box(masks[row], starts, strides, allowed, first)
+        if n_open < 0:
             continue
-        cell = np.int64(0)
-        for i in range(d):
+        last = n_open - 1
+        begin = first[last] if n_open else 0
+        stop = first[n_open] if n_open else 1
+        if n_open == 0:
+            allowed[0] = 0
+        for i in range(last):
             cursor[i] = first[i]
             cell += allowed[first[i]]
-        while True:
-            for c in range(k):
-                out[row, c] += x[cell, c]
-            i = d - 1
-            while i >= 0 and cursor[i] + 1 == first[i + 1]:
-                cell += allowed[first[i]] - allowed[cursor[i]]
-                cursor[i] = first[i]
-                i -= 1
-            if i < 0:
-                break
-            cell += allowed[cursor[i] + 1] - allowed[cursor[i]]
-            cursor[i] += 1
+        while cell >= 0:
+            if k == 1:
+                total = x[cell + allowed[begin], 0]
+                for v in range(begin + 1, stop):
+                    total += x[cell + allowed[v], 0]
+                out[row, 0] += total
+            else:
+                for v in range(begin, stop):
+                    for c in range(k):
+                        out[row, c] += x[cell + allowed[v], c]
+            cell = _next_line(cell, last, allowed, first, cursor)
 
 
 @kernel
 def conjunction_rmatmat(masks, starts, strides, values, out):
     # Adds each box's value to its cells: values (o, k) dtype
     # -> out (n, k) dtype, zeroed; other arguments as in conjunction_matmat.
-    o = masks.shape[0]
-    d = strides.shape[0]
     k = values.shape[1]
-    allowed = np.empty(starts[d], np.int64)
+    d = strides.shape[0]
+    allowed = np.empty(starts[d] + 1, np.int64)
     first = np.empty(d + 1, np.int64)
     cursor = np.empty(d, np.int64)
-    for row in range(o):
-        filled = 0
-        empty = False
-        for i in range(d):
-            first[i] = filled
-            for v in range(starts[i + 1] - starts[i]):
-                if masks[row, starts[i] + v]:
-                    allowed[filled] = v * strides[i]
-                    filled += 1
-            empty = empty or filled == first[i]
-        first[d] = filled
-        if empty:
+    for row in range(masks.shape[0]):
+        cell, n_open = _open_box(masks[row], starts, strides, allowed, first)
+        if n_open < 0:
             continue
-        cell = np.int64(0)
-        for i in range(d):
+        last = n_open - 1
+        begin = first[last] if n_open else 0
+        stop = first[n_open] if n_open else 1
+        if n_open == 0:
+            allowed[0] = 0
+        for i in range(last):
             cursor[i] = first[i]
             cell += allowed[first[i]]
-        while True:
-            for c in range(k):
-                out[cell, c] += values[row, c]
-            i = d - 1
-            while i >= 0 and cursor[i] + 1 == first[i + 1]:
-                cell += allowed[first[i]] - allowed[cursor[i]]
-                cursor[i] = first[i]
-                i -= 1
-            if i < 0:
-                break
-            cell += allowed[cursor[i] + 1] - allowed[cursor[i]]
-            cursor[i] += 1
+        while cell >= 0:
+            for v in range(begin, stop):
+                for c in range(k):
+                    out[cell + allowed[v], c] += values[row, c]
+            cell = _next_line(cell, last, allowed, first, cursor)
 
 
 @kernel

@@ -180,6 +180,10 @@ class PartitionStack(QueryMatrix):
 class PartitionGram(QueryMatrix):
     """The gram of stacked partitions, never formed: O(t n) per vector.
 
+    Where groups are small, the explicit gram is sparse and multiplies faster,
+    ``Sparse(T.to_sparse().T @ T.to_sparse())``: building it costs as much as tens of
+    products, and its memory has no bound below n².
+
     Parameters
     ----------
     partitions : PartitionStack
@@ -202,6 +206,8 @@ class PartitionGram(QueryMatrix):
         from mmech import _kernels
 
         stack = self.partitions
+        if x.shape[1] == 1:  # whose sums are taken over four partitions at a time
+            return stack._rmatmat(stack._matmat(x))
         out = np.zeros(x.shape, x.dtype)
         largest = int(np.max(stack.n_groups))
         buffer = np.empty((largest, x.shape[1]), x.dtype)
