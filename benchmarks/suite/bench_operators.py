@@ -135,10 +135,76 @@ class KroneckerProduct:
         self.sparse @ self.x
 
 
+def gemm_and_transpose(factors, x):
+    """The Kronecker product of matrices times a vector as NumPy users write it."""
+    for factor in factors:
+        x = np.ascontiguousarray((factor @ x.reshape(factor.shape[1], -1)).T)
+    return x.reshape(-1)
+
+
+class KroneckerCube:
+    """Dense factors on one vector of about a million cells, and its transpose."""
+
+    params = (["64^3", "32^4", "10^6"], ["float64", "float32", "int64"])
+    param_names = ("cells", "dtype")
+
+    def setup(self, cells, dtype):
+        n, d = map(int, cells.split("^"))
+        rng = np.random.default_rng(0)
+        self.factors = [rng.integers(-2, 3, (n, n)) for _ in range(d)]
+        self.x = rng.integers(0, 10, n**d).astype(dtype)
+        if dtype != "int64":
+            self.factors = [factor.astype(dtype) for factor in self.factors]
+        self.ours = Kronecker([Dense(factor) for factor in self.factors])
+        # NumPy has no fast products of integers: its are given as floats.
+        fast = "float64" if dtype == "int64" else dtype
+        self.fast_factors = [factor.astype(fast) for factor in self.factors]
+        self.fast_x = self.x.astype(fast)
+        ours = self.time_mmech(cells, dtype)
+        rounding = 1e-4 if dtype == "float32" else 1e-9
+        check(ours, self.time_numpy(cells, dtype), rtol=rounding)
+        assert ours.dtype == dtype
+
+    def time_mmech(self, cells, dtype):
+        return self.ours @ self.x
+
+    def time_transpose_mmech(self, cells, dtype):
+        return self.ours.rmatvec(self.x)
+
+    def time_numpy(self, cells, dtype):
+        return gemm_and_transpose(self.fast_factors, self.fast_x)
+
+    def peakmem_mmech(self, cells, dtype):
+        self.ours @ self.x
+
+
+class PrefixSquare:
+    """Prefix ⊗ Prefix: the table of all sums up to a cell."""
+
+    params = ([128, 1024],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.ours = Kronecker([Prefix(n), Prefix(n)])
+        self.dense = prefix_rows(n)
+        self.x = vectors(n * n, 1)[:, 0]
+        check(self.time_mmech(n), self.time_cumsum(n).ravel())
+        check(self.time_mmech(n), self.time_dense(n).ravel())
+
+    def time_mmech(self, n):
+        return self.ours @ self.x
+
+    def time_cumsum(self, n):
+        return self.x.reshape(n, n).cumsum(axis=0).cumsum(axis=1)
+
+    def time_dense(self, n):
+        return self.dense @ self.x.reshape(n, n) @ self.dense.T
+
+
 class PartitionProduct:
     """T of 128 trees of depth 4 over the car domain, beside a CSR matrix."""
 
-    params = ([4, 64],)
+    params = ([1, 4, 64],)
     param_names = ("columns",)
 
     def setup(self, k):
@@ -174,51 +240,58 @@ class PartitionProduct:
 class ConjunctionProduct:
     """Leaves of 16 trees as boxes, beside the CSR matrix of their cells."""
 
-    params = ([(4,) * 6, (4,) * 8],)
-    param_names = ("domain_shape",)
+    params = ([(4,) * 6, (4,) * 8], [1, 4])
+    param_names = ("domain_shape", "columns")
 
-    def setup(self, domain_shape):
+    def setup(self, domain_shape, k):
         forest = grow_random_forest(domain_shape, 16, 4, seed=0)
         leaves = np.diff(forest.leaf_offsets)
         self.ours = Conjunctions(forest.leaf_masks())
         self.sparse = partition_rows(forest.apply_domain(), leaves)
-        self.x, self.y = vectors(forest.n_cells, 4), vectors(forest.n_leaves, 4)
+        self.x, self.y = vectors(forest.n_cells, k), vectors(forest.n_leaves, k)
         check(self.ours @ self.x, self.sparse @ self.x)
         check(self.ours.T @ self.y, self.sparse.T @ self.y)
 
-    def time_mmech(self, domain_shape):
+    def time_mmech(self, domain_shape, k):
         self.ours @ self.x
 
-    def time_sparse(self, domain_shape):
+    def time_sparse(self, domain_shape, k):
         self.sparse @ self.x
 
-    def time_transpose_mmech(self, domain_shape):
+    def time_transpose_mmech(self, domain_shape, k):
         self.ours.T @ self.y
 
-    def time_transpose_sparse(self, domain_shape):
+    def time_transpose_sparse(self, domain_shape, k):
         self.sparse.T @ self.y
 
 
 class SparseProduct:
     """QTᵀ of a batch of queries: what the wrapper adds to SciPy's product."""
 
-    params = ([100, 10_000],)
-    param_names = ("queries",)
+    params = ([100, 10_000], [1, 4])
+    param_names = ("queries", "columns")
 
-    def setup(self, b):
+    def setup(self, b, k):
         forest = grow_random_forest(CAR, 128, 4, seed=0)
         queries = np.random.default_rng(0).integers(0, CAR, (b, len(CAR)))
         self.ours = aggregation_workload(forest, queries)
         assert isinstance(self.ours, Sparse)
         self.sparse = self.ours.to_sparse().astype(np.float64)
-        self.x = vectors(forest.n_leaves, 4)
+        self.x, self.y = vectors(forest.n_leaves, k), vectors(b, k)
         check(self.ours @ self.x, self.sparse @ self.x)
+        check(self.ours.rmatmat(self.y), self.sparse.T @ self.y)
 
-    def time_mmech(self, b):
+    def time_mmech(self, b, k):
         self.ours @ self.x
 
-    def time_scipy(self, b):
+    def time_scipy(self, b, k):
         self.sparse @ self.x
+
+    def time_transpose_mmech(self, b, k):
+        self.ours.rmatmat(self.y)
+
+    def time_transpose_scipy(self, b, k):
+        self.sparse.T @ self.y
 
 
 class BesidePylops:
@@ -238,8 +311,10 @@ class BesidePylops:
         return Prefix(65_536), pylops.CausalIntegration(65_536, kind="full")
 
     def pair_kronecker(self):
-        parts = [pylops.MatrixMult(prefix_rows(64)) for _ in range(2)]
-        return Kronecker([Prefix(64), Prefix(64)]), pylops.Kronecker(*parts)
+        dense = np.random.default_rng(0).random((64, 64))
+        plain = pylops.MatrixMult(dense)
+        ours = Kronecker([Dense(dense)] * 3)
+        return ours, pylops.Kronecker(plain, pylops.Kronecker(plain, plain))
 
     def pair_sparse(self):
         matrix = sp.random_array((4096, 4096), density=0.01, rng=0, format="csr")

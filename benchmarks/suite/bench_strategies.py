@@ -21,6 +21,7 @@ from mmech.strategies._starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
 from ._common import check, dense_pidentity, range_gram
+from ._trees import best_tree, block_energy, tree_loss
 
 
 def theta_of(n, p):
@@ -76,6 +77,69 @@ class PIdentityMemory:
 
     def peakmem_dense(self, n):
         dense_pidentity(theta_of(n, 64).T, range_gram(n))
+
+
+class PIdentityLarge:
+    """One evaluation in domains where n x n matrices do not fit: O(n p).
+
+    Its only contender is the same number of multiplications: Θ (p, n) times a square
+    matrix of p rows, once. The formula is checked in a small domain.
+    """
+
+    params = ([(2**14, 64), (2**16, 64), (2**20, 16)],)
+    param_names = ("n_p",)
+    timeout = 300
+
+    def setup(self, n_p):
+        PIdentityMemory().setup(128)
+        n, p = n_p
+        gram = AllRange(n).gram()
+        self.objective = PIdentityObjective(gram, gram.diag().astype(np.float64))
+        self.columns = theta_of(n, p)
+        self.square = np.random.default_rng(0).random((p, p))
+        self.objective(self.columns)
+
+    def time_mmech(self, n_p):
+        self.objective(self.columns)
+
+    def time_product(self, n_p):
+        return self.columns @ self.square
+
+    def peakmem_mmech(self, n_p):
+        self.objective(self.columns)
+
+
+class BesideTrees:
+    """p-Identity strategies beside the best tree: no branching below 257 is better."""
+
+    params = ([("AllRange", 256, 16), ("AllRange", 1024, 64), ("Prefix", 1024, 64)],)
+    param_names = ("workload_n_p",)
+    timeout = 600
+
+    def setup(self, workload_n_p):
+        name, n, self.p = workload_n_p
+        self.workload = {"AllRange": AllRange, "Prefix": Prefix}[name](n)
+        # The formula for trees, beside explicit matrices.
+        sizes = [27, 9, 3, 1]
+        small = {"AllRange": AllRange, "Prefix": Prefix}[name](27).gram().to_dense()
+        loss, weights = tree_loss(sizes, [block_energy(name, 27, s) for s in sizes])
+        rows = [
+            weight * np.kron(np.eye(27 // size), np.ones((1, size)))
+            for size, weight in zip(sizes, weights, strict=True)
+        ]
+        strategy = np.vstack(rows)
+        check(loss, np.trace(small @ np.linalg.inv(strategy.T @ strategy)), rtol=1e-8)
+
+    def time_mmech(self, workload_n_p):
+        options = {"template": "pidentity", "p": self.p, "seed": 0}
+        return optimize(self.workload, **options).loss
+
+    def time_best_tree(self, workload_n_p):
+        name, n, _ = workload_n_p
+        return best_tree(name, n)[0]
+
+    def track_loss_over_best_tree(self, workload_n_p):
+        return self.time_mmech(workload_n_p) / self.time_best_tree(workload_n_p)
 
 
 class PIdentityDescent:

@@ -1,0 +1,123 @@
+"""The marginals objective, beside sparse and vectorised lattice sums."""
+
+import numpy as np
+import scipy.sparse as sp
+
+from mmech import all_marginals, expected_error, optimize, svd_bound
+from mmech._kernels import marginals_loss, superset_sums
+
+from ._common import check
+
+
+def problem(d):
+    """Weights θ, table sizes c and energies v on all 2^d subsets."""
+    rng = np.random.default_rng(0)
+    return 0.1 + rng.random(2**d), rng.integers(1, 30, 2**d) * 1.0, rng.random(2**d)
+
+
+def numpy_superset_sums(values):
+    """The zeta transform, one vectorised pass per attribute."""
+    sums = values.copy()
+    step = 1
+    while step < sums.size:
+        pairs = sums.reshape(-1, 2, step)
+        pairs[:, 0] += pairs[:, 1]
+        step *= 2
+    return sums
+
+
+def numpy_subset_sums(values):
+    sums = values.copy()
+    step = 1
+    while step < sums.size:
+        pairs = sums.reshape(-1, 2, step)
+        pairs[:, 1] += pairs[:, 0]
+        step *= 2
+    return sums
+
+
+def loss_and_gradient(theta, cells, energies, superset, subset):
+    """(Σθ)² Σ_s v_s / κ_s and its gradient, given the two lattice sums."""
+    kappa = superset(theta**2 * cells)
+    ratio = energies / kappa
+    total, gain = theta.sum(), ratio.sum()
+    pull = subset(ratio / kappa)
+    return total**2 * gain, 2 * total * gain - 2 * total**2 * theta * cells * pull
+
+
+class MarginalsObjective:
+    """One evaluation of loss and gradient over all subsets of d attributes.
+
+    The sparse contender keeps the matrix [s ⊆ a] of 3^d ones, so d = 10 only.
+    """
+
+    params = ([10, 16, 20],)
+    param_names = ("attributes",)
+    timeout = 300
+
+    def setup(self, d):
+        self.problem = problem(d)
+        self.scratch = np.empty(2**d), np.empty(2**d)
+        if d == 10:
+            one = sp.csr_array([[1.0, 1.0], [0.0, 1.0]])
+            zeta = sp.csr_array([[1.0]])
+            for _ in range(d):
+                zeta = sp.kron(zeta, one, format="csr")
+            self.zeta, self.transposed = sp.csr_array(zeta), sp.csr_array(zeta.T)
+            check(self.time_sparse(d)[0], self.time_numpy(d)[0])
+            check(self.time_sparse(d)[1], self.time_numpy(d)[1])
+        loss, gradient = self.time_numpy(d)
+        check(self.time_mmech(d), loss)
+        check(self.scratch[1], gradient)
+
+    def time_mmech(self, d):
+        return marginals_loss(*self.problem, *self.scratch)
+
+    def time_numpy(self, d):
+        return loss_and_gradient(*self.problem, numpy_superset_sums, numpy_subset_sums)
+
+    def time_sparse(self, d):
+        if d > 10:
+            raise NotImplementedError("3^d entries do not fit")
+        return loss_and_gradient(
+            *self.problem, lambda v: self.zeta @ v, lambda v: self.transposed @ v
+        )
+
+
+class SupersetSums:
+    """The zeta transform alone, in place."""
+
+    params = ([10, 20],)
+    param_names = ("attributes",)
+
+    def setup(self, d):
+        self.values = np.zeros(2**d)
+        sample = np.random.default_rng(0).random(2**d)
+        expected = numpy_superset_sums(sample)
+        superset_sums(sample)
+        check(sample, expected)
+
+    def time_mmech(self, d):
+        superset_sums(self.values)
+
+    def time_numpy(self, d):
+        numpy_superset_sums(self.values)
+
+
+class MarginalsQuality:
+    """Searched strategies of all two-way marginals, beside the SVD bound."""
+
+    params = ([(2,) * 8, (4, 4, 4, 3, 3, 3)],)
+    param_names = ("domain_shape",)
+
+    def setup(self, domain_shape):
+        self.workload = all_marginals(domain_shape, 2)
+        self.time_optimize(domain_shape)
+
+    def time_optimize(self, domain_shape):
+        return optimize(self.workload, template="marginals", seed=0)
+
+    def track_error_over_svd_bound(self, domain_shape):
+        strategy = self.time_optimize(domain_shape).strategy
+        error = expected_error(self.workload, strategy, epsilon=1)
+        return error / svd_bound(self.workload, epsilon=1)
