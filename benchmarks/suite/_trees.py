@@ -1,10 +1,11 @@
 """Trees of ranges as contenders: their exact loss at any size, without n x n matrices.
 
-A tree counts the records in blocks of neighbours, level by level: `sizes` are the block
-lengths from the root to single cells, each a multiple of the next. With weight w_l on
-level l, AᵀA = Σ_l w_l² B_l, where B_l sums inside blocks of length s_l. All B_l commute:
-on what level l tells beyond the level above, AᵀA is λ_l = Σ_{k>=l} w_k² s_k. So the
-loss is (Σ w)² Σ_l c_l / λ_l with c_l = e_l - e_{l-1}, e_l = Σ_blocks 1ᵀV1 / s_l.
+A tree counts the records in blocks of neighbours, level by level: `sizes` are the
+lengths of the blocks from the root to single cells, each a multiple of the next. With
+weight w_l on level l, AᵀA = Σ_l w_l² B_l, where B_l sums inside blocks of length s_l.
+All B_l commute: on what level l tells beyond the level above, AᵀA is
+λ_l = Σ_{k>=l} w_k² s_k. So the loss is (Σ w)² Σ_l c_l / λ_l with c_l = e_l - e_{l-1}
+and e_l = Σ_blocks 1ᵀV1 / s_l.
 """
 
 from __future__ import annotations

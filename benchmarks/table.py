@@ -1,0 +1,446 @@
+"""The table of speeds: ``python -m benchmarks.table`` writes ``RESULTS.md`` beside it.
+
+Every row times a benchmark of the suite and its contender in turn, in one process, on
+one thread of BLAS and numba. Seconds are those of the processor, not of the clock, and
+medians; the ratio is ours to the contender's, so below 1 is faster. A contender that
+is not installed leaves its row out and says so. ``--quick`` leaves out whole
+optimizations, which take minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import benchmarks.suite  # noqa: F401  limits the threads
+from benchmarks.suite._trees import best_tree
+
+PACKAGES = (
+    *("numpy", "scipy", "numba", "scikit-learn", "pylops", "opendp"),
+    "threadpoolctl",
+)
+TARGET = Path(__file__).with_name("RESULTS.md")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One benchmark class of the suite with one choice of parameters."""
+
+    job: str
+    benchmark: str
+    contender: str
+    ours: str
+    theirs: str
+    params: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One statement of a process of its own, which leaves a number in `value`."""
+
+    job: str
+    code: str
+    unit: str
+    reference: str
+    reference_value: Callable[[], float]
+
+
+def _rows() -> list[Row]:
+    cube = "bench_operators.KroneckerCube"
+    gemm = "NumPy, matrix product and transposed copy"
+    csr = "SciPy, CSR matrix"
+    rows = [
+        Row(f"Kronecker, dense {cells}, {dtype}", cube, gemm, "mmech", "numpy", params)
+        for cells in ("64^3", "32^4", "10^6")
+        for dtype in ("float64", "float32", "int64")
+        for params in [(cells, dtype)]
+    ]
+    square = "bench_operators.PrefixSquare"
+    pylops = "bench_operators.BesidePylops"
+    boxes = "bench_operators.ConjunctionProduct"
+    partition = "bench_operators.PartitionProduct"
+    rows += [
+        Row(
+            "Prefix⊗Prefix 1024²",
+            square,
+            "NumPy, two cumsum",
+            *("mmech", "cumsum"),
+            (1024,),
+        ),
+        Row(
+            "Prefix⊗Prefix 1024²",
+            square,
+            "NumPy, matrix products",
+            *("mmech", "dense"),
+            (1024,),
+        ),
+        Row(
+            "Kronecker, dense 64^3", pylops, "pylops", "mmech", "pylops", ("Kronecker",)
+        ),
+        Row("Prefix(65536)", pylops, "pylops", "mmech", "pylops", ("Prefix",)),
+        *(
+            Row(
+                f"{name} of 128 trees on car, {k} columns",
+                partition,
+                contender,
+                *sides,
+                (k,),
+            )
+            for k in (1, 4, 64)
+            for name, contender, sides in (
+                ("T", csr, ("mmech", "sparse")),
+                ("Tᵀ", csr, ("transpose_mmech", "transpose_sparse")),
+                (
+                    "TᵀT",
+                    "SciPy, explicit gram, built before",
+                    ("gram_mmech", "gram_sparse"),
+                ),
+            )
+        ),
+        *(
+            Row(
+                f"boxes of 16 trees, 4^{d}, {k} columns",
+                boxes,
+                csr,
+                "mmech",
+                "sparse",
+                ((4,) * d, k),
+            )
+            for d in (6, 8)
+            for k in (1, 4)
+        ),
+        Row(
+            "QTᵀ, 10,000 queries, 4 columns",
+            "bench_operators.SparseProduct",
+            "SciPy",
+            "mmech",
+            "scipy",
+            (10_000, 4),
+        ),
+        Row(
+            "QTᵀ assembly, 128 trees",
+            "bench_rf.Compile",
+            "SciPy",
+            "aggregation_mmech",
+            "aggregation_scipy",
+            (128,),
+        ),
+    ]
+    objective = "bench_strategies.PIdentityObjectiveAndGradient"
+    lattice = "bench_marginals.MarginalsObjective"
+    rows += [
+        Row(
+            "p-Identity loss and gradient, AllRange(1024), p = 64",
+            objective,
+            "n x n matrices",
+            "mmech",
+            "dense",
+            ((1024, 64), "AllRange"),
+        ),
+        Row(
+            "the same, explicit gram",
+            objective,
+            "n x n matrices",
+            "mmech",
+            "dense",
+            ((1024, 64), "Dense"),
+        ),
+        *(
+            Row(
+                f"p-Identity loss and gradient, AllRange(2^{e}), p = {p}",
+                "bench_strategies.PIdentityLarge",
+                "one product (n, p) x (p, p)",
+                "mmech",
+                "product",
+                ((2**e, p),),
+            )
+            for e, p in ((16, 64), (20, 16))
+        ),
+        Row(
+            "marginals loss and gradient, d = 10",
+            lattice,
+            "SciPy, sparse matrix of 3^d",
+            "mmech",
+            "sparse",
+            (10,),
+        ),
+        Row(
+            "marginals loss and gradient, d = 20",
+            lattice,
+            "NumPy, pass per attribute",
+            "mmech",
+            "numpy",
+            (20,),
+        ),
+        Row(
+            "merging equal columns, 4^7 cells",
+            "bench_reduction.ReduceDomain",
+            "np.unique, dense",
+            "mmech",
+            "numpy",
+            ((4,) * 7,),
+        ),
+        Row(
+            "growth, 1,000 trees, depth 6, 20 attributes",
+            "bench_forest.Grow",
+            "NumPy, level by level",
+            "mmech",
+            "numpy",
+            (1000,),
+        ),
+        Row(
+            "apply, 100,000 records, 128 trees",
+            "bench_forest.Apply",
+            "scikit-learn",
+            "mmech",
+            "sklearn",
+            (100_000,),
+        ),
+        Row(
+            "leaf counts, 10^6 records, 128 trees",
+            "bench_forest.CountLeaves",
+            "apply and np.bincount",
+            "mmech",
+            "numpy_bincount",
+            (1_000_000,),
+        ),
+        Row(
+            "subsample counts, 10^6 records",
+            "bench_forest.CountLeaves",
+            "NumPy, level by level",
+            "assigned",
+            "assigned_numpy",
+            (1_000_000,),
+        ),
+        Row(
+            "labels of all cells, 128 trees, 8^6",
+            "bench_forest.ApplyDomain",
+            "apply to a table of codes",
+            "mmech",
+            "table_of_codes",
+            ((8,) * 6,),
+        ),
+        *(
+            Row(
+                f"car, {method}, 128 trees, fit and predict",
+                "bench_rf.FitPredict",
+                "ExtraTreesClassifier, not private",
+                "mmech",
+                "sklearn",
+                (method, 1.0, 128),
+            )
+            for method in ("batch training", "batch prediction")
+        ),
+        Row(
+            "QTᵀT assembly, 128 trees on car",
+            "bench_rf.Compile",
+            "SciPy",
+            "prediction_mmech",
+            "prediction_scipy",
+            (128,),
+        ),
+        Row(
+            "10,000 exact discrete Laplace draws, scale 2^20",
+            "bench_noise.OpenDP",
+            "opendp",
+            "laplace_mmech",
+            "laplace_opendp",
+            (2**20,),
+        ),
+    ]
+    return rows
+
+
+def _optimized(workload: str, p: int) -> str:
+    return f"""
+from mmech import AllRange, Prefix, optimize
+optimize(AllRange(64), template="pidentity", p=4, seed=0)
+start()
+value = optimize({workload}, template="pidentity", p={p}, seed=0).loss
+"""
+
+
+WHOLE = [
+    Whole(
+        f"p-Identity of {name}({n:,}), p = {p}, default options",
+        _optimized(f"{name}({n})", p),
+        "loss",
+        "best tree",
+        lambda name=name, n=n: best_tree(name, n)[0],
+    )
+    for name, n, p in (
+        ("AllRange", 1024, 64),
+        ("AllRange", 16_384, 64),
+        ("Prefix", 65_536, 32),
+    )
+]
+
+RUN = """
+import json, resource, time
+def start():
+    global began
+    began = time.process_time()
+start()
+{code}
+seconds = time.process_time() - began
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([seconds, peak, float(value)]))
+"""
+
+
+def in_process(code: str) -> tuple[float, float, float]:
+    """Return seconds, peak memory in MiB and `value` of code in a new process."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", RUN.format(code=code)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    seconds, peak, value = json.loads(done.stdout.splitlines()[-1])
+    return seconds, peak, value
+
+
+def in_turn(
+    *functions: Callable[[], Any], seconds: float = 0.5, most: int = 25
+) -> list[float]:
+    """Return the median processor seconds of functions that take turns."""
+    times: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    began = time.process_time()
+    while len(times[0]) < 3 or (
+        time.process_time() - began < seconds * len(functions) and len(times[0]) < most
+    ):
+        for function, taken in zip(functions, times, strict=True):
+            start = time.process_time()
+            calls = 0
+            while not calls or time.process_time() - start < 1e-3:
+                function()
+                calls += 1
+            taken.append((time.process_time() - start) / calls)
+    return [statistics.median(taken) for taken in times]
+
+
+def _shown(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    if seconds >= 1e-3:
+        return f"{1e3 * seconds:.3g} ms"
+    return f"{1e6 * seconds:.3g} µs"
+
+
+def _line(row: Row) -> str:
+    module, name = row.benchmark.split(".")
+    benchmark = getattr(importlib.import_module(f"benchmarks.suite.{module}"), name)()
+    try:
+        benchmark.setup(*row.params)
+    except NotImplementedError as reason:
+        return f"| {row.job} | {row.contender} | {reason} | | |"
+    sides = [getattr(benchmark, f"time_{side}") for side in (row.ours, row.theirs)]
+    ours, theirs = in_turn(*(lambda side=side: side(*row.params) for side in sides))
+    cells = (_shown(ours), _shown(theirs), f"{ours / theirs:.2f}")
+    return f"| {row.job} | {row.contender} | {' | '.join(cells)} |"
+
+
+IMPORTS = {
+    "import mmech": "import scipy.sparse, scipy.optimize",
+    "import mmech_rf": "import sklearn",
+    "import numpy as np; from mmech import AllRange; AllRange(64) @ np.arange(64.0)": (
+        "import numba"
+    ),
+}
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package} not installed")
+    return ", ".join(found)
+
+
+def lines(quick: bool) -> Any:
+    """Yield the lines of the table."""
+    yield "# Results"
+    yield ""
+    yield "Written by `python -m benchmarks.table`; read it as `README.md` says."
+    yield ""
+    yield f"* date: {time.strftime('%Y-%m-%d')}"
+    yield f"* processor: {_processor()}, one thread of {os.cpu_count()}"
+    yield f"* versions: {_versions()}"
+    yield ""
+    yield "| job | contender | mmech | contender's time | mmech / contender |"
+    yield "|---|---|---|---|---|"
+    for row in _rows():
+        yield _line(row)
+    yield ""
+    yield "New processes, whole processor time, median of five:"
+    yield ""
+    yield "| statement | beside | seconds | beside | ratio |"
+    yield "|---|---|---|---|---|"
+    for ours, theirs in IMPORTS.items():
+        taken = [
+            statistics.median(
+                in_process(f"began = 0.0\n{code}\nvalue = 0")[0] for _ in range(5)
+            )
+            for code in (ours, theirs)
+        ]
+        shown = f"{_shown(taken[0])} | {_shown(taken[1])} | {taken[0] / taken[1]:.2f}"
+        yield f"| `{ours}` | `{theirs}` | {shown} |"
+    if quick:
+        return
+    yield ""
+    yield "Whole optimizations, each in a new process:"
+    yield ""
+    yield "| job | seconds | peak memory | loss | beside | its loss | ratio |"
+    yield "|---|---|---|---|---|---|---|"
+    for whole in WHOLE:
+        seconds, peak, value = in_process(whole.code)
+        reference = whole.reference_value()
+        yield (
+            f"| {whole.job} | {seconds:.3g} | {peak:.0f} MiB | {value:.4g} | "
+            f"{whole.reference} | {reference:.4g} | {value / reference:.2f} |"
+        )
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write the table and print it as it grows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="no whole optimizations")
+    parser.add_argument("--output", type=Path, default=TARGET)
+    options = parser.parse_args(argv)
+    written = []
+    for line in lines(options.quick):
+        print(line, flush=True)
+        written.append(line)
+    options.output.write_text("\n".join(written) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
