@@ -345,11 +345,25 @@ def count_assigned_leaves(
     # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
     # tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8
     # or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
-    leaf = np.empty(1, np.int32)
+    if tests is not None:
+        leaf = np.empty(1, np.int32)
+        for i in range(codes.shape[0]):
+            tree = trees[i]
+            _route_tests(tests, node_offsets[tree], codes[i : i + 1], leaf)
+            counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
+        return
+    # As in _route, but every record starts in a tree of its own.
     for i in range(codes.shape[0]):
-        tree = trees[i]
-        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
-        counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
+        record = np.uint32(i)
+        tree = np.uint32(trees[record])
+        node = np.uint32(node_offsets[tree])
+        attribute = feature[node]
+        while attribute >= 0:
+            branch = np.uint32(codes[record, np.uint32(attribute)])
+            node = np.uint32(np.uint32(child[node]) + branch)
+            attribute = feature[node]
+        row = np.uint64(leaf_offsets[tree] + child[node])
+        counts[row, np.uint32(classes[record])] += 1
 
 
 @kernel
