@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from mmech._validation import check_integer
 from mmech.operators._base import Array, QueryMatrix, read_only
-from mmech.operators._basic import AllRange, Identity, Ones, Prefix
+from mmech.operators._basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators._compose import Scaled, VStack, check_weight
-from mmech.operators._ranges import Suffix
 
 __all__ = ["Hierarchy", "HierarchyInverseGram", "block_energies"]
+
+MAX_CELLS = 2**26
+"""Largest ordered domain that is summed cell by cell."""
 
 EXPLICIT_CELLS = 4096
 """Up to this size the gram of a workload of any kind is summed over blocks."""
@@ -241,8 +243,11 @@ def block_energies(
         parts = [block_energies(block, sizes) for block in workload.blocks]
         known = [part for part in parts if part is not None]
         return np.sum(known, axis=0) if len(known) == len(parts) else None
-    rising, falling = np.arange(1.0, n + 1), np.arange(float(n), 0.0, -1.0)
-    ones = np.ones(n)
+    if n > MAX_CELLS:
+        return None
+    if isinstance(workload, (AllRange, Prefix, Suffix)):
+        rising, falling = np.arange(1.0, n + 1), np.arange(float(n), 0.0, -1.0)
+        ones = np.ones(n)
     if isinstance(workload, AllRange):  # V_ij = min(i, j) (n + 1 - max(i, j))
         return _separable_energies(rising, falling, sizes)
     if isinstance(workload, Prefix):
