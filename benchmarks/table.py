@@ -358,11 +358,12 @@ def _line(row: Row) -> str:
 
 IMPORTS = {
     "import mmech": "import scipy.sparse, scipy.optimize",
-    "import mmech_rf": "import sklearn",
-    "import numpy as np; from mmech import AllRange; AllRange(64) @ np.arange(64.0)": (
-        "import numba"
+    "from mmech_rf import BatchTrainingClassifier": "import sklearn.ensemble",
+    "import mmech, numpy; mmech.AllRange(64) @ numpy.arange(64.0)": (
+        "import mmech, numba"
     ),
 }
+"""Statements of a new process; the last one loads compiled code from disk."""
 
 
 def _processor() -> str:
