@@ -20,6 +20,12 @@ from mmech.operators._base import (
 
 __all__ = ["Gram", "HStack", "Product", "Scaled", "Sum", "Transpose", "VStack"]
 
+SPARSE_ADVANTAGE = 8
+"""How many dense operations cost as much as one on a nonzero, about."""
+
+SPARSE_BLOCK = 2**23
+"""Nonzeros of a product that are listed at a time, about."""
+
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
     parts = tuple(parts)
@@ -362,6 +368,39 @@ class Product(QueryMatrix):
         for factor in self.factors:
             y = factor._rmatmat(y)
         return y
+
+    def row_square_sums(self) -> Array:
+        """Return ‖w_i‖² of every row, from its nonzeros where they are few.
+
+        Rows that pick a few small groups of partitions (QTᵀT) cost the sizes of those
+        groups, not the number of cells.
+        """
+        sparse = self._sparse_rows()
+        return super().row_square_sums() if sparse is None else sparse
+
+    def _sparse_rows(self) -> Array | None:
+        from mmech.operators._explicit import Sparse
+        from mmech.operators._partition import PartitionStack
+
+        *left, right = self.factors
+        if not isinstance(right, PartitionStack) or not all(
+            isinstance(factor, Sparse) for factor in left
+        ):
+            return None
+        picks = reduce(lambda a, b: a @ b, (f.to_sparse() for f in left)).tocsr()
+        work = (abs(picks) != 0).astype(np.int64) @ right.row_abs_sums()
+        if (
+            SPARSE_ADVANTAGE * work.sum()
+            > self.shape[0] * self.shape[1] * right.n_partitions
+        ):
+            return None
+        groups = right.to_sparse()
+        out = np.zeros(self.shape[0], self.dtype)
+        ends = np.searchsorted(np.cumsum(work), np.arange(0, work.sum(), SPARSE_BLOCK))
+        for start, stop in pairwise([*np.unique(ends).tolist(), self.shape[0]]):
+            rows = picks[start:stop] @ groups
+            out[start:stop] = rows.power(2).sum(axis=1)
+        return out
 
     @property
     def T(self) -> QueryMatrix:

@@ -39,7 +39,7 @@ from mmech import (
     Total,
     VStack,
 )
-from mmech.operators import AllRangeGram, Gram, Pinv, Transpose, _base, _pinv
+from mmech.operators import AllRangeGram, Gram, Pinv, Transpose, _base, _compose, _pinv
 from mmech.testing import assert_query_matrix
 
 every_operator = pytest.mark.parametrize("name", CATALOGUE)
@@ -689,3 +689,29 @@ def test_spectral_solvers(operator, as_seen_by_scipy):
     np.testing.assert_allclose(np.sort(largest)[::-1], values[:2] ** 2, rtol=1e-8)
     singular = spla.svds(as_seen_by_scipy(operator), k=2, return_singular_vectors=False)
     np.testing.assert_allclose(np.sort(singular)[::-1], values[:2], rtol=1e-8)
+
+
+@pytest.mark.parametrize("block", [1, 40, 2**23])
+def test_row_norms_of_a_product_with_small_groups(block, monkeypatch):
+    """From nonzeros, a few rows at a time: the squares of the dense product."""
+    rng = np.random.default_rng(0)
+    labels = np.stack([rng.permutation(np.arange(96) % 48) for _ in range(5)])
+    groups = PartitionStack(labels, [48] * 5)
+    picks = sp.random_array((17, 240), density=0.02, rng=rng, format="csr")
+    picks.data = rng.integers(-3, 4, picks.nnz)
+    monkeypatch.setattr(_compose, "SPARSE_BLOCK", block)
+    for left in (
+        [Sparse(picks)],
+        [Sparse(sp.csr_array(np.eye(17, dtype=int)[::-1])), Sparse(picks)],
+    ):
+        product = Product(*left, groups)
+        assert product._sparse_rows() is not None
+        expected = np.square(product.to_dense()).sum(axis=1)
+        assert np.array_equal(product.row_square_sums(), expected)
+
+
+def test_row_norms_of_a_product_with_large_groups_are_dense():
+    halves = PartitionStack(np.arange(8)[None] % 2, [2])
+    product = Product(Sparse(sp.csr_array(np.ones((3, 2), int))), halves)
+    assert product._sparse_rows() is None
+    assert product.row_square_sums().tolist() == [8, 8, 8]
