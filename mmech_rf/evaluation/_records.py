@@ -7,7 +7,7 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,9 @@ def load_records(
         raise ValueError(
             f"{source!r} has {index.size} complete records; comparing needs at least 5"
         )
-    # Columns after the attributes only decide which records to drop.
+    # Columns after the attributes only decide which records to drop, as is done now.
     X = bunch.data[index, : schema.n_features]
+    schema = replace(schema, required=())
     n_dropped = len(bunch.target) - index.size
     name = source if source in DATASETS else Path(source).name
     return Records(name, X, bunch.target[index], schema, n_dropped)
