@@ -85,11 +85,14 @@ def remember(monkeypatch):
     known = {}
     optimize = ForestClassifier._optimize
 
-    def look_up(self, workload):
-        key = self.template, workload.shape, workload.to_dense().tobytes()
-        if key not in known:
-            known[key] = optimize(self, workload)
-        return known[key]
+    def look_up(self, workloads):
+        found = []
+        for workload in workloads:
+            key = self.template, workload.shape, workload.to_dense().tobytes()
+            if key not in known:
+                known[key] = optimize(self, [workload])[0]
+            found.append(known[key])
+        return found
 
     monkeypatch.setattr(ForestClassifier, "_optimize", look_up)
 

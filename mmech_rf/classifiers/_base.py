@@ -11,7 +11,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,11 +30,18 @@ from mmech import (
     PrivacyLedger,
     QueryMatrix,
     StrategyResult,
-    optimize,
 )
 from mmech._validation import check_choice, check_epsilon, check_integer
 from mmech.budget import NEIGHBOURS, LedgerEntry
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, system_words
+from mmech_rf.classifiers._ensembles import (
+    Ensemble,
+    depths_of,
+    draw_features,
+    optimize_all,
+    spawn,
+    trees_of,
+)
 from mmech_rf.classifiers._labels import classes_like
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
@@ -45,7 +52,7 @@ from mmech_rf.growth import (
 )
 from mmech_rf.schema import Schema
 
-__all__ = ["Ensemble", "ForestClassifier", "spawn"]
+__all__ = ["ForestClassifier"]
 
 MAX_TABLE_ENTRIES = 2**27
 """Largest table of counts, cells times classes: 1 GiB of int64."""
@@ -54,36 +61,6 @@ INFERRED_CELLS = 10**6
 """Inferred schemas bin numeric attributes so that the domain stays below this."""
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
-
-
-@dataclass(frozen=True, eq=False)
-class Ensemble:
-    """One forest over a subset of the attributes, with its share of the budget.
-
-    Attributes
-    ----------
-    features : ndarray of int64
-        Positions of the attributes it sees.
-    forest : Forest
-        Trees over those attributes.
-    epsilon : Fraction
-        Its share of the privacy budget.
-    """
-
-    features: NDArray[np.int64]
-    forest: Forest
-    epsilon: Fraction
-
-    def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the columns of encoded records that this ensemble sees."""
-        if self.features.size == codes.shape[1]:
-            return codes
-        return np.ascontiguousarray(codes[:, self.features])
-
-    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the domain cell of every encoded record."""
-        places = np.cumprod((1, *self.forest.domain_shape[:0:-1]), dtype=np.int64)
-        return np.asarray(self.select(codes) @ places[::-1], dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -117,8 +94,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         schema: Schema | None = None,
         *,
         epsilon: Any,
-        n_trees: float = 128,
-        depth: int | str = "auto",
+        n_trees: float | Sequence[float] = 128,
+        depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,
@@ -128,6 +105,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
         insecure_rng: Any = None,
     ) -> None:
@@ -144,6 +122,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.handle_unknown = handle_unknown
         self.handle_missing = handle_missing
         self.ledger = ledger
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.insecure_rng = insecure_rng
 
@@ -208,20 +187,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
-        if self.n_trees != math.inf:
-            check_integer(self.n_trees, "n_trees")
         check_integer(self.n_ensembles, "n_ensembles")
-        if self.n_ensembles > self.n_trees:
-            raise ValueError(
-                f"n_trees must be at least n_ensembles = {self.n_ensembles}, one tree "
-                f"per ensemble, got {self.n_trees}"
-            )
-        if isinstance(self.depth, str):
-            check_choice(self.depth, "depth", ("auto",))
-        else:
-            check_integer(self.depth, "depth", minimum=0)
+        n_trees = trees_of(self.n_trees, self.n_ensembles)
+        depths_of(self.depth, self.n_ensembles)
         check_choice(self.splits, "splits", SPLITS)
-        if self.n_trees == math.inf and self.splits != "multiway":
+        if math.inf in n_trees and self.splits != "multiway":
             raise ValueError(
                 "n_trees=inf is the forest of all multiway trees and needs "
                 f"splits='multiway', got {self.splits!r}; use a finite number of trees"
@@ -290,22 +260,24 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         q = self.n_ensembles
         ensembles = []
-        for i, seed in enumerate(spawn(self.random_state, q)):
+        for n_trees, depth, seed in zip(
+            trees_of(self.n_trees, q),
+            depths_of(self.depth, q),
+            spawn(self.random_state, q),
+            strict=True,
+        ):
             rng = np.random.default_rng(seed)
-            features = np.sort(rng.permutation(d)[:size])
+            features = draw_features(rng, d, size)
             visible = schema if size == d else schema.select(features.tolist())
             self._check_domain(visible.domain_shape, schema.n_classes)
-            depth = (
-                default_depth(visible, self.splits)
-                if self.depth == "auto"
-                else int(self.depth)
+            levels = (
+                default_depth(visible, self.splits) if depth == "auto" else int(depth)
             )
-            if self.n_trees == math.inf:
-                forest: Forest = complete_forest(visible, depth)
+            if n_trees == math.inf:
+                forest: Forest = complete_forest(visible, levels)
             else:
-                n_trees = int(self.n_trees // q + (i < self.n_trees % q))
                 forest = grow_random_forest(
-                    visible, n_trees, depth, splits=self.splits, seed=rng
+                    visible, int(n_trees), levels, splits=self.splits, seed=rng
                 )
             ensembles.append(Ensemble(features, forest, epsilon / q))
         return ensembles
@@ -342,8 +314,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         entries = ensemble.cells(codes) * k + class_codes
         return np.bincount(entries, minlength=n * k).reshape(n, k)
 
-    def _optimize(self, workload: QueryMatrix) -> StrategyResult:
-        return optimize(workload, template=self.template, seed=0)
+    def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
+        """Return a strategy for the workload of every ensemble. Public."""
+        return optimize_all(workloads, self.template, self.n_jobs)
 
     def _mechanism(
         self,
@@ -594,14 +567,3 @@ def _check_plain(X: NDArray[Any]) -> None:
                 f"X holds a {kind.__name__}, but every value of this argument must be "
                 "a string or a number; convert it"
             )
-
-
-def spawn(random_state: Any, count: int) -> list[Any]:
-    """Return independent public seeds, different for every ensemble."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
-    elif isinstance(random_state, np.random.Generator):
-        random_state = int(random_state.integers(2**63))
-    if isinstance(random_state, np.random.SeedSequence):
-        return list(random_state.spawn(count))
-    return list(np.random.SeedSequence(random_state).spawn(count))

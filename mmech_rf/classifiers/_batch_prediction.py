@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech import PrivacyLedger, QueryMatrix
-from mmech_rf.classifiers._base import Ensemble
+from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._per_batch import PerBatchClassifier
 from mmech_rf.schema import Schema
 from mmech_rf.workloads import prediction_workload
@@ -32,12 +33,13 @@ class BatchPredictionClassifier(PerBatchClassifier):
         the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of one batch, in nats. Required.
-    n_trees : int or inf, default=128
-        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
-        many multiway trees, one per subset of `depth` attributes of an ensemble.
-    depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes for multiway trees and
-        `fletcher_islam_depth` for others.
+    n_trees : int, inf or sequence of q of them, default=128
+        Trees in all, shared out among the ensembles, or a sequence with the trees of
+        each; ``math.inf`` for the limit of many multiway trees, one per subset of
+        `depth` attributes of an ensemble.
+    depth : int, "auto" or sequence of q of them, default="auto"
+        Tests on a path, for all ensembles or for each; "auto" is half the number of
+        attributes for multiway trees and `fletcher_islam_depth` for others.
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
@@ -57,6 +59,10 @@ class BatchPredictionClassifier(PerBatchClassifier):
         never dropped, "drop" counts as "error" for them.
     ledger : PrivacyLedger, default=None
         Budget shared with other releases; ``None`` allows exactly one batch.
+    n_jobs : int, default=None
+        Processes that optimize the strategies of the ensembles, see
+        ``joblib.Parallel``; they see public workloads only, and the results are
+        those of one process.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forests, never the noise.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -101,8 +107,8 @@ class BatchPredictionClassifier(PerBatchClassifier):
         schema: Schema | None = None,
         *,
         epsilon: Any,
-        n_trees: float = 128,
-        depth: int | str = "auto",
+        n_trees: float | Sequence[float] = 128,
+        depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,
@@ -112,6 +118,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
+        n_jobs: int | None = None,
         random_state: Any = None,
         insecure_rng: Any = None,
     ) -> None:
@@ -129,6 +136,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
             handle_unknown=handle_unknown,
             handle_missing=handle_missing,
             ledger=ledger,
+            n_jobs=n_jobs,
             random_state=random_state,
             insecure_rng=insecure_rng,
         )

@@ -27,12 +27,13 @@ class BatchTrainingClassifier(ForestClassifier):
         the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of a fit, in nats. Required.
-    n_trees : int or inf, default=128
-        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
-        many multiway trees, one per subset of `depth` attributes of an ensemble.
-    depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes for multiway trees and
-        `fletcher_islam_depth` for others.
+    n_trees : int, inf or sequence of q of them, default=128
+        Trees in all, shared out among the ensembles, or a sequence with the trees of
+        each; ``math.inf`` for the limit of many multiway trees, one per subset of
+        `depth` attributes of an ensemble.
+    depth : int, "auto" or sequence of q of them, default="auto"
+        Tests on a path, for all ensembles or for each; "auto" is half the number of
+        attributes for multiway trees and `fletcher_islam_depth` for others.
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
@@ -53,6 +54,10 @@ class BatchTrainingClassifier(ForestClassifier):
     ledger : PrivacyLedger, default=None
         Budget shared with other releases; ``None`` allows exactly `epsilon` per
         fit. A copied or unpickled model comes with a ledger that is spent.
+    n_jobs : int, default=None
+        Processes that optimize the strategies of the ensembles, see
+        ``joblib.Parallel``; they see public workloads only, and the results are
+        those of one process.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forests, never the noise.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -101,7 +106,7 @@ class BatchTrainingClassifier(ForestClassifier):
     ) -> None:
         with self._timed("optimization"):
             workloads = [training_workload(e.forest) for e in self.ensembles_]
-            self.strategies_ = [self._optimize(workload) for workload in workloads]
+            self.strategies_ = self._optimize([*workloads])
             mechanisms = [
                 self._mechanism(ensemble, workload, result.strategy)
                 for ensemble, workload, result in zip(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech._validation import check_choice
 from mmech.noise import integers_below
-from mmech_rf.classifiers._base import Ensemble, ForestClassifier
+from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._batch_training import released_votes
+from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.schema import Schema
 
 __all__ = ["LaplaceForestClassifier"]
@@ -33,12 +35,13 @@ class LaplaceForestClassifier(ForestClassifier):
         Privacy budget of a fit, in nats. Required.
     data : {"shared", "disjoint"}, default="shared"
         Whether all trees see all records, or each record one tree.
-    n_trees : int or inf, default=128
-        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of
-        many multiway trees, one per subset of `depth` attributes of an ensemble.
-    depth : int or "auto", default="auto"
-        Tests on a path; "auto" is half the number of attributes for multiway trees and
-        `fletcher_islam_depth` for others.
+    n_trees : int, inf or sequence of q of them, default=128
+        Trees in all, shared out among the ensembles, or a sequence with the trees of
+        each; ``math.inf`` for the limit of many multiway trees, one per subset of
+        `depth` attributes of an ensemble.
+    depth : int, "auto" or sequence of q of them, default="auto"
+        Tests on a path, for all ensembles or for each; "auto" is half the number of
+        attributes for multiway trees and `fletcher_islam_depth` for others.
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
@@ -104,8 +107,8 @@ class LaplaceForestClassifier(ForestClassifier):
         *,
         epsilon: Any,
         data: str = "shared",
-        n_trees: float = 128,
-        depth: int | str = "auto",
+        n_trees: float | Sequence[float] = 128,
+        depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
         max_features: int | None = None,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech_rf.classifiers._base import ForestClassifier, spawn
+from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._batch_training import released_votes
+from mmech_rf.classifiers._ensembles import spawn
 from mmech_rf.schema import Schema
 
 __all__ = ["NonPrivateForestClassifier"]
@@ -52,8 +54,8 @@ class NonPrivateForestClassifier(ForestClassifier):
         self,
         schema: Schema | None = None,
         *,
-        n_trees: float = 128,
-        depth: int | str = "auto",
+        n_trees: float | Sequence[float] = 128,
+        depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         voting: str = "hard",
         random_state: Any = None,

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import BudgetExceededError, QueryMatrix
-from mmech_rf.classifiers._base import Ensemble, ForestClassifier
+from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._ensembles import Ensemble
 
 __all__ = ["PerBatchClassifier"]
 
@@ -121,7 +122,7 @@ class PerBatchClassifier(ForestClassifier):
                 self._workload(ensemble, ensemble.select(codes))
                 for ensemble in self.ensembles_
             ]
-            strategies = [self._optimize(workload) for workload in workloads]
+            strategies = self._optimize(workloads)
             mechanisms = [
                 self._mechanism(ensemble, workload, result.strategy, self._contribution)
                 for ensemble, workload, result in zip(

@@ -488,12 +488,15 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch):
         drawn.append((scale, noise))
         return noise
 
-    def strategy_of(self, workload):
-        n = workload.shape[1]
-        return SimpleNamespace(strategy=VStack([Identity(n), Identity(n), Prefix(n)]))
+    def strategies_of(self, workloads):
+        sizes = [workload.shape[1] for workload in workloads]
+        return [
+            SimpleNamespace(strategy=VStack([Identity(n), Identity(n), Prefix(n)]))
+            for n in sizes
+        ]
 
     monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
-    monkeypatch.setattr(_base.ForestClassifier, "_optimize", strategy_of)
+    monkeypatch.setattr(_base.ForestClassifier, "_optimize", strategies_of)
     seen, answers = rf_cases.watch(monkeypatch), []
     answer = _base.ForestClassifier._answer
 
@@ -851,6 +854,10 @@ def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
         ({"n_trees": 2.0}, TypeError, "n_trees must be an integer >= 1"),
         ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
         ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
+        ({"n_trees": (2, 2)}, ValueError, "n_trees must have one entry .* got 2; give"),
+        ({"n_trees": (0,)}, ValueError, r"n_trees\[0\] must be an integer >= 1, got 0"),
+        ({"depth": [1, 2]}, ValueError, "depth must have one entry for each .* got 2"),
+        ({"depth": ["half"]}, ValueError, r"depth\[0\] must be one of 'auto'"),
         ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
         ({"n_ensembles": 0}, ValueError, "n_ensembles must be an integer >= 1"),
         ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
