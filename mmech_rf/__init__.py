@@ -26,6 +26,7 @@ if _TYPE_CHECKING:
         grow_random_forest,
     )
     from mmech_rf.schema import Attribute, Schema
+    from mmech_rf.tuning import TunedSetting, Tuning, tune
     from mmech_rf.workloads import (
         aggregation_workload,
         prediction_workload,
@@ -55,6 +56,10 @@ __all__ = [
     "SubsampleAggregateClassifier",
     # released models as files
     "load_model",
+    # choosing settings
+    "TunedSetting",
+    "Tuning",
+    "tune",
 ]
 
 _HOMES = {
@@ -68,6 +73,7 @@ _HOMES = {
         "grow_random_forest",
     ],
     "schema": ["Attribute", "Schema"],
+    "tuning": ["TunedSetting", "Tuning", "tune"],
     "workloads": [name for name in __all__ if name.endswith("_workload")],
 }
 
