@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -322,9 +322,9 @@ def tune(
     Notes
     -----
     The prior: the table of one class contrast has the energy
-    :math:`E = N^2 \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), at most that
-    of a table with one class, shared out among the orders j of interaction in
-    proportion to :math:`\mathrm{decay}^j` and equally among the subsets of an order.
+    :math:`E = N^2 \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), shared out
+    among the orders j of interaction in proportion to :math:`\mathrm{decay}^j` and
+    equally among the subsets of an order; no order gets more than N records can have.
     The criterion is that of weight voting; hard votes behave alike. The noise of mode
     "prediction" is that of a strategy which does not depend on the queries, and that
     of "subsample" the noise of leaves measured one by one: a batch of few queries does
@@ -379,7 +379,9 @@ def _check_number(value: Any, name: str, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not low < value <= high:
-        raise ValueError(f"{name} must lie above {low:g} and up to {high:g}, got {value}")
+        raise ValueError(
+            f"{name} must lie above {low:g} and up to {high:g}, got {value}"
+        )
     return float(value)
 
 
@@ -421,7 +423,8 @@ def _grid(
         check_integer(size, "max_features")
         if size > d:
             raise ValueError(
-                f"max_features must be at most the number of attributes, {d}, got {size}"
+                f"max_features must be at most {d}, the number of attributes, got "
+                f"{size}"
             )
     grid["max_features"] = sorted(sizes)
     return grid
@@ -430,9 +433,7 @@ def _grid(
 def _rank(setting: TunedSetting, criterion: str) -> tuple[Any, ...]:
     """Order by the criterion to nine digits, then by what is simpler to use."""
     value = (
-        -setting.correlation
-        if criterion == "correlation"
-        else setting.expected_error
+        -setting.correlation if criterion == "correlation" else setting.expected_error
     )
     scale = 10.0 ** (8 - math.floor(math.log10(abs(value)))) if value else 1.0
     return (
@@ -517,24 +518,23 @@ class Prior:
         """Number of attributes with more than one value."""
         return sum(size > 1 for size in self.shape)
 
-    @property
-    def energy(self) -> float:
-        """Energy E of the table of a class contrast, in squared counts."""
-        # At most what the constant part of a table with a single class has.
-        most = 1.0 / (self.cells * self.shares[0])
-        spread = self.contrast / self.cells**self.gamma
-        return self.n_records**2 * min(spread, most) / (self.n_classes - 1)
-
-    @property
-    def shares(self) -> Floats:
-        """Share of every order of interaction, 0 to the number of attributes."""
+    @cached_property
+    def energies(self) -> Floats:
+        """Energy of every order of interaction of a class contrast, squared counts."""
         shares = self.decay ** np.arange(self.n_open + 1.0)
-        return shares / shares.sum()
+        spread = self.contrast / self.cells**self.gamma * shares / shares.sum()
+        # No table of N records has more than N² / n for every one of their ranks.
+        most = np.zeros(self.n_open + 1)
+        most[0] = 1.0
+        for size in self.shape:
+            most[1:] += (size - 1.0) * most[:-1]
+        energies = np.minimum(spread, most / self.cells)
+        return self.n_records**2 / (self.n_classes - 1) * energies
 
     def signal(self, orders: NDArray[np.int64]) -> Floats:
         """Return g_s m_s of subsets of these orders."""
         counts = [math.comb(self.n_open, j) for j in range(self.n_open + 1)]
-        return (self.energy * self.shares / np.array(counts, float))[orders]
+        return (self.energies / np.array(counts, float))[orders]
 
 
 @dataclass(frozen=True)
@@ -687,7 +687,7 @@ class _Ensembles:
             sampling = prior.n_records / (n * k)
             noise += ((mean**2 + variance) * ranks).sum() * sampling
         spread = ((mean**2 + variance) * signal).sum() + noise
-        total = prior.energy
+        total = float(prior.energies.sum())
         correlation = float((mean * signal).sum() / math.sqrt(total * spread))
         return "+".join(sorted(set(measured))), correlation, float(error)
 

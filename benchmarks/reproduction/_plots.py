@@ -1,0 +1,127 @@
+"""Pictures: measured lines with their spread, published ones dashed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COLOURS = {
+    "batch-training": "#0072B2",
+    "batch-prediction": "#D55E00",
+    "subsample": "#009E73",
+    "laplace-shared": "#B4578F",
+    "laplace-disjoint": "#A67800",
+    "per-query": "#555555",
+    "per-query-subsample": "#56B4E9",
+    "non-private": "#222222",
+}
+MARKS = {
+    "batch-training": "o",
+    "batch-prediction": "s",
+    "subsample": "^",
+    "laplace-shared": "v",
+    "laplace-disjoint": "D",
+    "per-query": "x",
+    "per-query-subsample": "+",
+    "non-private": "",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method along an axis."""
+
+    method: str
+    label: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    std: Sequence[float]
+    published: Sequence[float]
+    faint: bool = False
+
+
+def draw(
+    path: Path,
+    panels: Sequence[tuple[str, Sequence[Line]]],
+    x_label: str,
+    *,
+    y_label: str = "test accuracy",
+    log_y: bool = False,
+) -> None:
+    """Draw panels side by side, three in a row, with one legend below."""
+    from matplotlib.figure import Figure
+
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    size = (4.3 * columns + (2.2 if columns == 1 else 0), 3.3 * rows + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    handles: dict[str, Any] = {}
+    for axes, (title, lines) in zip(grid.flat, panels, strict=False):
+        for line in lines:
+            _draw_line(axes, line, handles)
+        _finish(axes, lines, title)
+        axes.set_xlabel(x_label)
+        if log_y:
+            axes.set_yscale("log")
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(y_label)
+    figure.legend(
+        handles.values(),
+        handles,
+        loc="outside lower center",
+        ncols=min(3, len(handles)),
+    )
+    figure.savefig(path, dpi=90)
+
+
+def _draw_line(axes: Any, line: Line, handles: dict[str, Any]) -> None:
+    colour = COLOURS[line.method]
+    if line.method == "non-private":
+        drawn = axes.axhline(line.mean[0], color=colour, linestyle=":", linewidth=1.2)
+        handles.setdefault(line.label, drawn)
+        return
+    drawn = axes.errorbar(
+        line.x,
+        line.mean,
+        yerr=line.std,
+        color=colour,
+        alpha=0.5 if line.faint else 1.0,
+        linestyle="-." if line.faint else "-",
+        marker=MARKS[line.method],
+        markersize=4.5,
+        linewidth=1.6,
+        elinewidth=0.9,
+        capsize=2,
+    )
+    handles.setdefault(line.label, drawn)
+    known = [
+        (x, y) for x, y in zip(line.x, line.published, strict=True) if not math.isnan(y)
+    ]
+    if known:
+        xs, ys = zip(*known, strict=True)
+        (drawn,) = axes.plot(
+            xs, ys, "--", color=colour, linewidth=1.0, marker=".", alpha=0.8
+        )
+    if known and line.method == "batch-training":
+        handles.setdefault("published (dashed, same colours)", drawn)
+
+
+def _finish(axes: Any, lines: Sequence[Line], title: str) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    ticks = sorted({x for line in lines for x in line.x if x > 0 and x != math.inf})
+    if ticks and ticks[-1] / ticks[0] > 4:
+        axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels([f"{x:g}" for x in ticks])
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,94 @@
+"""The published numbers, from the files of single runs that belong to the paper.
+
+`published.csv` holds means over runs that redraw the noise only: one 80/20 split, one
+forest per row (S. Tajima, H. Wu, A. Houmansadr, "Improving Private Random Forest
+Prediction Using Matrix Representation", AAAI 2025, and its published result files;
+`source` names the file). `trees` are those of all ensembles together.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from benchmarks.reproduction._settings import Setting
+
+PATH = Path(__file__).parent / "published.csv"
+
+UNDERNOISED = {("car", "per-query"), ("balance-scale", "per-query")}
+"""Rows that lack a factor of the number of trees in their noise: no baseline."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Mean, standard deviation and number of the runs of a row."""
+
+    mean: float
+    std: float
+    runs: int
+
+    @property
+    def squared_error(self) -> float:
+        """Variance of the mean over the noise; the split and forest are fixed."""
+        return self.std**2 / self.runs if self.runs > 1 else math.nan
+
+
+@cache
+def rows() -> list[dict[str, str]]:
+    with PATH.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@cache
+def _index() -> dict[tuple[str, str, str, int, int, float], list[dict[str, str]]]:
+    found: dict[tuple[str, str, str, int, int, float], list[dict[str, str]]] = {}
+    for row in rows():
+        key = (
+            row["dataset"],
+            row["method"],
+            row["voting"],
+            int(row["depth"]),
+            int(row["trees"]),
+            float(row["epsilon"]),
+        )
+        found.setdefault(key, []).append(row)
+    return found
+
+
+def published(setting: Setting, epsilon: float) -> Published | None:
+    """Return the row of a setting; the first file where several have it."""
+    if setting.trees == math.inf or (setting.q > 1 and setting.dataset == "car"):
+        return None
+    key = (
+        setting.dataset,
+        setting.method,
+        setting.voting,
+        setting.depth,
+        int(setting.trees),
+        epsilon,
+    )
+    for row in _index().get(key, []):
+        batch = setting.queries or None
+        if (batch is None) == (row["source"] != "car_id10") and (
+            batch is None or int(row["queries"]) == batch
+        ):
+            return Published(float(row["mean"]), float(row["std"]), int(row["runs"]))
+    return None
+
+
+def best_of_grid(dataset: str, method: str, epsilon: float) -> tuple[float, str] | None:
+    """Return the best published mean over all trees and depths, and where it is."""
+    own = [
+        row
+        for row in rows()
+        if (row["dataset"], row["method"]) == (dataset, method)
+        and float(row["epsilon"]) == epsilon
+        and row["source"] != "car_id10"
+    ]
+    if len({(row["depth"], row["trees"]) for row in own}) < 2:
+        return None
+    best = max(own, key=lambda row: float(row["mean"]))
+    return float(best["mean"]), f"h={best['depth']}, τ={best['trees']}"
