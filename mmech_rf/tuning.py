@@ -188,7 +188,7 @@ SubsampleAggregateClassifier
         rows = [HEAD + (("accuracy",) if binary else ())]
         for s in self.settings[:ROWS]:
             trees = "∞" if s.n_trees == math.inf else str(s.n_trees)
-            row = (
+            row: tuple[str, ...] = (
                 s.mode,
                 trees,
                 str(s.depth),
@@ -368,7 +368,8 @@ def tune(
     settings, skipped = _evaluate(schema, budget, prior, grid, seed)
     if not settings:
         raise ValueError(
-            "no setting is possible: " + "; ".join(sorted(skipped)) or "no candidates"
+            "no setting is possible: "
+            + ("; ".join(sorted(skipped)) or "more ensembles than trees")
         )
     order = sorted(settings, key=lambda setting: _rank(setting, criterion))
     reasons = _reasons(order, criterion, prior, budget, skipped)
@@ -379,9 +380,7 @@ def _check_number(value: Any, name: str, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
     if not low < value <= high:
-        raise ValueError(
-            f"{name} must lie above {low:g} and up to {high:g}, got {value}"
-        )
+        raise ValueError(f"{name} must lie in ({low:g}, {high:g}], got {value}")
     return float(value)
 
 

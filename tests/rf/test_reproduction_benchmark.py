@@ -1,0 +1,131 @@
+"""The benchmark that measures the paper again: bookkeeping, statistics, baselines."""
+
+import csv
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.reproduction import _report, _settings, _trials
+from benchmarks.reproduction._published import best_of_grid, published
+from benchmarks.reproduction._settings import (
+    FIGURES,
+    GATE,
+    QUICK,
+    Setting,
+    Task,
+    gate_setting,
+)
+from benchmarks.reproduction._trials import Found
+from mmech_rf import BatchPredictionClassifier
+from mmech_rf.evaluation import load_records
+
+SMALL = Setting("iris", "batch-training", "hard", 1, 2, template="identity")
+
+
+@pytest.mark.parametrize("gate", GATE, ids=lambda gate: " ".join(map(str, gate)))
+def test_gate_settings_are_run_often_enough_and_published(gate):
+    setting, epsilon, target = gate_setting(gate), *gate[-2:]
+    tasks = [
+        task
+        for figure in FIGURES.values()
+        for task in figure(QUICK)
+        if task.setting == setting and epsilon in task.budgets
+    ]
+    assert len({task.forest for task in tasks}) >= 20
+    row = published(setting, epsilon)
+    # The subsample row is that of the appendix' table, not of the result files.
+    assert row.mean == pytest.approx(target, abs=0.012)
+
+
+def test_without_the_folder_of_the_data_sets_are_skipped(monkeypatch):
+    monkeypatch.delenv(_settings.DATA_DIR, raising=False)
+    _settings.records_of.cache_clear()
+    assert "MMECH_DATA_DIR is not set" in _settings.records_of("heart")
+    found = {task.setting.dataset for task in _settings.all_tasks(["2"], QUICK)}
+    _settings.records_of.cache_clear()
+    assert found == {"car", "iris", "balance-scale"}
+
+
+def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path, monkeypatch):
+    tasks = [Task(SMALL, forest, (0.5, 2.0), 2) for forest in range(3)]
+    path = tmp_path / "trials.csv"
+    first = _trials.run_all(tasks[:2], path, jobs=1)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+    ran = []
+    run = _trials.run
+
+    def counted(task):
+        ran.append(task.forest)
+        return run(task)
+
+    monkeypatch.setattr(_trials, "run", counted)
+    second = _trials.run_all(tasks, path, jobs=1)
+    assert ran == [1, 2]
+    before, after = ([f.accuracy for f in r[tasks[0].key]] for r in (first, second))
+    assert after == pytest.approx(before, abs=1e-6)
+    again = _trials.read_results(path)
+    assert {key: len(rows) for key, rows in again.items()} == {
+        task.key: 4 for task in tasks
+    }
+    with path.open(encoding="utf-8", newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 3 + 4 + 4
+
+
+def test_spread_is_split_into_forests_and_noise():
+    """Four forests, two draws each, with variances worked out by hand."""
+    accuracy = _report.Accuracy(((0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)))
+    assert accuracy.mean == pytest.approx(0.45)
+    assert accuracy.noise_variance == pytest.approx(0.02)
+    between = np.var([0.2, 0.6, 0.3, 0.7], ddof=1)
+    assert accuracy.forest_variance == pytest.approx(between - 0.01)
+    assert accuracy.squared_error == pytest.approx(between / 4)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"), [(0.76, "above"), (0.74, "within"), (0.5, "**below**")]
+)
+def test_verdict_of_the_gate(accuracy, verdict):
+    setting = gate_setting(GATE[1])
+    noise = (-0.02, 0.02)
+    results = {
+        Task(setting, forest, (1.0,), 2).key: [
+            Found(1.0, draw, accuracy + noise[draw], "identity") for draw in (0, 1)
+        ]
+        for forest in range(20)
+    }
+    lines, held, run = _report.gate(_report.Table(results))
+    assert run == 1
+    assert held == (accuracy > 0.6)
+    (line,) = [line for line in lines if "not run" not in line and "| 1 |" in line]
+    assert line.rstrip(" |").endswith(verdict)
+
+
+def test_published_rows():
+    car = Setting("car", "batch-training", "hard", 4, 128)
+    row = published(car, 1.0)
+    assert (row.mean, row.runs) == (0.7549, 5)
+    assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
+    batch = Setting("car", "batch-prediction", "weight", 4, 16, queries=50)
+    whole = Setting("car", "batch-prediction", "weight", 4, 16)
+    assert published(batch, 2.0).mean != published(whole, 2.0).mean
+    assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
+    mean, _ = best_of_grid("car", "laplace-shared", 1.0)
+    assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
+
+
+def test_noise_of_the_query_by_query_baseline():
+    """Every one of b queries has ε / b, and a record moves τ trees' votes of each."""
+    iris = load_records("iris")
+    model = BatchPredictionClassifier(
+        iris.schema, epsilon=2, n_trees=3, depth=1, random_state=0
+    ).fit(iris.X, iris.y)
+    _trials.QueryByQuery(model, moves=3).predict(iris.X[:10])
+    (release,) = model.releases_
+    assert release.sensitivity == 3 * 10
+    assert release.epsilon == 2
