@@ -26,7 +26,8 @@ from mmech_rf.growth import CompleteForest, complete_forest
 from mmech_rf.schema import Schema
 
 if TYPE_CHECKING:
-    from mmech_rf.classifiers._base import Ensemble, ForestClassifier
+    from mmech_rf.classifiers._base import ForestClassifier
+    from mmech_rf.classifiers._ensembles import Ensemble
 
 __all__ = ["load_model", "save_model"]
 
@@ -84,7 +85,7 @@ def save_model(path: str | os.PathLike[str], model: ForestClassifier) -> None:
         },
         "columns": [str(name) for name in getattr(model, "feature_names_in_", ())],
         "epsilon": str(epsilon),
-        "n_trees": "inf" if model.n_trees == math.inf else int(model.n_trees),
+        "n_trees": _tree_numbers(model.n_trees),
         "random_state": int(random_state)
         if isinstance(random_state, (int, np.integer))
         else None,
@@ -198,7 +199,7 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
     model = cls(
         None if terms.inferred else schema,
         epsilon=Fraction(content["epsilon"]),
-        n_trees=math.inf if content["n_trees"] == "inf" else content["n_trees"],
+        n_trees=_read_tree_numbers(content["n_trees"]),
         ledger=_spent_ledger(content["parameters"]["neighbours"]),
         random_state=content["random_state"],
         **content["parameters"],
@@ -245,10 +246,23 @@ def _classes(stored: dict[str, Any], schema: Schema) -> NDArray[Any]:
     return classes
 
 
+def _tree_numbers(n_trees: Any) -> Any:
+    """Return a number of trees, or one per ensemble, as JSON has it."""
+    if np.ndim(n_trees):
+        return [_tree_numbers(number) for number in n_trees]
+    return "inf" if n_trees == math.inf else int(n_trees)
+
+
+def _read_tree_numbers(stored: Any) -> Any:
+    if isinstance(stored, list):
+        return [_read_tree_numbers(number) for number in stored]
+    return math.inf if stored == "inf" else stored
+
+
 def _ensemble(
     stored: dict[str, Any], arrays: list[NDArray[Any]], schema: Schema
 ) -> tuple[Ensemble, NDArray[Any], NDArray[np.int64]]:
-    from mmech_rf.classifiers._base import Ensemble
+    from mmech_rf.classifiers._ensembles import Ensemble
 
     def array(reference: Any, *dtypes: str) -> NDArray[Any]:
         found = arrays[position(reference)]
