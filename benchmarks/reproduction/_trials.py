@@ -141,6 +141,8 @@ def read_results(path: Path) -> dict[str, list[Found]]:
     results: dict[str, dict[tuple[float, int], Found]] = {}
     with path.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
+            if row["template"] is None:
+                continue  # a line that was cut off
             found = Found(
                 float(row["epsilon"]),
                 int(row["draw"]),
@@ -168,6 +170,7 @@ def run_all(
     for task in missing:
         results.pop(task.key, None)
     fresh = not path.exists()
+    cut = not fresh and not path.read_bytes().endswith(b"\n")
     finished = Parallel(n_jobs=jobs, return_as="generator")(
         delayed(run)(task) for task in missing
     )
@@ -175,6 +178,8 @@ def run_all(
         writer = csv.writer(stream, lineterminator="\n")
         if fresh:
             writer.writerow(COLUMNS)
+        elif cut:
+            stream.write("\n")
         bar = tqdm(finished, total=len(missing), unit="forest", smoothing=0)
         for task, found in bar:
             bar.set_description(f"{task.setting.dataset} {task.setting.method}")
