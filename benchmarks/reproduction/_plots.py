@@ -56,7 +56,8 @@ def draw(
 
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    size = (4.3 * columns + (2.2 if columns == 1 else 0), 3.3 * rows + 0.9)
+    alone = len(panels) == 1
+    size = (9.2, 3.8) if alone else (4.3 * columns, 3.3 * rows + 0.9)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     handles: dict[str, Any] = {}
@@ -71,12 +72,9 @@ def draw(
         axes.set_visible(False)
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
-    figure.legend(
-        handles.values(),
-        handles,
-        loc="outside lower center",
-        ncols=min(3, len(handles)),
-    )
+    place = "outside right center" if alone else "outside lower center"
+    wide = 1 if alone else 3
+    figure.legend(handles.values(), handles, loc=place, ncols=wide, fontsize=9)
     figure.savefig(path, dpi=90)
 
 
