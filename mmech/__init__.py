@@ -67,12 +67,19 @@ from mmech.operators import (
     WidthRange,
     all_marginals,
 )
-from mmech.reconstruction import MarginalEstimate
+from mmech.prior import SignalPrior
+from mmech.reconstruction import MarginalEstimate, ShrunkEstimate, shrink
 from mmech.records import Records
 from mmech.reduction import reduce_domain
 from mmech.release import Measurement, laplace_release
 from mmech.report import Report, confidence_interval, report
-from mmech.strategies import Candidate, StrategyResult, optimize, reweight
+from mmech.strategies import (
+    Candidate,
+    StrategyResult,
+    bayes_risk_strategy,
+    optimize,
+    reweight,
+)
 
 __version__ = "0.1.0"
 
@@ -112,7 +119,9 @@ __all__ = [
     "BoundResult",
     "Candidate",
     "Report",
+    "SignalPrior",
     "StrategyResult",
+    "bayes_risk_strategy",
     "CellGroups",
     "confidence_interval",
     "dual_bound",
@@ -137,7 +146,9 @@ __all__ = [
     "Measurement",
     "PrivacyLedger",
     "Records",
+    "ShrunkEstimate",
     "laplace_release",
+    "shrink",
     # Gaussian noise and zCDP
     "GaussianMeasurement",
     "GaussianMechanism",

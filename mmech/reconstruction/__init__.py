@@ -9,8 +9,17 @@ from numpy.typing import NDArray
 from mmech.reconstruction._least_squares import least_squares
 from mmech.reconstruction._marginal_estimate import MarginalEstimate
 from mmech.reconstruction._nonnegative import nonnegative
+from mmech.reconstruction._shrinkage import ShrunkEstimate, ShrunkPart, shrink
 
-__all__ = ["METHODS", "MarginalEstimate", "least_squares", "nonnegative"]
+__all__ = [
+    "METHODS",
+    "MarginalEstimate",
+    "ShrunkEstimate",
+    "ShrunkPart",
+    "least_squares",
+    "nonnegative",
+    "shrink",
+]
 
 METHODS: dict[str, Callable[[Any, Any], NDArray[np.float64] | MarginalEstimate]] = {
     "least_squares": least_squares,
