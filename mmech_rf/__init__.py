@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
         BatchTrainingClassifier,
         LaplaceForestClassifier,
         NonPrivateForestClassifier,
+        PrivateForestClassifier,
         SubsampleAggregateClassifier,
     )
     from mmech_rf.forest import Forest
@@ -53,6 +54,7 @@ __all__ = [
     "BatchTrainingClassifier",
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
+    "PrivateForestClassifier",
     "SubsampleAggregateClassifier",
     # released models as files
     "load_model",

@@ -197,6 +197,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 f"splits='multiway', got {self.splits!r}; use a finite number of trees"
             )
         check_choice(self.voting, "voting", self._votings)
+        self._check_shared()
+        return epsilon
+
+    def _check_shared(self) -> None:
+        """Check the parameters that every classifier has."""
         check_choice(self.neighbours, "neighbours", NEIGHBOURS)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise TypeError(
@@ -207,7 +212,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 f"schema must be a Schema, got {type(self.schema).__name__}; "
                 "read one with Schema.from_json"
             )
-        return epsilon
 
     def _encode_training(
         self, X: Any, y: Any
@@ -379,20 +383,21 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             here, because every query needs an answer.
         """
         check_is_fitted(self)
-        if self._terms.inferred:
-            X = validate_data(self, X, dtype=None, reset=False)
-            codes = self.schema_.encode(X, handle_unknown="clip")
-        else:
-            unknown, missing = (
-                "error" if policy == "drop" else policy
-                for policy in (self.handle_unknown, self.handle_missing)
-            )
-            codes = self.schema_.encode(
-                X, handle_unknown=unknown, handle_missing=missing
-            )
+        codes = self._encode_queries(X)
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
         return np.asarray(self.classes_)[classes]
+
+    def _encode_queries(self, X: Any) -> NDArray[np.int64]:
+        """Return the codes of inference queries, shape (b, d)."""
+        if self._terms.inferred:
+            X = validate_data(self, X, dtype=None, reset=False)
+            return self.schema_.encode(X, handle_unknown="clip")
+        unknown, missing = (
+            "error" if policy == "drop" else policy
+            for policy in (self.handle_unknown, self.handle_missing)
+        )
+        return self.schema_.encode(X, handle_unknown=unknown, handle_missing=missing)
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         raise NotImplementedError(f"{type(self).__name__} must define _predict_classes")
@@ -539,6 +544,7 @@ _PRIVATE_STATE = (
     "_answered",
     "_contribution",
     "_counts",
+    "_experts",
     "_insecure_rng",
     "_terms",
     "_tie_key",

@@ -1,0 +1,324 @@
+"""One classifier that chooses what to measure, and how to vote, by itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mmech import (
+    Identity,
+    Marginals,
+    MatrixMechanism,
+    Measurement,
+    PrivacyLedger,
+    QueryMatrix,
+    Records,
+    SignalPrior,
+    bayes_risk_strategy,
+    shrink,
+)
+from mmech._validation import check_choice, check_epsilon
+from mmech.budget import LedgerEntry
+from mmech.noise import discrete_laplace_variance
+from mmech_rf.classifiers._base import Ensemble, ForestClassifier
+from mmech_rf.classifiers._experts import Experts
+from mmech_rf.growth import complete_forest
+from mmech_rf.schema import Schema
+
+__all__ = ["Choice", "PrivateForestClassifier"]
+
+VOTINGS = ("auto", "log-odds", "weight")
+
+COUNT_SHARE = Fraction(3, 100)
+"""Share of epsilon that pays for a noisy number of records."""
+
+FEWEST = 8.0
+"""A noisy number of records below this is taken as this."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a fit chose, and from what.
+
+    Attributes
+    ----------
+    n_records : float
+        Number of records that choices went by: stated, or a noisy count.
+    stated : bool
+        Whether the user stated it.
+    blocks : tuple of tuple of int
+        Attributes of every tree.
+    shares : tuple of float
+        Share of the measurement's epsilon of every tree.
+    signed : bool
+        Whether differences of two classes were measured.
+    risk : float
+        Expected squared error of the contrasts, relative to no measurement.
+    voting : str
+        How trees vote.
+    log_evidence : float
+        Log marginal likelihood of the release over that of no signal, nats.
+    """
+
+    n_records: float
+    stated: bool
+    blocks: tuple[tuple[int, ...], ...]
+    shares: tuple[float, ...]
+    signed: bool
+    risk: float
+    voting: str
+    log_evidence: float
+
+
+class PrivateForestClassifier(ForestClassifier):
+    r"""Forest of complete trees on disjoint attributes, chosen for its budget.
+
+    What is measured follows from public facts: the sizes of the schema, epsilon and
+    the number of records. Attributes that stand together in the schema form blocks;
+    the partition into blocks and their budgets minimise the Bayes risk under a public
+    prior. The class counts of all cells of every block are released once. All the rest
+    is post-processing: every table is shrunk, each set of attributes by its own
+    evidence, and the trees vote as experts,
+
+    .. math:: \log \hat p(c) + \sum_a \log \hat p(x_a \mid c) ,
+
+    smoothed by the posterior standard deviation of their counts.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public attributes and classes, related attributes next to each other. ``None``
+        reads them from the records, which the guarantee does not cover, and warns.
+    epsilon : float, str or Fraction
+        Privacy budget of a fit, in nats. Required.
+    n_records : int, default=None
+        Number of records, roughly, where it is public; ``None`` pays for a noisy count
+        with 3 % of epsilon.
+    voting : {"auto", "log-odds", "weight"}, default="auto"
+        Whether trees vote with log-odds or with shrunk counts; "auto" goes by the
+        released tables.
+    prior : SignalPrior, default=None
+        Public guess of the signal; ``None`` for its defaults.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation of the guarantee.
+    handle_unknown, handle_missing : str, default="error"
+        What happens to values outside the schema, see `Schema.encode`; queries are
+        never dropped, "drop" counts as "error" for them.
+    ledger : PrivacyLedger, default=None
+        Budget shared with other releases; ``None`` allows exactly `epsilon` per
+        fit. A copied or unpickled model comes with a ledger that is spent.
+    random_state : int, RandomState, Generator or SeedSequence, default=None
+        Without effect: nothing but the noise is random, and noise has no seed.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns and voids the guarantee.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (k,)
+        Class labels, in the type of the target.
+    schema_ : Schema
+        Public facts in use.
+    choice_ : Choice
+        What was measured and how trees vote.
+    ensembles_ : list of Ensemble
+        One complete tree per block, with its share of epsilon.
+    strategy_ : StrategyResult
+        Blocks and budgets, with the candidates that were considered.
+    estimate_ : ShrunkEstimate
+        Posterior means and variances of the released tables.
+    timings_ : dict of str to float
+        Seconds per stage; depends on the records, not for publication.
+    privacy_statement_ : str
+        What was released at which epsilon.
+
+    Examples
+    --------
+    >>> from mmech_rf import PrivateForestClassifier, datasets
+    >>> car = datasets.load_car()
+    >>> model = PrivateForestClassifier(car.schema, epsilon=2.0, n_records=1728)
+    >>> model.fit(car.data, car.target).choice_.blocks
+    ((0, 1, 2), (3, 4, 5))
+    >>> model.predict_proba(car.data[:5]).shape
+    (5, 4)
+    """
+
+    _needs_cells = False
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        n_records: int | None = None,
+        voting: str = "auto",
+        prior: SignalPrior | None = None,
+        neighbours: str = "add_remove",
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.n_records = n_records
+        self.voting = voting
+        self.prior = prior
+        self.neighbours = neighbours
+        self.handle_unknown = handle_unknown
+        self.handle_missing = handle_missing
+        self.ledger = ledger
+        self.random_state = random_state
+        self.insecure_rng = insecure_rng
+
+    def _check_parameters(self) -> Fraction:
+        check_choice(self.voting, "voting", VOTINGS)
+        if self.n_records is not None and (
+            isinstance(self.n_records, bool)
+            or not isinstance(self.n_records, (int, float, np.integer, np.floating))
+            or not 1 <= self.n_records < math.inf
+        ):
+            raise ValueError(
+                "n_records must be a public number >= 1, or None for a noisy count, "
+                f"got {self.n_records!r}"
+            )
+        if self.prior is not None and not isinstance(self.prior, SignalPrior):
+            raise TypeError(
+                f"prior must be a SignalPrior, got {type(self.prior).__name__}"
+            )
+        self._check_shared()
+        return check_epsilon(self.epsilon)
+
+    def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
+        # The blocks follow from the number of records, which may cost a release.
+        return []
+
+    # ---- what is measured ------------------------------------------------
+
+    def _fit_counts(
+        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
+    ) -> None:
+        assert self.ledger_ is not None
+        epsilon = check_epsilon(self.epsilon)
+        self.ledger_.check(epsilon)
+        schema = self.schema_
+        spent = Fraction(0)
+        if self.n_records is None:
+            spent = epsilon * COUNT_SHARE
+            with self._timed("measurement"):
+                noisy = self._release(
+                    Identity(1), spent, [codes.shape[0]], "number of records"
+                )
+            n_records = max(float(noisy.values[0]), FEWEST)
+        else:
+            n_records = float(self.n_records)
+        with self._timed("optimization"):
+            self.strategy_ = bayes_risk_strategy(
+                schema.domain_shape,
+                epsilon=epsilon - spent,
+                n_records=n_records,
+                n_columns=schema.n_classes,
+                prior=self.prior,
+                pool="disjoint",
+            )
+        strategy = self.strategy_.strategy
+        assert isinstance(strategy, Marginals)
+        with self._timed("trees"):
+            self.ensembles_ = self._trees(strategy, epsilon - spent)
+        with self._timed("measurement"):
+            records = Records(
+                codes,
+                schema.domain_shape,
+                columns=class_codes,
+                n_columns=schema.n_classes,
+            )
+            measurement = self._release(
+                strategy, epsilon - spent, records, "class counts of blocks"
+            )
+        with self._timed("prediction"):
+            self._interpret(strategy, measurement, n_records)
+
+    def _trees(self, strategy: Marginals, epsilon: Fraction) -> list[Ensemble]:
+        total = sum(map(Fraction, strategy.weights.values()))
+        return [
+            Ensemble(
+                np.array(block, dtype=np.int64),
+                complete_forest(self.schema_.select(list(block)), len(block)),
+                epsilon * Fraction(weight) / total,
+            )
+            for block, weight in strategy.weights.items()
+        ]
+
+    def _release(
+        self, strategy: QueryMatrix, epsilon: Fraction, counts: Any, what: str
+    ) -> Measurement:
+        """Measure once, and remember what was released."""
+        mechanism = MatrixMechanism(
+            strategy,
+            strategy,
+            epsilon=epsilon,
+            neighbours=self._terms.neighbours,
+            ledger=self.ledger_,
+        )
+        mechanism._insecure_rng = self._insecure_rng
+        measurement = mechanism.measure(counts)
+        released = f"{what} measured by {strategy._label()}"
+        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
+        self.releases_ = (*self.releases_, entry)
+        return measurement
+
+    # ---- post-processing -------------------------------------------------
+
+    def _interpret(
+        self, strategy: Marginals, measurement: Measurement, n_records: float
+    ) -> None:
+        """Shrink the released tables and choose how they vote."""
+        tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
+        scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
+        kinds, place = np.unique(scales, return_inverse=True)
+        variances = np.array([discrete_laplace_variance(float(t)) for t in kinds])
+        self.estimate_ = shrink(
+            tables,
+            measurement.values,
+            variance=variances[place],
+            n_records=n_records,
+            prior=self.prior,
+        )
+        self._experts = Experts(self.estimate_, list(strategy.weights), self.voting)
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            blocks=tuple(strategy.weights),
+            shares=tuple(strategy.weights.values()),
+            signed=False,
+            risk=self.strategy_.loss,
+            voting=self._experts.voting,
+            log_evidence=self.estimate_.log_evidence,
+        )
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._break_ties(self._experts.scores(codes), codes)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the estimated probability of every class.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values; public.
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+            Columns in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        codes = self._encode_queries(X)
+        with self._timed("prediction"):
+            return self._experts.probabilities(codes)
