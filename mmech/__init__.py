@@ -68,7 +68,13 @@ from mmech.operators import (
     all_marginals,
 )
 from mmech.prior import SignalPrior
-from mmech.reconstruction import MarginalEstimate, ShrunkEstimate, shrink
+from mmech.reconstruction import (
+    MarginalEstimate,
+    MaximumEntropy,
+    ShrunkEstimate,
+    maximum_entropy,
+    shrink,
+)
 from mmech.records import Records
 from mmech.reduction import reduce_domain
 from mmech.release import Measurement, laplace_release
@@ -143,11 +149,13 @@ __all__ = [
     "LedgerEntry",
     "MarginalEstimate",
     "MatrixMechanism",
+    "MaximumEntropy",
     "Measurement",
     "PrivacyLedger",
     "Records",
     "ShrunkEstimate",
     "laplace_release",
+    "maximum_entropy",
     "shrink",
     # Gaussian noise and zCDP
     "GaussianMeasurement",

@@ -8,15 +8,18 @@ from numpy.typing import NDArray
 
 from mmech.reconstruction._least_squares import least_squares
 from mmech.reconstruction._marginal_estimate import MarginalEstimate
+from mmech.reconstruction._maximum_entropy import MaximumEntropy, maximum_entropy
 from mmech.reconstruction._nonnegative import nonnegative
 from mmech.reconstruction._shrinkage import ShrunkEstimate, ShrunkPart, shrink
 
 __all__ = [
     "METHODS",
     "MarginalEstimate",
+    "MaximumEntropy",
     "ShrunkEstimate",
     "ShrunkPart",
     "least_squares",
+    "maximum_entropy",
     "nonnegative",
     "shrink",
 ]
