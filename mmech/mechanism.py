@@ -122,6 +122,11 @@ class StrategyMechanism(ABC):
     def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[np.int64]:
         """Return A' x without noise, exactly. Sensitive."""
         if isinstance(counts, Records):
+            if counts.signed and not self.signed:
+                raise ValueError(
+                    "the records have signs, so their counts may be negative; make the "
+                    "mechanism with signed=True"
+                )
             return whole_numbers(
                 np.concatenate(
                     [exact_answers(b.matrix, counts) for b in self.released.blocks]

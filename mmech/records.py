@@ -43,6 +43,9 @@ class Records:
         Column of the table of counts, such as a class, of every record.
     n_columns : int, default=1
         Number of columns k. Public: never taken from the records.
+    signs : array_like of int, shape (N,), default=None
+        1 or -1 for every record, to measure a difference of two classes: every record
+        then adds its sign, and a mechanism needs ``signed=True``.
 
     Raises
     ------
@@ -74,7 +77,7 @@ class Records:
     (4,)
     """
 
-    __slots__ = ("_codes", "_columns", "domain_shape", "n_columns")
+    __slots__ = ("_codes", "_columns", "_negative", "domain_shape", "n_columns")
 
     domain_shape: tuple[int, ...]
     n_columns: int
@@ -86,6 +89,7 @@ class Records:
         *,
         columns: ArrayLike | None = None,
         n_columns: int = 1,
+        signs: ArrayLike | None = None,
     ) -> None:
         self.domain_shape = check_domain_shape(domain_shape)
         self.n_columns = check_integer(n_columns, "n_columns")
@@ -120,6 +124,22 @@ class Records:
                 f"columns must say which of the {self.n_columns} columns every record "
                 "belongs to, got None"
             )
+
+        self._negative: NDArray[np.bool_] | None = None
+        if signs is not None:
+            self._negative = _check_signs(signs, array.shape[0])
+
+    @property
+    def signed(self) -> bool:
+        """Whether records count with a sign."""
+        return self._negative is not None
+
+    def _tally(self, place: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
+        """Return how many records lie at each place, by their signs. Sensitive."""
+        counts = np.bincount(place, minlength=entries)
+        if self._negative is None:
+            return counts
+        return counts - 2 * np.bincount(place[self._negative], minlength=entries)
 
     def __repr__(self) -> str:
         columns = f"{self.n_columns} column{'s' if self.n_columns > 1 else ''}"
@@ -162,8 +182,7 @@ class Records:
             place = place * size + self._codes[i]
         if self._columns is not None:
             place = place * self.n_columns + self._columns
-        counts = np.bincount(place, minlength=entries)
-        return counts.reshape(-1, self.n_columns)
+        return self._tally(place, entries).reshape(-1, self.n_columns)
 
     def _cells(self) -> NDArray[np.int64]:
         """Return the cell of every record. Sensitive."""
@@ -175,12 +194,13 @@ class Records:
     def _grouped(self, groups: NDArray[Any], n_groups: int) -> NDArray[np.int64]:
         """Return the number of records by group of their cell; -1 is none."""
         own = groups[self._cells()].astype(np.int64)
-        inside = own >= 0
-        place = own[inside] * self.n_columns
+        place = own * self.n_columns
         if self._columns is not None:
-            place = place + self._columns[inside]
-        counts = np.bincount(place, minlength=n_groups * self.n_columns)
-        return counts.reshape(n_groups, self.n_columns)
+            place = place + self._columns
+        # Records outside all groups go to a last place that is dropped.
+        entries = n_groups * self.n_columns
+        counts = self._tally(np.where(own < 0, entries, place), entries + 1)
+        return counts[:entries].reshape(n_groups, self.n_columns)
 
 
 def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
@@ -264,6 +284,16 @@ def _check_columns(columns: ArrayLike, n: int, k: int) -> NDArray[np.int64]:
             "outside"
         )
     return _frozen(array.astype(np.int64))
+
+
+def _check_signs(signs: ArrayLike, n: int) -> NDArray[np.bool_]:
+    array = np.asarray(signs)
+    if array.dtype.kind != "i":
+        raise TypeError(f"signs must be signed integers, got dtype {array.dtype}")
+    if array.shape != (n,) or (np.abs(array) != 1).any():
+        raise ValueError("signs must hold 1 or -1 for every record")
+    negative: NDArray[np.bool_] = _frozen(array < 0)
+    return negative
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -1,16 +1,17 @@
-"""Trees as experts: log-odds and shrunk counts of disjoint blocks of attributes."""
+"""How the trees of a forest on disjoint blocks vote, from released tables."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import softmax
 
-from mmech import ShrunkEstimate
+from mmech import MaximumEntropy, ShrunkEstimate
 
-__all__ = ["Experts"]
+__all__ = ["Differences", "Distribution", "Experts", "LogOdds", "Weights"]
 
 Floats = NDArray[np.float64]
 
@@ -21,59 +22,111 @@ RAREST = 0.01
 """No class counts for less than this part of an equal share."""
 
 
-class Experts:
-    """Votes of one complete tree per block, from shrunk tables.
+class Experts(ABC):
+    """Votes that are a function of a release."""
+
+    voting: str
+
+    @abstractmethod
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, k)."""
+
+    def probabilities(self, codes: NDArray[np.int64]) -> Floats:
+        """Return class probabilities, shape (b, k)."""
+        return np.asarray(softmax(self.log_odds(codes), axis=1))
+
+
+class LogOdds(Experts):
+    """Product of experts: log p(c) + Σ_a log p(x_a | c) from shrunk tables.
 
     Parameters
     ----------
     estimate : ShrunkEstimate
-        Posterior means and variances of the tables of all blocks.
+        Posterior means and variances of the tables of all blocks, by class.
     blocks : sequence of tuple of int
         Disjoint sets of attributes.
-    voting : {"auto", "log-odds", "weight"}
-        How they vote; "auto" is settled from the estimate.
     """
 
+    voting = "log-odds"
+
     def __init__(
-        self,
-        estimate: ShrunkEstimate,
-        blocks: Sequence[tuple[int, ...]],
-        voting: str,
+        self, estimate: ShrunkEstimate, blocks: Sequence[tuple[int, ...]]
     ) -> None:
-        self._estimate = estimate
         self._blocks = list(blocks)
-        self.voting = "log-odds" if voting == "auto" else voting
-        k = estimate.n_columns
+        self._sizes = estimate.domain_shape
         totals = estimate.marginal(())[0]
-        least = RAREST * max(float(totals.sum()), 1.0) / k
+        least = RAREST * max(float(totals.sum()), 1.0) / totals.size
         totals = np.maximum(totals, least)
         self.class_shares = totals / totals.sum()
-        self.log_tables = [self._log_table(block) for block in self._blocks]
+        self.log_tables = [self._log_table(estimate, block) for block in self._blocks]
 
-    def _log_table(self, block: tuple[int, ...]) -> Floats:
+    def _log_table(self, estimate: ShrunkEstimate, block: tuple[int, ...]) -> Floats:
         """Return log p(x_a | c), smoothed by the deviation of the counts, (n_a, k)."""
-        counts = self._estimate.marginal(block)
-        deviation = np.sqrt(self._estimate.variance(block))
+        deviation = np.sqrt(estimate.variance(block))
         added = np.maximum(deviation, SMOOTHING) * self.class_shares
-        smooth = np.maximum(counts, 0.0) + added
+        smooth = np.maximum(estimate.marginal(block), 0.0) + added
         return np.log(smooth / smooth.sum(axis=0))
 
-    def _log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.tile(np.log(self.class_shares), (codes.shape[0], 1))
         for block, table in zip(self._blocks, self.log_tables, strict=True):
             place = np.zeros(codes.shape[0], np.int64)
             for i in block:
-                place = place * self._estimate.domain_shape[i] + codes[:, i]
+                place = place * self._sizes[i] + codes[:, i]
             out += table[place]
         return out
 
-    def scores(self, codes: NDArray[np.int64]) -> Floats:
-        """Return the votes for every class, shape (b, k)."""
-        if self.voting == "weight":
-            return self._estimate.contrast_scores(codes)
-        return self._log_odds(codes)
 
-    def probabilities(self, codes: NDArray[np.int64]) -> Floats:
-        """Return class probabilities, shape (b, k)."""
-        logs = self._log_odds(codes)
-        return np.asarray(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+class Weights(Experts):
+    """Shrunk contrasts between the classes, for attributes taken as evenly spread.
+
+    With n times the contrast of a cell over N the excess of a class's probability over
+    1/k, the log-odds are k times that, to first order.
+
+    Parameters
+    ----------
+    estimate : ShrunkEstimate
+        Of tables by class.
+    n_records : float
+        Number of records N.
+    """
+
+    voting = "weight"
+
+    def __init__(self, estimate: ShrunkEstimate, n_records: float) -> None:
+        self._estimate = estimate
+        self._n_records = n_records
+
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, k)."""
+        contrasts = self._estimate.contrast_scores(codes)
+        return contrasts * (contrasts.shape[1] / self._n_records)
+
+
+class Differences(Weights):
+    """`Weights` of the first of two classes less the second, of a signed release."""
+
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, 2)."""
+        margin = self._estimate.contrast_scores(codes) / self._n_records
+        return np.hstack([margin, -margin])
+
+
+class Distribution(Experts):
+    """The joint distribution of cells and classes of maximum entropy.
+
+    Parameters
+    ----------
+    fit : MaximumEntropy
+        Fitted to tables by class.
+    """
+
+    voting = "maximum-entropy"
+
+    def __init__(self, fit: MaximumEntropy) -> None:
+        self._fit = fit
+
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, k)."""
+        return self._fit.log_joint(codes)

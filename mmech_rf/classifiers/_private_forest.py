@@ -21,22 +21,34 @@ from mmech import (
     Records,
     SignalPrior,
     bayes_risk_strategy,
+    maximum_entropy,
     shrink,
 )
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._base import Ensemble, ForestClassifier
-from mmech_rf.classifiers._experts import Experts
+from mmech_rf.classifiers._experts import (
+    Differences,
+    Distribution,
+    Experts,
+    LogOdds,
+    Weights,
+)
 from mmech_rf.growth import complete_forest
 from mmech_rf.schema import Schema
 
 __all__ = ["Choice", "PrivateForestClassifier"]
 
-VOTINGS = ("auto", "log-odds", "weight")
+VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
 COUNT_SHARE = Fraction(3, 100)
 """Share of epsilon that pays for a noisy number of records."""
+
+FEW = 500.0
+"""Below this number of records times epsilon noise weighs more than the bias of weight
+votes, which take attributes for evenly spread: two classes are then told apart by
+their measured difference, which has half the variance."""
 
 FEWEST = 8.0
 """A noisy number of records below this is taken as this."""
@@ -88,7 +100,9 @@ class PrivateForestClassifier(ForestClassifier):
 
     .. math:: \log \hat p(c) + \sum_a \log \hat p(x_a \mid c) ,
 
-    smoothed by the posterior standard deviation of their counts.
+    smoothed by the posterior standard deviation of their counts. Of two classes with
+    few records only the differences of the counts are released, with half the
+    variance, and the trees vote with these.
 
     Parameters
     ----------
@@ -100,9 +114,11 @@ class PrivateForestClassifier(ForestClassifier):
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
-    voting : {"auto", "log-odds", "weight"}, default="auto"
-        Whether trees vote with log-odds or with shrunk counts; "auto" goes by the
-        released tables.
+    voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
+        Whether trees vote with log-odds, with shrunk counts (of two classes their
+        differences, which is all that is then measured) or as the distribution of
+        maximum entropy; "auto" takes shrunk differences for two classes when the
+        number of records times epsilon is below 500, else log-odds.
     prior : SignalPrior, default=None
         Public guess of the signal; ``None`` for its defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -218,12 +234,13 @@ class PrivateForestClassifier(ForestClassifier):
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
+        signed = self._is_signed(n_records * float(epsilon))
         with self._timed("optimization"):
             self.strategy_ = bayes_risk_strategy(
                 schema.domain_shape,
                 epsilon=epsilon - spent,
                 n_records=n_records,
-                n_columns=schema.n_classes,
+                n_columns=1 if signed else schema.n_classes,
                 prior=self.prior,
                 pool="disjoint",
             )
@@ -232,17 +249,27 @@ class PrivateForestClassifier(ForestClassifier):
         with self._timed("trees"):
             self.ensembles_ = self._trees(strategy, epsilon - spent)
         with self._timed("measurement"):
-            records = Records(
-                codes,
-                schema.domain_shape,
-                columns=class_codes,
-                n_columns=schema.n_classes,
-            )
-            measurement = self._release(
-                strategy, epsilon - spent, records, "class counts of blocks"
-            )
+            if signed:
+                what = "class differences of blocks"
+                signs = 1 - 2 * class_codes
+                records = Records(codes, schema.domain_shape, signs=signs)
+            else:
+                what = "class counts of blocks"
+                records = Records(
+                    codes,
+                    schema.domain_shape,
+                    columns=class_codes,
+                    n_columns=schema.n_classes,
+                )
+            measurement = self._release(strategy, epsilon - spent, records, what)
         with self._timed("prediction"):
-            self._interpret(strategy, measurement, n_records)
+            self._interpret(strategy, measurement, n_records, signed)
+
+    def _is_signed(self, information: float) -> bool:
+        """Whether to measure differences of two classes, from public facts."""
+        if self.schema_.n_classes != 2:
+            return False
+        return self.voting == "weight" or (self.voting == "auto" and information < FEW)
 
     def _trees(self, strategy: Marginals, epsilon: Fraction) -> list[Ensemble]:
         total = sum(map(Fraction, strategy.weights.values()))
@@ -264,6 +291,7 @@ class PrivateForestClassifier(ForestClassifier):
             strategy,
             epsilon=epsilon,
             neighbours=self._terms.neighbours,
+            signed=isinstance(counts, Records) and counts.signed,
             ledger=self.ledger_,
         )
         mechanism._insecure_rng = self._insecure_rng
@@ -276,34 +304,45 @@ class PrivateForestClassifier(ForestClassifier):
     # ---- post-processing -------------------------------------------------
 
     def _interpret(
-        self, strategy: Marginals, measurement: Measurement, n_records: float
+        self,
+        strategy: Marginals,
+        measurement: Measurement,
+        n_records: float,
+        signed: bool,
     ) -> None:
         """Shrink the released tables and choose how they vote."""
         tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
         scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
         kinds, place = np.unique(scales, return_inverse=True)
         variances = np.array([discrete_laplace_variance(float(t)) for t in kinds])
+        values, variance = measurement.values, variances[place]
         self.estimate_ = shrink(
-            tables,
-            measurement.values,
-            variance=variances[place],
-            n_records=n_records,
-            prior=self.prior,
+            tables, values, variance=variance, n_records=n_records, prior=self.prior
         )
-        self._experts = Experts(self.estimate_, list(strategy.weights), self.voting)
+        blocks = list(strategy.weights)
+        self._experts: Experts
+        if signed:
+            self._experts = Differences(self.estimate_, n_records)
+        elif self.voting == "weight":
+            self._experts = Weights(self.estimate_, n_records)
+        elif self.voting == "maximum-entropy":
+            fit = maximum_entropy(tables, values, variance=variance, total=n_records)
+            self._experts = Distribution(fit)
+        else:
+            self._experts = LogOdds(self.estimate_, blocks)
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            blocks=tuple(strategy.weights),
+            blocks=tuple(blocks),
             shares=tuple(strategy.weights.values()),
-            signed=False,
+            signed=signed,
             risk=self.strategy_.loss,
             voting=self._experts.voting,
             log_evidence=self.estimate_.log_evidence,
         )
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._break_ties(self._experts.scores(codes), codes)
+        return self._break_ties(self._experts.log_odds(codes), codes)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the estimated probability of every class.
