@@ -50,6 +50,9 @@ FEW = 500.0
 votes, which take attributes for evenly spread: two classes are then told apart by
 their measured difference, which has half the variance."""
 
+NEGLIGIBLE = 1e-6
+"""Least variance of noise in a count: that of a huge epsilon rounds to zero."""
+
 FEWEST = 8.0
 """A noisy number of records below this is taken as this."""
 
@@ -314,7 +317,8 @@ class PrivateForestClassifier(ForestClassifier):
         tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
         scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
         kinds, place = np.unique(scales, return_inverse=True)
-        variances = np.array([discrete_laplace_variance(float(t)) for t in kinds])
+        exact = [discrete_laplace_variance(float(t)) for t in kinds]
+        variances = np.maximum(exact, NEGLIGIBLE)
         values, variance = measurement.values, variances[place]
         self.estimate_ = shrink(
             tables, values, variance=variance, n_records=n_records, prior=self.prior

@@ -14,6 +14,7 @@ from mmech_rf import (
     BatchTrainingClassifier,
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
+    PrivateForestClassifier,
     SubsampleAggregateClassifier,
 )
 
@@ -48,6 +49,8 @@ def expected_failures(estimator):
         SubsampleAggregateClassifier(n_trees=1, **MATRIX),
         SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         NonPrivateForestClassifier(n_trees=4, depth=2),
+        PrivateForestClassifier(epsilon=1e6, insecure_rng=0),
+        PrivateForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
     ],
     expected_failed_checks=expected_failures,
 )

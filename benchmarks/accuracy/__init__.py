@@ -1,0 +1,1 @@
+"""Accuracy of private classifiers: ``python -m benchmarks.accuracy``."""
