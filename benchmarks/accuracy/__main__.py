@@ -148,14 +148,15 @@ def _draw(grouped: dict[Key, list[float]], path: Path) -> None:
     for ax in axes.flat[len(names) :]:
         ax.set_axis_off()
     for ax, name in zip(axes.flat, names, strict=False):
-        for method in METHODS:
+        for number, method in enumerate(METHODS):
             points = [
                 (epsilon, float(np.mean(grouped[name, method, epsilon])))
                 for epsilon in EPSILONS
                 if (name, method, epsilon) in grouped
             ]
             if points:
-                ax.plot(*zip(*points, strict=True), marker="o", ms=3, label=method)
+                x, y = zip(*points, strict=True)
+                ax.plot(x, y, f"C{number}o-", ms=3, label=method)
         if name in FLOORS:
             ax.plot(EPSILONS, FLOORS[name], "k:", label="floor")
         ax.set(xscale="log", title=name, xlabel="ε", ylabel="accuracy")
