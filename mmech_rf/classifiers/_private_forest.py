@@ -27,7 +27,8 @@ from mmech import (
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_laplace_variance
-from mmech_rf.classifiers._base import Ensemble, ForestClassifier
+from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._experts import (
     Differences,
     Distribution,
