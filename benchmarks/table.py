@@ -443,7 +443,7 @@ def main(argv: list[str] | None = None) -> None:
     for line in lines(options.quick):
         print(line, flush=True)
         written.append(line)
-    options.output.write_text("\n".join(written) + "\n", encoding="utf-8")
+        options.output.write_text("\n".join(written) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
