@@ -50,6 +50,15 @@ class MaximumEntropy:
         Objective at the start and after every step, falling.
     stopped : bool
         Whether the tables were explained up to their noise.
+
+    Examples
+    --------
+    >>> from mmech import Marginals, maximum_entropy
+    >>> fit = maximum_entropy(
+    ...     Marginals((2, 2), {(0,): 1}), [8, 2], variance=1, total=10
+    ... )
+    >>> fit.groups, fit.marginal([1])[:, 0].round(6)
+    (((0,),), array([5., 5.]))
     """
 
     domain_shape: tuple[int, ...]

@@ -67,6 +67,13 @@ class ShrunkEstimate:
         Parts by set of attributes; `contrasts` is empty when k is 1.
     log_evidence : float
         Log marginal likelihood of the measurement over that of no signal, nats.
+
+    Examples
+    --------
+    >>> from mmech import Marginals, shrink
+    >>> strategy = Marginals((2,), {(0,): 1})
+    >>> shrink(strategy, [[9, 1], [2, 8]], variance=2, n_records=20)
+    ShrunkEstimate(2 sets of 1 attributes, 2 columns)
     """
 
     def __init__(
