@@ -30,7 +30,7 @@ class Candidate:
     --------
     >>> from mmech import Prefix, optimize
     >>> [candidate.template for candidate in optimize(Prefix(32), seed=0).candidates]
-    ['pidentity', 'hierarchy', 'identity', ...]
+    ['pidentity', 'identity', ...]
     """
 
     template: str

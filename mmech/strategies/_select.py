@@ -35,7 +35,6 @@ from mmech.strategies._hierarchy import hierarchy_strategy
 from mmech.strategies._kronecker import kronecker_strategy
 from mmech.strategies._marginal_pool import marginal_pool_strategy
 from mmech.strategies._marginals import domain_shape_of, marginals_strategy
-from mmech.strategies._ordered import find_order
 from mmech.strategies._pidentity import pidentity_strategy
 from mmech.strategies._result import Candidate, StrategyResult
 from mmech.strategies._reweight import low_rank_strategy
@@ -355,10 +354,10 @@ def _reason_to_skip(
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
     if name == "hierarchy":
-        if n < 4 or block_energies(workload, [1]) is None:
+        if n <= LARGE_DOMAIN:
+            return "p-Identity suits ordered domains of this size", math.inf
+        if block_energies(workload, [1]) is None:
             return "not ranges of an ordered domain", math.inf
-        if n <= error.DENSE_CELLS and find_order(workload.gram()) is None:
-            return "no order of the domain is known", math.inf
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf
     pooled = any(run.template == "marginal_pool" for run in runs)

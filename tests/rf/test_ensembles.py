@@ -79,13 +79,16 @@ def test_votes_are_added_up_over_the_ensembles(voting):
         voting=voting,
     ).fit(*records(200))
     votes = np.zeros((len(CELLS), 3))
-    for ensemble, counts in zip(model.ensembles_, model.leaf_counts_, strict=True):
+    for i, (ensemble, counts) in enumerate(
+        zip(model.ensembles_, model.leaf_counts_, strict=True)
+    ):
         forest = ensemble.forest
         leaves = forest.apply(CELLS[:, ensemble.features]) + forest.leaf_offsets[:-1]
         for tree in leaves.T:
             chosen = counts[tree]
             if voting == "hard":
-                chosen = np.eye(3)[chosen.argmax(axis=1)]
+                # Ties of whole counts were broken at random, once and for all.
+                chosen = np.eye(3)[model.leaf_labels_[i][tree]]
             votes += chosen
     top = np.sort(votes, axis=1)
     clear = top[:, -1] > top[:, -2] + 1e-9
