@@ -677,7 +677,9 @@ class _Ensembles:
                 error += k * (leaves if mode == "training" else votes / n)
             np.add.at(mean, self.places[i], own[0])
             np.add.at(variance, self.places[i], own[1])
-        orders = np.bitwise_count(self.subsets.astype(np.uint64)).astype(np.int64)
+        orders = np.zeros(self.subsets.size, np.int64)
+        for i, view in enumerate(self.views):
+            orders[self.places[i]] = _lattice(view.sizes).orders
         signal = prior.signal(orders)
         if mode != "subsample":
             ranks = np.zeros(self.subsets.size)
