@@ -123,7 +123,7 @@ class Tuning:
     >>> from mmech_rf import datasets, tune
     >>> found = tune(datasets.load_car().schema, epsilon=1, n_records=1400)
     >>> found.best.mode, found.parameters["n_ensembles"]
-    ('training', 1)
+    ('training', 2)
     """
 
     settings: tuple[TunedSetting, ...]
@@ -341,7 +341,7 @@ def tune(
     >>> car = datasets.load_car().schema
     >>> small = {"n_trees": [8, 128], "depth": [2, 4], "n_ensembles": [1],
     ...          "max_features": [None], "mode": ["training"]}
-    >>> tune(car, epsilon=1, n_records=1400, candidates=small).best.depth
+    >>> tune(car, epsilon=0.1, n_records=1400, candidates=small).best.depth
     2
     >>> tune(car, epsilon=8, n_records=1400, candidates=small).best.depth
     4
