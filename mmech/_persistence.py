@@ -28,8 +28,9 @@ from mmech.integer_strategy import integer_strategy
 from mmech.mechanism import StrategyMechanism
 from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._marginals import Marginal, Marginals
+from mmech.operators._stack import VStack
 from mmech.release import Measurement
 from mmech.strategies._result import Candidate, StrategyResult
 

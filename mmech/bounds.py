@@ -25,7 +25,7 @@ from mmech._validation import check_epsilon, check_integer, check_operator
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity, Ones
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -36,6 +36,7 @@ from mmech.operators._marginals import (
     subset_ranks,
 )
 from mmech.operators._spectrum import mean_spectrum, ranks_of, sizes_of
+from mmech.operators._stack import VStack
 from mmech.reduction import reduce_domain
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]

@@ -20,7 +20,7 @@ from mmech._validation import check_epsilon, check_same_domain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._hierarchy import Hierarchy, block_energies
 from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
 from mmech.operators._kronecker import Kronecker
@@ -43,6 +43,7 @@ from mmech.operators._spectrum import (
     query_spectra,
     ranks_of,
 )
+from mmech.operators._stack import VStack
 from mmech.reduction import reduce_domain, restrict_columns
 
 __all__ = [

@@ -33,7 +33,7 @@ from mmech._validation import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
 from mmech.operators._basic import Diagonal, Identity, Ones, Total
-from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._compose import Product, Scaled
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
@@ -44,6 +44,7 @@ from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
 from mmech.operators._ranges import Permuted
 from mmech.operators._residuals import Residuals
 from mmech.operators._row_scaling import scale_rows
+from mmech.operators._stack import VStack
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
 

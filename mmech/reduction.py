@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._compose import Product, Scaled
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals
 from mmech.operators._partition import PartitionStack
 from mmech.operators._ranges import Permuted
+from mmech.operators._stack import VStack
 
 __all__ = ["reduce_domain"]
 

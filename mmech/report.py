@@ -16,10 +16,11 @@ from mmech._validation import check_choice, check_epsilon, check_same_domain
 from mmech.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
+from mmech.operators._stack import VStack
 from mmech.strategies._result import Candidate, StrategyResult
 
 __all__ = ["Report", "confidence_interval", "report"]

@@ -11,15 +11,7 @@ from mmech.operators._basic import (
     Suffix,
     Total,
 )
-from mmech.operators._compose import (
-    Gram,
-    HStack,
-    Product,
-    Scaled,
-    Sum,
-    Transpose,
-    VStack,
-)
+from mmech.operators._compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
@@ -30,6 +22,7 @@ from mmech.operators._pidentity import PIdentity
 from mmech.operators._pinv import Pinv
 from mmech.operators._ranges import Permuted, Ranges, WidthRange
 from mmech.operators._residuals import Residuals
+from mmech.operators._stack import HStack, VStack
 
 __all__ = [
     "AllRange",

@@ -12,11 +12,12 @@ from typing import Any
 
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Diagonal, Identity, Ones
-from mmech.operators._compose import HStack, Product, Scaled, Sum, VStack, check_weight
+from mmech.operators._compose import Product, Scaled, Sum, check_weight
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Anova
 from mmech.operators._ranges import Permuted
+from mmech.operators._stack import HStack, VStack
 
 __all__ = ["add", "product", "scale"]
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from mmech.operators._base import BLOCK_ENTRIES, Array, QueryMatrix
 from mmech.operators._basic import Identity, Ones
-from mmech.operators._compose import Product, Scaled, Sum, VStack
+from mmech.operators._compose import Product, Scaled, Sum
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginal, Marginals
 from mmech.operators._spectrum import BoxGroup, box_groups
+from mmech.operators._stack import VStack
 
 __all__ = ["answers_by_marginals"]
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from mmech._validation import check_integer
 from mmech.operators._base import Array, QueryMatrix, read_only
 from mmech.operators._basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators._compose import Scaled, VStack, check_weight
+from mmech.operators._compose import Scaled, check_weight
+from mmech.operators._stack import VStack
 
 __all__ = ["Hierarchy", "HierarchyInverseGram", "block_energies"]
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mmech.exceptions import ConvergenceWarning
 from mmech.operators._base import Array, QueryMatrix
 from mmech.operators._basic import Diagonal
-from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._compose import Product, Scaled
 from mmech.operators._joint import MAX_CELLS, nearest_inverse_gram
+from mmech.operators._stack import VStack
 
 __all__ = ["Preconditioner", "preconditioner", "solve"]
 

@@ -24,9 +24,10 @@ from mmech._validation import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import Array, QueryMatrix, product_of, read_only
 from mmech.operators._basic import Identity, Ones, Total
-from mmech.operators._compose import Scaled, VStack, check_weight
+from mmech.operators._compose import Scaled, check_weight
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
+from mmech.operators._stack import VStack
 
 __all__ = [
     "Anova",

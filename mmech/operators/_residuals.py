@@ -21,7 +21,7 @@ import numpy as np
 from mmech._validation import sizes_label
 from mmech.operators._base import Array, QueryMatrix, product_of
 from mmech.operators._basic import Diagonal, Total
-from mmech.operators._compose import Scaled, VStack, check_weight
+from mmech.operators._compose import Scaled, check_weight
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
@@ -32,6 +32,7 @@ from mmech.operators._marginals import (
     check_domain_shape,
     mask_of,
 )
+from mmech.operators._stack import VStack
 
 __all__ = ["Residuals"]
 

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from mmech.operators._algebra import scale
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Diagonal
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._ranges import Permuted
+from mmech.operators._stack import VStack
 
 __all__ = ["scale_rows"]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity, Ones
-from mmech.operators._compose import Product, Scaled, VStack
+from mmech.operators._compose import Product, Scaled
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -36,6 +36,7 @@ from mmech.operators._marginals import (
 )
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
+from mmech.operators._stack import VStack
 
 __all__ = [
     "MAX_CLOSURE",

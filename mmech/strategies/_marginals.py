@@ -149,8 +149,9 @@ def marginals_strategy(
 
 def domain_shape_of(workload: QueryMatrix) -> tuple[int, ...] | None:
     """Return the attribute sizes that a workload knows of, else ``None``."""
-    from mmech.operators._compose import Product, Scaled, VStack
+    from mmech.operators._compose import Product, Scaled
     from mmech.operators._kronecker import Kronecker
+    from mmech.operators._stack import VStack
 
     known = getattr(workload, "domain_shape", None)
     if known is not None:

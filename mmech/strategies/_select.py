@@ -16,7 +16,7 @@ from mmech import error
 from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Product, Scaled, Transpose, VStack
+from mmech.operators._compose import Product, Scaled, Transpose
 from mmech.operators._hierarchy import block_energies
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
@@ -28,6 +28,7 @@ from mmech.operators._merged import Merged
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
 from mmech.operators._spectrum import marginal_terms, mean_spectrum
+from mmech.operators._stack import VStack
 from mmech.reduction import merge_rows, reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit

@@ -24,10 +24,11 @@ from mmech import error
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
-from mmech.operators._compose import Scaled, VStack
+from mmech.operators._compose import Scaled
 from mmech.operators._joint import MAX_FACTOR
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._pidentity import PIdentity
+from mmech.operators._stack import VStack
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._joint import JointObjective, JointRun, Masks
 from mmech.strategies._kronecker import kronecker_strategy
