@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import error
 from mmech._validation import check_epsilon, check_integer, check_operator
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
@@ -37,6 +36,7 @@ from mmech.operators._marginals import (
 )
 from mmech.operators._spectrum import mean_spectrum, ranks_of, sizes_of
 from mmech.operators._stack import VStack
+from mmech.operators._structure import kronecker_terms, squared_singular_values
 from mmech.reduction import reduce_domain
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
@@ -232,7 +232,7 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     commuting = _commuting_loss_bound(workload)
     if commuting is not None:
         return commuting
-    squares = error._spectrum(workload)
+    squares = squared_singular_values(workload)
     return _sum_of_roots(squares, max(workload.shape)) ** 2 / workload.shape[1]
 
 
@@ -374,7 +374,7 @@ def _commuting_loss_bound(workload: QueryMatrix) -> float | None:
     eigenvalues of the gram are sums of outer products. Identities commute with
     everything: ranges on one attribute, and on another, of a large table.
     """
-    terms = error.kronecker_terms(workload)
+    terms = kronecker_terms(workload)
     if terms is None or math.prod(f.shape[1] for f in terms[0][1]) > MAX_CELLS:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech._validation import check_epsilon, check_same_domain
-from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
-from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
+from mmech.operators._basic import AllRange, Diagonal, Identity
 from mmech.operators._compose import Scaled
 from mmech.operators._hierarchy import Hierarchy, block_energies
 from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
@@ -34,7 +34,7 @@ from mmech.operators._marginals import (
 )
 from mmech.operators._merged import Merged
 from mmech.operators._pidentity import PIdentity
-from mmech.operators._ranges import Permuted, WidthRange
+from mmech.operators._ranges import WidthRange
 from mmech.operators._residuals import Residuals
 from mmech.operators._spectrum import (
     marginal_precisions,
@@ -44,6 +44,14 @@ from mmech.operators._spectrum import (
     ranks_of,
 )
 from mmech.operators._stack import VStack
+from mmech.operators._structure import (
+    DENSE_CELLS,
+    frobenius_squared,
+    has_full_column_rank,
+    is_uniform,
+    kronecker_terms,
+    rank,
+)
 from mmech.reduction import reduce_domain, restrict_columns
 
 __all__ = [
@@ -53,9 +61,6 @@ __all__ = [
     "rmse",
     "supports",
 ]
-
-DENSE_CELLS = 4096
-"""Largest domain for which an n x n eigendecomposition is computed."""
 
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
@@ -242,25 +247,6 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
     return _rows_supported(combined, strategy, strategy.pinv().rmatmat(combined))
 
 
-def has_full_column_rank(strategy: QueryMatrix) -> bool:
-    """Return whether full column rank is known from the structure alone."""
-    if isinstance(strategy, (AllRange, Identity, PIdentity, Prefix, Suffix)):
-        return True
-    if isinstance(strategy, Permuted):
-        return has_full_column_rank(strategy.operator)
-    if isinstance(strategy, Scaled):
-        return strategy.weight != 0 and has_full_column_rank(strategy.operator)
-    if isinstance(strategy, Diagonal):
-        return bool((strategy.diag() != 0).all())
-    if isinstance(strategy, Hierarchy):
-        return strategy.weights.get(1, 0) != 0
-    if isinstance(strategy, Kronecker):
-        return all(has_full_column_rank(factor) for factor in strategy.factors)
-    if isinstance(strategy, VStack):
-        return any(has_full_column_rank(block) for block in strategy.blocks)
-    return False
-
-
 def _unsupported(
     workload: QueryMatrix,
     strategy: QueryMatrix,
@@ -310,8 +296,7 @@ def _rows_supported(
 def _gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     """Return ‖W A⁺‖_F² by the first rule that knows the pair."""
     if strategy is workload:  # W W⁺ projects on the row space
-        full = has_full_column_rank(workload)
-        return float(workload.shape[1] if full else _rank(workload))
+        return float(rank(workload))
     for strategy_type, rule in _GAIN_RULES:
         if isinstance(strategy, strategy_type):
             value = rule(workload, strategy)
@@ -505,42 +490,6 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     return float((energies[keep] / values[keep]).sum())
 
 
-def kronecker_terms(
-    workload: QueryMatrix,
-) -> list[tuple[float, tuple[QueryMatrix, ...]]] | None:
-    """Return a union of products as (weight, factors) terms, else ``None``."""
-    if isinstance(workload, Scaled):
-        inner = kronecker_terms(workload.operator)
-        if inner is None:
-            return None
-        return [(workload.weight * weight, factors) for weight, factors in inner]
-    if isinstance(workload, Kronecker):
-        return [(1.0, tuple(workload.factors))]
-    if isinstance(workload, VStack):
-        parts = [kronecker_terms(block) for block in workload.blocks]
-        terms = [term for part in parts if part is not None for term in part]
-        shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
-        if any(part is None for part in parts) or len(shapes) != 1:
-            return None
-        return terms
-    return None
-
-
-def frobenius_squared(operator: QueryMatrix) -> float:
-    """Return the sum of all squared entries, along the cheaper side."""
-    if isinstance(operator, Marginals):  # a one per marginal and cell
-        return operator.shape[1] * sum(w**2 for w in operator.weights.values())
-    terms = kronecker_terms(operator)
-    if terms is not None:
-        return sum(
-            weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
-            for weight, factors in terms
-        )
-    by_rows = operator.shape[0] < operator.shape[1]
-    sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
-    return float(sums.sum(dtype=np.float64))  # int64 could wrap
-
-
 # ---- row norms of W A⁺ ------------------------------------------------------
 
 
@@ -621,17 +570,6 @@ def _range_gains(
     return np.asarray(gains)
 
 
-def is_uniform(workload: QueryMatrix) -> bool:
-    """Whether relabelling values maps every query to every other.
-
-    Then all queries have one error under a strategy that relabelling leaves
-    unchanged, such as marginals: a table of counts has one variance.
-    """
-    if isinstance(workload, Kronecker):
-        return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
-    return isinstance(workload, (Identity, Ones))
-
-
 def _row_gains_by_blocks(
     workload: QueryMatrix, strategy: QueryMatrix
 ) -> NDArray[np.float64]:
@@ -646,42 +584,3 @@ def _row_gains_by_blocks(
             raise _unsupported(workload, strategy)
         gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
     return gains
-
-
-# ---- spectra ----------------------------------------------------------------
-
-
-def _spectrum(workload: QueryMatrix) -> NDArray[np.float64]:
-    """Return the squared singular values, in no particular order."""
-    m, n = workload.shape
-    if min(m, n) > DENSE_CELLS:
-        raise DomainTooLargeError(
-            f"the singular values of {workload!r} need a dense matrix of size "
-            f"{min(m, n)}, above {DENSE_CELLS}; use Kronecker structure or a smaller "
-            "workload"
-        )
-    smaller = workload if n <= m else workload.T
-    values = np.linalg.eigvalsh(smaller.gram()._dense().astype(np.float64))
-    return np.maximum(values, 0.0)
-
-
-def _rank(workload: QueryMatrix) -> int:
-    if has_full_column_rank(workload):
-        return workload.shape[1]
-    if isinstance(workload, Ones):
-        return 1
-    if isinstance(workload, Kronecker):
-        return math.prod(_rank(factor) for factor in workload.factors)
-    if isinstance(workload, Scaled) and workload.weight != 0:
-        return _rank(workload.operator)
-    values = _spectrum(workload)
-    floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
-    return int((values > floor).sum())
-
-
-def rank_lower_bound(workload: QueryMatrix) -> int:
-    """Return a cheap lower bound on the rank: ‖W‖_F² over a bound on σ_max²."""
-    largest = float(workload.row_abs_sums().max(initial=0)) * workload.sensitivity()
-    if largest == 0:
-        return 0
-    return math.ceil(frobenius_squared(workload) / largest * (1 - 1e-12))

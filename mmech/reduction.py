@@ -23,6 +23,7 @@ from mmech.operators._marginals import Marginals
 from mmech.operators._partition import PartitionStack
 from mmech.operators._ranges import Permuted
 from mmech.operators._stack import VStack
+from mmech.operators._structure import has_full_column_rank, kronecker_terms
 
 __all__ = ["reduce_domain"]
 
@@ -126,8 +127,6 @@ def reduce_domain(
 def _reduce(
     workload: QueryMatrix, proportional: bool
 ) -> tuple[QueryMatrix, Groups, Weights]:
-    from mmech.error import kronecker_terms
-
     n = workload.shape[1]
     if n > MAX_CELLS:
         return workload, np.zeros(0, np.int64), np.zeros(0)
@@ -274,8 +273,6 @@ def _proportional_rows(rows: NDArray[Any]) -> tuple[Groups, Weights]:
 
 def _equal_columns(workload: QueryMatrix) -> Groups:
     """Return the group of every column, by first occurrence; -1 for zero columns."""
-    from mmech.error import has_full_column_rank
-
     m, n = workload.shape
     if m == 0:
         return np.full(n, -1)

@@ -21,6 +21,7 @@ from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._stack import VStack
+from mmech.operators._structure import is_uniform
 from mmech.strategies._result import Candidate, StrategyResult
 
 __all__ = ["Report", "confidence_interval", "report"]
@@ -295,7 +296,7 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
             np.concatenate([counts for _, counts in known]),
         )
     m, n = workload.shape
-    if isinstance(strategy, Marginals) and error.is_uniform(workload):
+    if isinstance(strategy, Marginals) and is_uniform(workload):
         gain = error._marginals_gain(workload, strategy)
         if gain is not None:
             return np.array([gain / m]), np.array([float(m)])

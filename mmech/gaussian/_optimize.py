@@ -46,6 +46,7 @@ from mmech.operators._spectrum import (
     ranks_of,
     sizes_of,
 )
+from mmech.operators._structure import kronecker_terms
 from mmech.reduction import reduce_domain
 from mmech.strategies._marginals import domain_shape_of
 from mmech.strategies._pidentity import check_tolerance
@@ -201,7 +202,7 @@ def _auto(workload: QueryMatrix, options: dict[str, Any]) -> StrategyResult:
     elif _fits_dense(reduce_domain(workload)[0]):
         names.append("dense")
     else:
-        products = error.kronecker_terms(workload)
+        products = kronecker_terms(workload)
         if products is not None and len(products[0][1]) > 1:
             names.append("kronecker")
         elif workload.shape[1] <= DESCENT_CELLS:
@@ -251,7 +252,7 @@ def _kronecker(
     workload: QueryMatrix, *, max_iter: int = 300, tolerance: float = 2e-5
 ) -> StrategyResult:
     """Multiply optimal factors: bounds and losses multiply, and so do optima."""
-    terms = error.kronecker_terms(workload)
+    terms = kronecker_terms(workload)
     if terms is None or len(terms) != 1:
         return gaussian_union(workload, max_iter=max_iter, tolerance=tolerance)
     ((weight, factors),) = terms

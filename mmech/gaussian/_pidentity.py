@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import bounds, error
+from mmech import bounds
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.gaussian._error import gaussian_loss
@@ -22,6 +22,7 @@ from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._pidentity import PIdentity
+from mmech.operators._structure import frobenius_squared, kronecker_terms
 from mmech.strategies._kronecker import SurrogateGrams, alternate_factors
 from mmech.strategies._pidentity import (
     check_tolerance,
@@ -117,7 +118,7 @@ def gaussian_union(
     UnsupportedWorkloadError
         If the workload is not a union of products.
     """
-    terms = error.kronecker_terms(workload)
+    terms = kronecker_terms(workload)
     if terms is None:
         raise UnsupportedWorkloadError(
             f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
@@ -160,7 +161,7 @@ def _result(
 ) -> StrategyResult:
     """Return the strategy, or the identity if that is better, and what is known."""
     loss = gaussian_loss(workload, strategy)
-    identity = error.frobenius_squared(workload)
+    identity = frobenius_squared(workload)
     if identity <= loss:
         strategy, loss = Identity(workload.shape[1]), identity
         ended += "; no better than the identity"

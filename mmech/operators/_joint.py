@@ -22,6 +22,7 @@ from mmech._validation import sizes_label
 from mmech.operators._base import Array, QueryMatrix, product_of
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
+from mmech.operators._structure import has_full_column_rank, kronecker_terms
 
 __all__ = [
     "JointInverseGram",
@@ -190,8 +191,6 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     JointInverseGram or None
         ``None`` where the operator is no such stack or may lack full column rank.
     """
-    from mmech.error import has_full_column_rank, kronecker_terms
-
     terms = kronecker_terms(operator)
     if terms is None:
         return None

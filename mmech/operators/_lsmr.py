@@ -16,6 +16,7 @@ from mmech.operators._basic import Diagonal
 from mmech.operators._compose import Product, Scaled
 from mmech.operators._joint import MAX_CELLS, nearest_inverse_gram
 from mmech.operators._stack import VStack
+from mmech.operators._structure import has_full_column_rank
 
 __all__ = ["Preconditioner", "preconditioner", "solve"]
 
@@ -54,8 +55,6 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
         ``None`` where full column rank is not known (the minimum norm solution would
         change) or the norms are not cheap.
     """
-    from mmech.error import has_full_column_rank
-
     similar = _unweighted(operator)
     if operator.shape[1] <= MAX_CELLS:
         near = nearest_inverse_gram(similar)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_finite_array, check_operator
 from mmech.operators._base import Array, QueryMatrix, freeze, read_only
+from mmech.operators._structure import has_full_column_rank
 
 __all__ = ["Merged"]
 
@@ -163,7 +164,6 @@ class Merged(QueryMatrix):
 
     def pinv(self) -> QueryMatrix:
         """Return C⁺A'⁺ where A' has full column rank, else the general form."""
-        from mmech.error import has_full_column_rank
         from mmech.operators._basic import Diagonal
         from mmech.operators._explicit import Sparse
 

@@ -23,6 +23,7 @@ from mmech.operators._compose import Scaled, Sum
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._pidentity import PIdentity
+from mmech.operators._structure import frobenius_squared, kronecker_terms
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import (
     Callback,
@@ -88,7 +89,7 @@ def kronecker_strategy(
     UnsupportedWorkloadError
         If the workload is not a union of products.
     """
-    terms = error.kronecker_terms(workload)
+    terms = kronecker_terms(workload)
     if terms is None:
         raise UnsupportedWorkloadError(
             f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
@@ -106,7 +107,7 @@ def kronecker_strategy(
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
     ]
-    identity = error.frobenius_squared(workload)
+    identity = frobenius_squared(workload)
     best = StrategyResult(
         Kronecker([Identity(size) for size in sizes]),
         "kronecker",

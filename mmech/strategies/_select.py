@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mmech import error
 from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
@@ -29,6 +28,7 @@ from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
 from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.operators._stack import VStack
+from mmech.operators._structure import DENSE_CELLS, kronecker_terms, rank_lower_bound
 from mmech.reduction import merge_rows, reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
@@ -330,15 +330,15 @@ def _reason_to_skip(
     if runs and time_is_up():
         return "the time was up", math.inf
     m, n = workload.shape
-    products = error.kronecker_terms(workload)
+    products = kronecker_terms(workload)
     if name == "workload" and (products is None or len(products) > 1):
         if max(m, n) > LARGE_RANK:
             return "the rank of so large a workload is out of reach", math.inf
         best = min((run.loss for run in runs), default=math.inf)
-        lower = workload.sensitivity() ** 2 * error.rank_lower_bound(workload)
+        lower = workload.sensitivity() ** 2 * rank_lower_bound(workload)
         if lower >= best:
             return "pruned: the loss is a lower bound above the best", lower
-        if min(m, n) > error.DENSE_CELLS:
+        if min(m, n) > DENSE_CELLS:
             return "the rank of so large a workload is out of reach", lower
     if name == "identity" and n > MAX_ENUMERATED_CELLS and _fits_pool(workload):
         return "more cells than fit in memory", math.inf

@@ -29,6 +29,7 @@ from mmech.operators._joint import MAX_FACTOR
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._stack import VStack
+from mmech.operators._structure import kronecker_terms
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._joint import JointObjective, JointRun, Masks
 from mmech.strategies._kronecker import kronecker_strategy
@@ -107,7 +108,7 @@ def union_strategy(
     ValueError
         If the groups are not a partition of the terms.
     """
-    terms = error.kronecker_terms(workload)
+    terms = kronecker_terms(workload)
     if terms is None or len(terms) < 2:
         raise UnsupportedWorkloadError(
             f"template 'union' needs a VStack of Kroneckers with equal factor sizes, "

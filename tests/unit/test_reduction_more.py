@@ -37,7 +37,7 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.error import kronecker_terms
+from mmech.operators._structure import kronecker_terms
 from mmech.reduction import merge_rows
 from mmech_rf import (
     aggregation_workload,

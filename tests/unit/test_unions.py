@@ -21,8 +21,8 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.error import kronecker_terms
 from mmech.operators._joint import joint_inverse_gram
+from mmech.operators._structure import kronecker_terms
 from mmech.strategies import reweight
 from mmech.strategies._joint import JointObjective
 from mmech.strategies._reweight import low_rank_strategy
