@@ -34,9 +34,10 @@ from mmech.operators._marginals import (
     anova_energies,
     subset_ranks,
 )
-from mmech.operators._spectrum import mean_spectrum, ranks_of, sizes_of
+from mmech.operators._spectrum import mean_spectrum
 from mmech.operators._stack import VStack
 from mmech.operators._structure import kronecker_terms, squared_singular_values
+from mmech.operators._subsets import ranks_of, sizes_of
 from mmech.reduction import reduce_domain
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]

@@ -36,13 +36,7 @@ from mmech.operators._merged import Merged
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._ranges import WidthRange
 from mmech.operators._residuals import Residuals
-from mmech.operators._spectrum import (
-    marginal_precisions,
-    marginal_terms,
-    mean_spectrum,
-    query_spectra,
-    ranks_of,
-)
+from mmech.operators._spectrum import marginal_terms, mean_spectrum, query_spectra
 from mmech.operators._stack import VStack
 from mmech.operators._structure import (
     DENSE_CELLS,
@@ -52,6 +46,7 @@ from mmech.operators._structure import (
     kronecker_terms,
     rank,
 )
+from mmech.operators._subsets import marginal_precisions, ranks_of
 from mmech.reduction import reduce_domain, restrict_columns
 
 __all__ = [

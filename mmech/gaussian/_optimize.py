@@ -39,14 +39,9 @@ from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginals, check_domain_shape
 from mmech.operators._merged import Merged
 from mmech.operators._residuals import Residuals
-from mmech.operators._spectrum import (
-    downward_closure,
-    marginal_terms,
-    mean_spectrum,
-    ranks_of,
-    sizes_of,
-)
+from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.operators._structure import kronecker_terms
+from mmech.operators._subsets import downward_closure, ranks_of, sizes_of
 from mmech.reduction import reduce_domain
 from mmech.strategies._marginals import domain_shape_of
 from mmech.strategies._pidentity import check_tolerance

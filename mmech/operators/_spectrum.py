@@ -11,7 +11,7 @@ marginals have few of them: one per subset of the attributes that they restrict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -37,29 +37,20 @@ from mmech.operators._marginals import (
 from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
 from mmech.operators._stack import VStack
+from mmech.operators._subsets import MAX_CLOSURE, Subset, downward_closure, ranks_of
 
 __all__ = [
-    "MAX_CLOSURE",
     "BoxGroup",
     "QuerySpectra",
     "box_groups",
     "box_tables",
-    "downward_closure",
-    "marginal_precisions",
     "marginal_terms",
     "mean_spectrum",
     "query_spectra",
-    "ranks_of",
-    "sizes_of",
-    "subsets_inside",
 ]
 
-Subset = tuple[int, ...]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-MAX_CLOSURE = 2**22
-"""Largest number of subsets that are listed."""
 
 ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
@@ -69,42 +60,6 @@ MAX_ENTRIES = 2**26
 
 
 # ---- what a workload asks of every subset -------------------------------------
-
-
-def downward_closure(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> dict[Subset, int]:
-    """Return all subsets of the given ones, less attributes of size one, numbered.
-
-    Parameters
-    ----------
-    subsets : iterable of tuple of int
-        Sorted subsets.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    dict of tuple to int
-        Position of every subset, smaller subsets first.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If there are more than 2^22 of them.
-    """
-    found: set[Subset] = set()
-    for subset in subsets:
-        kept = tuple(i for i in subset if domain_shape[i] > 1)
-        if len(kept) > MAX_LATTICE_ATTRIBUTES or len(found) > MAX_CLOSURE:
-            raise DomainTooLargeError(
-                f"the subsets of the marginals are too many to list (more than "
-                f"{MAX_CLOSURE}); ask for marginals over fewer attributes"
-            )
-        for size in range(len(kept) + 1):
-            found.update(combinations(kept, size))
-    ordered = sorted(found, key=lambda subset: (len(subset), subset))
-    return {subset: i for i, subset in enumerate(ordered)}
 
 
 def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
@@ -269,24 +224,6 @@ def _kronecker_squares(
         * math.prod(inside[i] if i in subset else outside[i] for i in active)
         for subset in downward_closure([active], sizes)
     }
-
-
-def ranks_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return m_s = Π_{i∈s} (n_i - 1) for the listed subsets."""
-    return np.array(
-        [math.prod(domain_shape[i] - 1.0 for i in subset) for subset in subsets]
-    )
-
-
-def sizes_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return n_s = Π_{i∈s} n_i for the listed subsets."""
-    return np.array(
-        [math.prod(float(domain_shape[i]) for i in subset) for subset in subsets]
-    )
 
 
 # ---- query by query -----------------------------------------------------------
@@ -548,60 +485,3 @@ def box_tables(group: BoxGroup, subset: Subset) -> Floats:
         else:
             tables = tables * share
     return tables
-
-
-# ---- what weighted marginals know of every subset ------------------------------
-
-
-def subsets_inside(
-    block: Subset, numbers: Mapping[Subset, int], order: int
-) -> list[int]:
-    """Return the numbers of the listed subsets in a block, of at most `order`.
-
-    By going through the subsets of the block, or through the list, whichever is
-    shorter.
-    """
-    most = min(order, len(block))
-    if sum(math.comb(len(block), size) for size in range(most + 1)) > len(numbers):
-        whole = set(block)
-        return [i for subset, i in numbers.items() if whole.issuperset(subset)]
-    return [
-        numbers[subset]
-        for size in range(most + 1)
-        for subset in combinations(block, size)
-        if subset in numbers
-    ]
-
-
-def marginal_precisions(
-    terms: Iterable[tuple[Subset, float]],
-    subsets: Sequence[Subset],
-    domain_shape: tuple[int, ...],
-) -> Floats:
-    """Return k_s = Σ_{a⊇s} θ_a² n_s / n_a, zero where no marginal contains s.
-
-    The gram of the weighted marginals has the eigenvalue k_s n / n_s on the
-    interactions of s, so that a query costs Σ_s ‖W_s‖² / k_s.
-
-    Parameters
-    ----------
-    terms : iterable of (tuple of int, float)
-        Attributes a and squared weight θ_a² of every marginal.
-    subsets : sequence of tuple of int
-        Subsets s of attributes with at least two values.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    ndarray of float64, shape (number of subsets,)
-    """
-    numbers = {subset: i for i, subset in enumerate(subsets)}
-    order = max(map(len, subsets), default=0)
-    precisions = np.zeros(len(subsets))
-    for block, square in terms:
-        if square > 0:
-            kept = tuple(i for i in block if domain_shape[i] > 1)
-            cells = math.prod(float(domain_shape[i]) for i in kept)
-            precisions[subsets_inside(kept, numbers, order)] += square / cells
-    return precisions * sizes_of(subsets, domain_shape)

@@ -21,7 +21,8 @@ from mmech.operators._marginals import (
     attributes_of,
     check_attributes,
 )
-from mmech.operators._spectrum import downward_closure, mean_spectrum
+from mmech.operators._spectrum import mean_spectrum
+from mmech.operators._subsets import downward_closure
 
 __all__ = ["MarginalEstimate", "is_lazy"]
 

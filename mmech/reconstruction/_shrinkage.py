@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech._validation import check_finite_array
 from mmech.operators._base import product_of
 from mmech.operators._marginals import Marginals, check_attributes
-from mmech.operators._spectrum import downward_closure
+from mmech.operators._subsets import downward_closure
 from mmech.prior import SignalPrior
 from mmech.reconstruction._marginal_estimate import MarginalEstimate
 

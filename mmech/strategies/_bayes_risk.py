@@ -20,7 +20,7 @@ from mmech.operators._marginals import (
     check_attributes,
     check_domain_shape,
 )
-from mmech.operators._spectrum import downward_closure
+from mmech.operators._subsets import downward_closure
 from mmech.prior import SignalPrior
 from mmech.strategies._result import Candidate, StrategyResult
 

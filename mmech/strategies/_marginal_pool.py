@@ -21,7 +21,8 @@ from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix, product_of
 from mmech.operators._marginals import Marginals, check_attributes, check_domain_shape
-from mmech.operators._spectrum import mean_spectrum, ranks_of, sizes_of, subsets_inside
+from mmech.operators._spectrum import mean_spectrum
+from mmech.operators._subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._marginals import domain_shape_of
 from mmech.strategies._pidentity import Callback

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Marginals, optimize
-from mmech.operators._spectrum import marginal_precisions
+from mmech.operators._subsets import marginal_precisions
 from mmech_rf.classifiers._ensembles import draw_features, spawn
 from mmech_rf.schema import Schema
 
