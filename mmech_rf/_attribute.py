@@ -28,7 +28,6 @@ __all__ = [
     "check_name",
     "distinct_values",
     "infer_attribute",
-    "settle",
 ]
 
 _KINDS = ("categorical", "ordinal", "numeric")
@@ -416,55 +415,6 @@ class Attribute:
         """Show what was given, as a call that rebuilds the attribute."""
         given = ", ".join(f"{key}={value!r}" for key, value in self._given().items())
         return f"Attribute({given})"
-
-
-# ------------------------------------------------- unknown and missing values
-
-
-def cell_error(row: int, name: str, marker: int, *, extra: str = "") -> str:
-    problem, remedy = {
-        io.MISSING: (
-            "a missing value (empty, None or NaN)",
-            "fill it in, or choose handle_missing=",
-        ),
-        io.UNKNOWN: (
-            "a value outside the domain of the attribute",
-            "correct it, extend the schema, or choose handle_unknown=",
-        ),
-        io.OUTSIDE: (
-            "a number outside the bounds of the attribute, or infinity",
-            "correct it, widen the bounds, or choose handle_unknown=",
-        ),
-    }[marker]
-    return f"row {row}, column {name!r} of X holds {problem}; {extra or remedy}"
-
-
-def settle(
-    attribute: Attribute,
-    codes: NDArray[np.int64],
-    keep: NDArray[np.bool_],
-    handle_unknown: str,
-    handle_missing: str,
-) -> None:
-    """Replace the markers in codes (N,), or clear keep (N,), as the user chose."""
-    for marker in (io.MISSING, io.UNKNOWN, io.OUTSIDE):
-        choice = handle_missing if marker == io.MISSING else handle_unknown
-        bad = codes == marker
-        if not bad.any():
-            continue
-        if choice == "drop":
-            keep &= ~bad
-        elif choice == "category" and attribute.other_code is not None:
-            codes[bad] = attribute.other_code
-        else:
-            extra = (
-                "the attribute declares no category for it: add '?' to its "
-                "categories or set other="
-                if choice == "category"
-                else ""
-            )
-            row = int(bad.argmax())
-            raise ValueError(cell_error(row, attribute.name, marker, extra=extra))
 
 
 # --------------------------------------------------------- reading from data

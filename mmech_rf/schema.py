@@ -20,24 +20,21 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice, check_integer
+from mmech._validation import check_integer
 from mmech.exceptions import PrivacyLeakWarning
+from mmech_rf import _encoding as encoding
 from mmech_rf import _schema_io as io
 from mmech_rf._attribute import (
     Attribute,
     as_tuple,
-    cell_error,
     check_cells,
     check_name,
     check_names,
     distinct_values,
     infer_attribute,
-    settle,
 )
 
 __all__ = ["Attribute", "Schema"]
-
-_POLICIES = ("error", "category", "drop")
 
 
 @dataclass(frozen=True, repr=False)
@@ -320,69 +317,15 @@ class Schema:
         >>> schema.encode(rows, labels, handle_unknown="drop", return_index=True)
         (array([[1, 0]]), array([0]), array([1]))
         """
-        check_choice(handle_unknown, "handle_unknown", (*_POLICIES, "clip"))
-        check_choice(handle_missing, "handle_missing", _POLICIES)
-        for option, choice in (
-            ("handle_unknown", handle_unknown),
-            ("handle_missing", handle_missing),
-        ):
-            self._check_policy(option, choice, counting=y is not None)
-        if return_index and y is None:
-            raise ValueError(
-                "return_index=True needs y, because no query is ever dropped; "
-                "leave it out"
-            )
-        table = io.read_table(X, columns)
-        features, required = table.locate(
-            self.feature_names,
-            self.required,
-            read_required=y is not None and handle_missing != "category",
+        return encoding.encode(
+            self,
+            X,
+            y,
+            columns=columns,
+            handle_unknown=handle_unknown,
+            handle_missing=handle_missing,
+            return_index=return_index,
         )
-        keep = np.ones(table.n_rows, dtype=bool)
-        codes = np.empty((table.n_rows, self.n_features), dtype=np.int64)
-        for j, (attribute, column) in enumerate(
-            zip(self.attributes, features, strict=True)
-        ):
-            found = attribute._codes(
-                table.column(column), clip=handle_unknown == "clip"
-            )
-            if found.size and found.min() < 0:
-                settle(attribute, found, keep, handle_unknown, handle_missing)
-            codes[:, j] = found
-        for name, column in zip(self.required, required, strict=False):
-            missing = np.fromiter(
-                map(io.is_missing, table.column(column)), bool, table.n_rows
-            )
-            if handle_missing == "error" and missing.any():
-                raise ValueError(cell_error(int(missing.argmax()), name, io.MISSING))
-            keep &= ~missing
-        if y is None:
-            return codes
-        class_codes = self.encode_target(y)
-        if class_codes.shape[0] != table.n_rows:
-            raise ValueError(
-                f"X has {table.n_rows} rows but y has {class_codes.shape[0]} labels; "
-                "give one label per row"
-            )
-        index = np.flatnonzero(keep)
-        if index.size < table.n_rows:
-            codes, class_codes = codes[index], class_codes[index]
-        return (codes, class_codes, index) if return_index else (codes, class_codes)
-
-    def _check_policy(self, option: str, choice: str, *, counting: bool) -> None:
-        if choice == "drop" and not counting:
-            raise ValueError(
-                f"{option}='drop' needs y, because every query needs an answer; "
-                "give y for training records, or choose another way for queries"
-            )
-        if choice == "category" and all(
-            attribute.other_code is None for attribute in self.attributes
-        ):
-            raise ValueError(
-                f"{option}='category' needs a designated category, and no attribute "
-                "of this schema declares one; add a category '?' or set other= in "
-                "the attributes that need it"
-            )
 
     def encode_target(self, y: Any) -> NDArray[np.int64]:
         """Return the position in `class_labels` of every label.
@@ -407,19 +350,7 @@ class Schema:
         >>> schema.encode_target([1, -1, 1.0])
         array([1, 0, 1])
         """
-        codes = self._class_table.codes(io.read_vector(y))
-        if codes.size and codes.min() < 0:
-            row = int((codes < 0).argmax())
-            problem = (
-                "a missing value (empty, None or NaN)"
-                if codes[row] == io.MISSING
-                else "a label that is not one of the classes"
-            )
-            raise ValueError(
-                f"row {row} of y holds {problem}; correct it, or add the label to "
-                "class_labels of the schema"
-            )
-        return codes
+        return encoding.encode_target(self, y)
 
     @cached_property
     def _class_table(self) -> io.CategoryTable:
@@ -442,31 +373,7 @@ class Schema:
         >>> load_iris().schema.decode([0, 1, 2, 3]).tolist()
         ['<= 5', '(3, 4]', '(3, 4]', '(1.5, 2]']
         """
-        array = np.asarray(codes)
-        if array.dtype.kind not in "iu" and array.size:
-            raise TypeError(
-                f"codes must be integers, got dtype {array.dtype}; "
-                "pass what encode returns"
-            )
-        if array.ndim not in (1, 2) or array.shape[-1] != self.n_features:
-            raise ValueError(
-                f"codes must have shape (N, {self.n_features}) or "
-                f"({self.n_features},), got {array.shape}; pass what encode returns"
-            )
-        out = np.empty(array.shape, dtype=object)
-        for j, attribute in enumerate(self.attributes):
-            column = array[..., j].astype(np.int64)
-            if column.size and not (
-                column.min() >= 0 and column.max() < attribute.size
-            ):
-                raise ValueError(
-                    f"codes of attribute {attribute.name!r} must be at least 0 and "
-                    f"below {attribute.size}; pass what encode returns"
-                )
-            names = np.empty(attribute.size, dtype=object)
-            names[:] = attribute.labels
-            out[..., j] = names[column]
-        return out
+        return encoding.decode(self, codes)
 
     def decode_target(self, class_codes: ArrayLike) -> NDArray[Any]:
         """Return the raw class labels of class codes.
@@ -485,18 +392,7 @@ class Schema:
         >>> Schema([Attribute.categorical("a", [0, 1])], [-1, 1]).decode_target([1, 0])
         array([ 1, -1])
         """
-        kinds = {type(label) for label in self.class_labels}
-        labels = np.empty(self.n_classes, dtype=object)
-        labels[:] = self.class_labels
-        if len(kinds) == 1:
-            labels = np.array(self.class_labels)
-        codes = np.asarray(class_codes, dtype=np.int64)
-        if codes.size and not (codes.min() >= 0 and codes.max() < self.n_classes):
-            raise ValueError(
-                f"class codes must be at least 0 and below {self.n_classes}; "
-                "pass what encode_target returns"
-            )
-        return labels[codes]
+        return encoding.decode_target(self, class_codes)
 
     # ----------------------------------------------------------------- sources
 

@@ -1,0 +1,203 @@
+"""Raw records to codes of cells and back, by what a schema says.
+
+Each value is read by itself, so that a record's codes never depend on another
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech._validation import check_choice
+from mmech_rf import _schema_io as io
+from mmech_rf._attribute import Attribute
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
+
+__all__ = ["decode", "decode_target", "encode", "encode_target"]
+
+_POLICIES = ("error", "category", "drop")
+
+
+def encode(
+    schema: Schema,
+    X: Any,
+    y: Any,
+    *,
+    columns: Iterable[str] | None,
+    handle_unknown: str,
+    handle_missing: str,
+    return_index: bool,
+) -> Any:
+    """Return the cell of every record along every attribute, see `Schema.encode`."""
+    check_choice(handle_unknown, "handle_unknown", (*_POLICIES, "clip"))
+    check_choice(handle_missing, "handle_missing", _POLICIES)
+    for option, choice in (
+        ("handle_unknown", handle_unknown),
+        ("handle_missing", handle_missing),
+    ):
+        _check_policy(schema, option, choice, counting=y is not None)
+    if return_index and y is None:
+        raise ValueError(
+            "return_index=True needs y, because no query is ever dropped; leave it out"
+        )
+    table = io.read_table(X, columns)
+    features, required = table.locate(
+        schema.feature_names,
+        schema.required,
+        read_required=y is not None and handle_missing != "category",
+    )
+    keep = np.ones(table.n_rows, dtype=bool)
+    codes = np.empty((table.n_rows, schema.n_features), dtype=np.int64)
+    for j, (attribute, column) in enumerate(
+        zip(schema.attributes, features, strict=True)
+    ):
+        found = attribute._codes(table.column(column), clip=handle_unknown == "clip")
+        if found.size and found.min() < 0:
+            _settle(attribute, found, keep, handle_unknown, handle_missing)
+        codes[:, j] = found
+    for name, column in zip(schema.required, required, strict=False):
+        missing = np.fromiter(
+            map(io.is_missing, table.column(column)), bool, table.n_rows
+        )
+        if handle_missing == "error" and missing.any():
+            raise ValueError(_cell_error(int(missing.argmax()), name, io.MISSING))
+        keep &= ~missing
+    if y is None:
+        return codes
+    class_codes = encode_target(schema, y)
+    if class_codes.shape[0] != table.n_rows:
+        raise ValueError(
+            f"X has {table.n_rows} rows but y has {class_codes.shape[0]} labels; "
+            "give one label per row"
+        )
+    index = np.flatnonzero(keep)
+    if index.size < table.n_rows:
+        codes, class_codes = codes[index], class_codes[index]
+    return (codes, class_codes, index) if return_index else (codes, class_codes)
+
+
+def _check_policy(schema: Schema, option: str, choice: str, *, counting: bool) -> None:
+    if choice == "drop" and not counting:
+        raise ValueError(
+            f"{option}='drop' needs y, because every query needs an answer; "
+            "give y for training records, or choose another way for queries"
+        )
+    if choice == "category" and all(
+        attribute.other_code is None for attribute in schema.attributes
+    ):
+        raise ValueError(
+            f"{option}='category' needs a designated category, and no attribute "
+            "of this schema declares one; add a category '?' or set other= in "
+            "the attributes that need it"
+        )
+
+
+def _settle(
+    attribute: Attribute,
+    codes: NDArray[np.int64],
+    keep: NDArray[np.bool_],
+    handle_unknown: str,
+    handle_missing: str,
+) -> None:
+    """Replace the markers in codes (N,), or clear keep (N,), as the user chose."""
+    for marker in (io.MISSING, io.UNKNOWN, io.OUTSIDE):
+        choice = handle_missing if marker == io.MISSING else handle_unknown
+        bad = codes == marker
+        if not bad.any():
+            continue
+        if choice == "drop":
+            keep &= ~bad
+        elif choice == "category" and attribute.other_code is not None:
+            codes[bad] = attribute.other_code
+        else:
+            extra = (
+                "the attribute declares no category for it: add '?' to its "
+                "categories or set other="
+                if choice == "category"
+                else ""
+            )
+            row = int(bad.argmax())
+            raise ValueError(_cell_error(row, attribute.name, marker, extra=extra))
+
+
+def _cell_error(row: int, name: str, marker: int, *, extra: str = "") -> str:
+    problem, remedy = {
+        io.MISSING: (
+            "a missing value (empty, None or NaN)",
+            "fill it in, or choose handle_missing=",
+        ),
+        io.UNKNOWN: (
+            "a value outside the domain of the attribute",
+            "correct it, extend the schema, or choose handle_unknown=",
+        ),
+        io.OUTSIDE: (
+            "a number outside the bounds of the attribute, or infinity",
+            "correct it, widen the bounds, or choose handle_unknown=",
+        ),
+    }[marker]
+    return f"row {row}, column {name!r} of X holds {problem}; {extra or remedy}"
+
+
+def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
+    """Return the position in `class_labels` of every label."""
+    codes = schema._class_table.codes(io.read_vector(y))
+    if codes.size and codes.min() < 0:
+        row = int((codes < 0).argmax())
+        problem = (
+            "a missing value (empty, None or NaN)"
+            if codes[row] == io.MISSING
+            else "a label that is not one of the classes"
+        )
+        raise ValueError(
+            f"row {row} of y holds {problem}; correct it, or add the label to "
+            "class_labels of the schema"
+        )
+    return codes
+
+
+def decode(schema: Schema, codes: ArrayLike) -> NDArray[np.object_]:
+    """Return what the cells are called, see `Schema.decode`."""
+    array = np.asarray(codes)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(
+            f"codes must be integers, got dtype {array.dtype}; pass what encode returns"
+        )
+    if array.ndim not in (1, 2) or array.shape[-1] != schema.n_features:
+        raise ValueError(
+            f"codes must have shape (N, {schema.n_features}) or "
+            f"({schema.n_features},), got {array.shape}; pass what encode returns"
+        )
+    out = np.empty(array.shape, dtype=object)
+    for j, attribute in enumerate(schema.attributes):
+        column = array[..., j].astype(np.int64)
+        if column.size and not (column.min() >= 0 and column.max() < attribute.size):
+            raise ValueError(
+                f"codes of attribute {attribute.name!r} must be at least 0 and "
+                f"below {attribute.size}; pass what encode returns"
+            )
+        names = np.empty(attribute.size, dtype=object)
+        names[:] = attribute.labels
+        out[..., j] = names[column]
+    return out
+
+
+def decode_target(schema: Schema, class_codes: ArrayLike) -> NDArray[Any]:
+    """Return the raw class labels of class codes."""
+    kinds = {type(label) for label in schema.class_labels}
+    labels = np.empty(schema.n_classes, dtype=object)
+    labels[:] = schema.class_labels
+    if len(kinds) == 1:
+        labels = np.array(schema.class_labels)
+    codes = np.asarray(class_codes, dtype=np.int64)
+    if codes.size and not (codes.min() >= 0 and codes.max() < schema.n_classes):
+        raise ValueError(
+            f"class codes must be at least 0 and below {schema.n_classes}; "
+            "pass what encode_target returns"
+        )
+    return labels[codes]
