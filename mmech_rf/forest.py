@@ -8,7 +8,7 @@ about the data (leaf counts) or asked of it (votes) refers to leaf ids of the fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_integer
-from mmech.exceptions import DomainTooLargeError
+from mmech_rf import _passes as passes
 from mmech_rf._checks import (
     check_flags,
-    check_labels,
     check_layout,
     check_shape,
-    in_words,
     read_only_vector,
 )
 
@@ -32,12 +30,6 @@ if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = ["Forest"]
-
-# Largest table that is materialised: 2 GiB of int32 labels, 1 GiB of masks.
-MAX_TABLE_ENTRIES = 2**29
-MAX_MASK_ENTRIES = 2**30
-# Records converted to narrow codes at a time, so that memory stays bounded.
-CHUNK = 2**16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -246,20 +238,7 @@ class Forest:
         array([[8, 9, 8],
                [4, 7, 4]], dtype=int32)
         """
-        from mmech_rf import _kernels
-
-        codes = self._check_codes(codes)
-        leaves = np.empty((codes.shape[0], self.n_trees), dtype=np.int32)
-        for start, chunk in self._narrow(codes):
-            _kernels.apply_trees(
-                self.feature,
-                self.child,
-                self._tests,
-                self.node_offsets,
-                chunk,
-                leaves[start : start + CHUNK],
-            )
-        return leaves
+        return passes.apply(self, codes)
 
     def apply_domain(self) -> NDArray[np.int32]:
         """Find the leaf of every domain cell in every tree.
@@ -290,26 +269,7 @@ class Forest:
         array([[0, 1, 2, 0, 1, 2],
                [0, 0, 0, 1, 1, 1]], dtype=int32)
         """
-        from mmech_rf import _kernels
-
-        entries = self.n_trees * self.n_cells
-        if entries > MAX_TABLE_ENTRIES:
-            raise DomainTooLargeError(
-                f"labels of {in_words(self.n_cells)} cells for {self.n_trees} trees "
-                f"would have {in_words(entries)} entries, more than the limit of "
-                f"{MAX_TABLE_ENTRIES:,}; use leaf_masks(), fewer trees or fewer "
-                "attributes"
-            )
-        labels = np.empty((self.n_trees, self.n_cells), dtype=np.int32)
-        _kernels.label_domain(
-            self._sizes,
-            self.feature,
-            self.child,
-            self._tests,
-            self.node_offsets,
-            labels,
-        )
-        return labels
+        return passes.apply_domain(self)
 
     def count_leaves(
         self, codes: ArrayLike, class_codes: ArrayLike, n_classes: int
@@ -356,24 +316,7 @@ class Forest:
                [1, 0],
                [0, 2]])
         """
-        from mmech_rf import _kernels
-
-        codes = self._check_codes(codes)
-        n_classes = check_integer(n_classes, "n_classes")
-        classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
-        counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
-        for start, chunk in self._narrow(codes):
-            _kernels.count_leaves(
-                self.feature,
-                self.child,
-                self._tests,
-                self.node_offsets,
-                self.leaf_offsets,
-                chunk,
-                _chunk(classes, start),
-                counts,
-            )
-        return counts
+        return passes.count_leaves(self, codes, class_codes, n_classes)
 
     def count_assigned_leaves(
         self,
@@ -422,26 +365,9 @@ class Forest:
                [0, 0],
                [0, 1]])
         """
-        from mmech_rf import _kernels
-
-        codes = self._check_codes(codes)
-        n_classes = check_integer(n_classes, "n_classes")
-        classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
-        trees = check_labels(tree_index, "tree_index", len(codes), self.n_trees)
-        counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
-        for start, chunk in self._narrow(codes):
-            _kernels.count_assigned_leaves(
-                self.feature,
-                self.child,
-                self._tests,
-                self.node_offsets,
-                self.leaf_offsets,
-                chunk,
-                _chunk(classes, start),
-                _chunk(trees, start),
-                counts,
-            )
-        return counts
+        return passes.count_assigned_leaves(
+            self, codes, class_codes, n_classes, tree_index
+        )
 
     def leaf_masks(self) -> list[NDArray[np.bool_]]:
         """List, for every leaf, the values of each attribute its path allows.
@@ -469,33 +395,7 @@ class Forest:
         [[1, 1], [1, 1], [1, 1]]
         [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
         """
-        from mmech_rf import _kernels
-
-        entries = self.n_leaves * sum(self.domain_shape)
-        if entries > MAX_MASK_ENTRIES:
-            raise DomainTooLargeError(
-                f"masks of {self.n_leaves:,} leaves over {sum(self.domain_shape):,} "
-                f"attribute values would have {in_words(entries)} entries, more than "
-                f"the limit of {MAX_MASK_ENTRIES:,}; use fewer trees or a smaller depth"
-            )
-        flat = np.ones(entries, dtype=np.bool_)
-        _kernels.leaf_masks(
-            self._sizes,
-            self.depth,
-            self.feature,
-            self.child,
-            self._tests,
-            self.node_offsets,
-            self.leaf_offsets,
-            flat,
-        )
-        masks = []
-        start = 0
-        for size in self.domain_shape:
-            stop = start + self.n_leaves * size
-            masks.append(flat[start:stop].reshape(self.n_leaves, size))
-            start = stop
-        return masks
+        return passes.leaf_masks(self)
 
     def path(
         self,
@@ -614,38 +514,3 @@ class Forest:
                 f"tree must be below the number of trees {self.n_trees}, got {tree}"
             )
         return tree
-
-    def _check_codes(self, codes: ArrayLike) -> NDArray[Any]:
-        """Return codes as an integer array (N, d); ranges are checked by chunk."""
-        array = np.asarray(codes)
-        if array.dtype.kind not in "iu" and array.size:
-            raise TypeError(
-                f"codes must hold integers, got dtype {array.dtype}; encode records "
-                "with the schema first"
-            )
-        if array.ndim != 2 or array.shape[1] != self.n_features:
-            raise ValueError(
-                f"codes must have shape (N, {self.n_features}), one column per "
-                f"attribute, got {array.shape}"
-            )
-        return array
-
-    def _narrow(self, codes: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield (start, chunk) with chunk (<= CHUNK, d) checked, one byte a code."""
-        largest = np.array(self.domain_shape) - 1
-        dtype = np.uint8 if largest.max() <= np.iinfo(np.uint8).max else np.int32
-        for start in range(0, len(codes), CHUNK):
-            chunk = codes[start : start + CHUNK]
-            if (chunk < 0).any() or (chunk > largest).any():
-                # Row and column only: the value may be sensitive.
-                row, column = np.argwhere((chunk < 0) | (chunk > largest))[0]
-                raise ValueError(
-                    f"codes of attribute {column} must lie in 0..{largest[column]}, "
-                    f"row {start + row} does not; encode records with the schema"
-                )
-            yield start, np.array(chunk, dtype=dtype, order="C")
-
-
-def _chunk(labels: NDArray[Any], start: int) -> NDArray[np.int64]:
-    """Copy one chunk of labels as int64: one layout, so one compiled kernel."""
-    return np.array(labels[start : start + CHUNK], dtype=np.int64, order="C")

@@ -11,8 +11,7 @@ import rf_reference
 from hypothesis import given, settings
 
 from mmech.exceptions import DomainTooLargeError
-from mmech_rf import _kernels, growth
-from mmech_rf import forest as forest_module
+from mmech_rf import _kernels, _passes, growth
 from mmech_rf.forest import Forest
 from mmech_rf.growth import grow_random_forest
 
@@ -219,7 +218,7 @@ def test_paths_equal_the_twin(forest):
 
 
 def test_records_past_one_block_and_one_chunk(monkeypatch):
-    monkeypatch.setattr(forest_module, "CHUNK", 1500)
+    monkeypatch.setattr(_passes, "CHUNK", 1500)
     forest = grow_random_forest(CAR, n_trees=5, depth=3, seed=1)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, CAR, (3200, 6))
@@ -514,6 +513,6 @@ def test_tables_too_large_are_refused(monkeypatch):
     huge = grow_random_forest((10,) * 100, n_trees=3, depth=1, seed=0)
     with pytest.raises(DomainTooLargeError, match=r"labels of about 10\^100 cells"):
         huge.apply_domain()
-    monkeypatch.setattr(forest_module, "MAX_MASK_ENTRIES", 10)
+    monkeypatch.setattr(_passes, "MAX_MASK_ENTRIES", 10)
     with pytest.raises(DomainTooLargeError, match=r"30 leaves over 1,000 .* 30,000"):
         huge.leaf_masks()
