@@ -519,7 +519,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if "ensembles_" in state:
             for name in ("timings_", "ledger_", "_insecure_rng"):
                 state.pop(name, None)
-            if state.get("ledger") is not None:
+            if "ledger" in state:
                 state["ledger"] = SPENT
         return state
 
@@ -552,7 +552,7 @@ _PRIVATE_STATE = (
 """Attributes of a fit beside those that end with an underscore."""
 
 SPENT = "spent"
-"""Stands for a shared ledger in the state of a copied or saved model."""
+"""Stands for the ledger in the state of a fitted model that is copied or pickled."""
 
 
 def _spent_ledger(neighbours: str) -> PrivacyLedger:

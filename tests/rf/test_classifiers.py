@@ -760,15 +760,16 @@ def test_a_new_fit_forgets_the_old_answers(name, noiseless):
 
 # ------------------------------------------------------------- copies of a model
 @MODELS
+@pytest.mark.parametrize("ledger", [None, PrivacyLedger], ids=["own", "shared"])
 @pytest.mark.parametrize(
     "duplicate",
     [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
     ids=["copy", "deepcopy", "pickle"],
 )
-def test_a_released_model_can_be_copied(name, duplicate):
+def test_a_released_model_can_be_copied(name, duplicate, ledger):
     X, y = records(40)
     # Few trees and little budget make ties, which copies must break alike.
-    model = classifier(name, n_trees=2, epsilon="0.1", ledger=PrivacyLedger("0.1"))
+    model = classifier(name, n_trees=2, epsilon="0.1", ledger=ledger and ledger("0.1"))
     model.fit(X, y)
     twin = duplicate(model)
     np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
@@ -779,6 +780,7 @@ def test_a_released_model_can_be_copied(name, duplicate):
     with pytest.raises(BudgetExceededError, match="only 0 of"):
         twin.fit(X, y)
     np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
+    assert twin.set_params(ledger=None).fit(X, y).ledger_.spent == Fraction(1, 10)
 
 
 @ALL

@@ -177,6 +177,8 @@ def test_fitted_models_hold_only_what_was_released():
     np.testing.assert_array_equal(again.predict(RAW), model.predict(RAW))
     np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
     assert again.ledger_ is None
+    with pytest.raises(BudgetExceededError, match="only 0 of"):
+        again.fit(X, y)
 
 
 @pytest.mark.statistical
