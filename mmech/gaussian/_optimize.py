@@ -36,14 +36,14 @@ from mmech.operators._basic import Identity, Ones
 from mmech.operators._compose import Scaled
 from mmech.operators._explicit import Dense
 from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import Marginals, check_domain_shape
+from mmech.operators._marginals import Marginals
 from mmech.operators._merged import Merged
 from mmech.operators._residuals import Residuals
 from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.operators._structure import kronecker_terms
 from mmech.operators._subsets import downward_closure, ranks_of, sizes_of
 from mmech.reduction import reduce_domain
-from mmech.strategies._marginals import domain_shape_of
+from mmech.strategies._marginals import attribute_sizes, domain_shape_of
 from mmech.strategies._pidentity import check_tolerance
 from mmech.strategies._result import Candidate, StrategyResult
 
@@ -357,18 +357,7 @@ def _left_factors(
 def _shape_and_spectrum(
     workload: QueryMatrix, domain_shape: Any, template: str
 ) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
-    shape = domain_shape_of(workload) if domain_shape is None else domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
-        )
-    sizes = check_domain_shape(shape)
-    if math.prod(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {math.prod(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
+    sizes = attribute_sizes(workload, domain_shape, template)
     spectrum = mean_spectrum(workload, sizes)
     if spectrum is None:
         raise UnsupportedWorkloadError(

@@ -243,17 +243,7 @@ class Prefix(_Square):
 
     def pinv(self) -> QueryMatrix:
         """Return the inverse: differences of neighbouring cells."""
-        if self.n == 1:
-            return Identity(1)
-        from mmech.operators._explicit import Sparse
-
-        return Sparse(
-            sp.diags_array(
-                [np.ones(self.n, np.int64), -np.ones(self.n - 1, np.int64)],
-                offsets=[0, -1],
-                dtype=np.int64,
-            )
-        )
+        return _differences(self.n, -1)
 
     def column_abs_sums(self) -> Array:
         """Return n, n - 1, ..., 1."""
@@ -311,17 +301,7 @@ class Suffix(_Square):
 
     def pinv(self) -> QueryMatrix:
         """Return the inverse: differences of neighbouring cells."""
-        if self.n == 1:
-            return Identity(1)
-        from mmech.operators._explicit import Sparse
-
-        return Sparse(
-            sp.diags_array(
-                [np.ones(self.n, np.int64), -np.ones(self.n - 1, np.int64)],
-                offsets=[0, 1],
-                dtype=np.int64,
-            )
-        )
+        return _differences(self.n, 1)
 
     def column_abs_sums(self) -> Array:
         """Return 1, 2, ..., n."""
@@ -346,6 +326,17 @@ class Suffix(_Square):
     def diag(self) -> Array:
         """Return ones, shape (n,)."""
         return np.ones(self.n, np.int64)
+
+
+def _differences(n: int, offset: int) -> QueryMatrix:
+    """Return I - S, where S shifts by one cell along the diagonal at this offset."""
+    from mmech.operators._explicit import Sparse
+
+    if n == 1:
+        return Identity(1)
+    ones = np.ones(n, np.int64)
+    diagonals = sp.diags_array([ones, -ones[1:]], offsets=[0, offset], dtype=np.int64)
+    return Sparse(diagonals)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -268,7 +268,46 @@ class Ranges(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Permuted(QueryMatrix):
+class _Reordered(QueryMatrix):
+    """Shared parts of the operators that take another one's cells in another order."""
+
+    operator: QueryMatrix
+    permutation: ArrayLike
+
+    def __post_init__(self) -> None:
+        check_operator(self.operator, "operator")
+        order = check_permutation(self.permutation, self.operator.shape[1])
+        object.__setattr__(self, "permutation", order)
+
+    @property
+    def _permutation(self) -> NDArray[np.int64]:
+        return self.permutation  # type: ignore[return-value]
+
+    @cached_property
+    def _inverse(self) -> NDArray[np.int64]:
+        return np.argsort(self._permutation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the operator."""
+        return self.operator.shape
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is known to be negative."""
+        return self.operator.is_nonnegative
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Permuted(_Reordered):
     """An operator over a relabelled domain: the columns in another order.
 
     Column j is column ``permutation[j]`` of the operator, so that ranges, for
@@ -299,40 +338,6 @@ class Permuted(QueryMatrix):
            [0, 1, 1],
            [1, 1, 1]])
     """
-
-    operator: QueryMatrix
-    permutation: ArrayLike
-
-    def __post_init__(self) -> None:
-        check_operator(self.operator, "operator")
-        order = check_permutation(self.permutation, self.operator.shape[1])
-        object.__setattr__(self, "permutation", order)
-
-    @property
-    def _permutation(self) -> NDArray[np.int64]:
-        return self.permutation  # type: ignore[return-value]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells."""
-        return self.operator.shape
-
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return self.operator.is_nonnegative
-
-    @cached_property
-    def _inverse(self) -> NDArray[np.int64]:
-        return np.argsort(self._permutation)
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._matmat(x[self._inverse])
@@ -385,7 +390,7 @@ class Permuted(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PermutedGram(QueryMatrix):
+class PermutedGram(_Reordered):
     """A symmetric operator with its rows and columns in another order.
 
     Parameters
@@ -395,39 +400,6 @@ class PermutedGram(QueryMatrix):
     permutation : array_like of int, shape (n,)
         Entry (i, j) is ``V[permutation[i], permutation[j]]``.
     """
-
-    operator: QueryMatrix
-    permutation: ArrayLike
-
-    def __post_init__(self) -> None:
-        order = check_permutation(self.permutation, self.operator.shape[1])
-        object.__setattr__(self, "permutation", order)
-
-    @property
-    def _permutation(self) -> NDArray[np.int64]:
-        return self.permutation  # type: ignore[return-value]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
-        return self.operator.shape
-
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is known to be negative."""
-        return self.operator.is_nonnegative
-
-    @cached_property
-    def _inverse(self) -> NDArray[np.int64]:
-        return np.argsort(self._permutation)
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._matmat(x[self._inverse])[self._permutation]

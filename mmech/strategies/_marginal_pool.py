@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._marginals import Marginals, check_attributes, check_domain_shape
+from mmech.operators._marginals import Marginals, check_attributes
 from mmech.operators._spectrum import mean_spectrum
 from mmech.operators._subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies._deadline import time_is_up
-from mmech.strategies._marginals import domain_shape_of
+from mmech.strategies._marginals import attribute_sizes
 from mmech.strategies._pidentity import Callback
 from mmech.strategies._result import StrategyResult
 
@@ -126,18 +126,7 @@ def marginal_pool_strategy(
     DomainTooLargeError
         If a query restricts so many attributes that their subsets are too many.
     """
-    shape = domain_shape_of(workload) if domain_shape is None else domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template 'marginal_pool' needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
-        )
-    sizes = check_domain_shape(shape)
-    if product_of(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
+    sizes = attribute_sizes(workload, domain_shape, "marginal_pool")
     max_cells = check_integer(max_cells, "max_cells")
     n_starts = check_integer(n_starts, "n_starts")
     max_work = check_integer(max_work, "max_work")

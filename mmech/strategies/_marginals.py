@@ -33,7 +33,7 @@ from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import Callback
 from mmech.strategies._result import StrategyResult
 
-__all__ = ["domain_shape_of", "marginals_strategy"]
+__all__ = ["attribute_sizes", "domain_shape_of", "marginals_strategy"]
 
 Floats = NDArray[np.float64]
 
@@ -107,18 +107,7 @@ def marginals_strategy(
     DomainTooLargeError
         If there are more than 20 attributes.
     """
-    shape = domain_shape_of(workload) if domain_shape is None else domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template 'marginals' needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
-        )
-    sizes = check_domain_shape(shape)
-    if product_of(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
+    sizes = attribute_sizes(workload, domain_shape, "marginals")
     if len(sizes) > MAX_LATTICE_ATTRIBUTES:
         raise DomainTooLargeError(
             f"template 'marginals' lists the 2^{len(sizes)} subsets of "
@@ -145,6 +134,25 @@ def marginals_strategy(
             break
     search.polish()
     return result()
+
+
+def attribute_sizes(
+    workload: QueryMatrix, domain_shape: Any, template: str
+) -> tuple[int, ...]:
+    """Return the attribute sizes given to a template, or read off the workload."""
+    shape = domain_shape_of(workload) if domain_shape is None else domain_shape
+    if shape is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
+            "domain_shape="
+        )
+    sizes = check_domain_shape(shape)
+    if product_of(sizes) != workload.shape[1]:
+        raise ValueError(
+            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
+            f"{workload.shape[1]} columns; both must be the same domain"
+        )
+    return sizes
 
 
 def domain_shape_of(workload: QueryMatrix) -> tuple[int, ...] | None:
