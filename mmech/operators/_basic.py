@@ -1,4 +1,4 @@
-"""Leaf operators: identity, totals, ranges, and wrapped explicit matrices."""
+"""Leaf operators: identity, ones, prefix and suffix sums, all ranges, diagonals."""
 
 from __future__ import annotations
 
