@@ -186,7 +186,7 @@ def test_fitted_models_hold_only_what_was_released():
 def test_audit(mode, monkeypatch):
     """As in `test_privacy`: false alarm 1e-6, half the noise must be caught."""
     schema = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
-    n_fits = 2000
+    n_fits = 1000
     seen = []
     measure = MatrixMechanism.measure
     monkeypatch.setattr(

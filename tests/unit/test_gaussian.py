@@ -341,16 +341,17 @@ def test_products_take_products_of_optima():
     )
 
 
-def test_all_marginals_of_eighty_attributes():
-    sizes = (10,) * 80
+def test_all_marginals_of_fifty_attributes():
+    d = 50
+    sizes = (10,) * d
     workload = all_marginals(sizes, 3, lower_orders=True)
     result = optimize_gaussian(workload)
-    assert len(result.strategy.weights) == 1 + 80 + 3160 + 82160
-    # By symmetry: τ_s = Σ_j C(80 - s, j) / 10^j over the larger marginals.
+    assert len(result.strategy.weights) == 1 + 50 + 1225 + 19600
+    # By symmetry: τ_s = Σ_j C(d - s, j) / 10^j over the larger marginals.
     root = 0.0
     for s in range(4):
-        asked = sum(math.comb(80 - s, j) / 10**j for j in range(4 - s))
-        root += math.comb(80, s) * 9**s * math.sqrt(asked / 10**s)
+        asked = sum(math.comb(d - s, j) / 10**j for j in range(4 - s))
+        root += math.comb(d, s) * 9**s * math.sqrt(asked / 10**s)
     assert result.loss == pytest.approx(root**2)
     assert supports(workload, result.strategy)
 

@@ -117,17 +117,17 @@ def test_no_regular_tree_is_better(workload):
 
 
 def test_large_ordered_domains_are_measured_by_a_tree():
-    workload = Prefix(2**14)
+    workload = Prefix(2**13)
     result = optimize(workload, seed=0)
     assert result.template == "hierarchy"
-    assert result.loss < loss(workload, Identity(2**14)) / 20
-    counts = np.random.default_rng(0).integers(0, 9, 2**14)
+    assert result.loss < loss(workload, Identity(2**13)) / 20
+    counts = np.random.default_rng(0).integers(0, 9, 2**13)
     mechanism = MatrixMechanism(workload, result, epsilon=1)
     error = mechanism.answer(counts) - np.cumsum(counts)
     # A sum of squares within a factor of three of its expectation.
     ratio = np.square(error).sum() / mechanism.expected_error()
     assert 1 / 3 < ratio < 3
-    assert mechanism.per_query_error().shape == (2**14,)
+    assert mechanism.per_query_error().shape == (2**13,)
 
 
 def test_released_as_counts_with_whole_weights():

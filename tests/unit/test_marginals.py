@@ -1,6 +1,7 @@
 """The search over weighted marginals, and the energies that it works with."""
 
 import itertools
+from functools import cache
 
 import hypothesis.strategies as st
 import numba
@@ -368,12 +369,16 @@ TARGETS = [
 ]
 
 
+@cache
+def designed(sizes, order):
+    workload = all_marginals(sizes, order, lower_orders=order == 3)
+    return marginals_strategy(workload, seed=0)
+
+
 @compiled
 @pytest.mark.parametrize(("sizes", "order", "target"), TARGETS, ids=str)
 def test_known_designs(sizes, order, target):
-    result = marginals_strategy(
-        all_marginals(sizes, order, lower_orders=order == 3), seed=0
-    )
+    result = designed(sizes, order)
     assert result.loss <= target
     d = len(sizes)
     covered = [set(key) for key, w in result.strategy.weights.items() if w > 1e-6]
@@ -383,8 +388,7 @@ def test_known_designs(sizes, order, target):
 
 @compiled
 def test_the_fano_plane():
-    result = marginals_strategy(all_marginals((3,) * 7, 2), seed=0)
-    weights = result.strategy.weights
+    weights = designed((3,) * 7, 2).strategy.weights
     assert len(weights) == 7
     assert list(weights.values()) == pytest.approx([1 / 7] * 7)
     for i, j in itertools.combinations(range(7), 2):
