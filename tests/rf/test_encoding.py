@@ -1,0 +1,362 @@
+"""Records to codes and back: tables of any kind, unknown and missing values."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schema_cases import AGE, COLOUR, SIZE, TOY, one
+
+from mmech_rf.schema import Attribute, Schema
+
+# -------------------------------------------------------------------- encoding
+
+ROWS = [["red", "big", 30], ["green", "small", 99.5], [None, "big", 0]]
+CODES = [[0, 1, 1], [1, 0, 3], [2, 1, 0]]
+
+
+def frame():
+    return pd.DataFrame(ROWS, columns=["colour", "size", "age"])
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        ROWS,
+        [tuple(row) for row in ROWS],
+        tuple(ROWS),
+        np.array(ROWS, dtype=object),
+        np.array([["red", "big", "30"], ["green", "small", "99.5"], ["", "big", "0"]]),
+        [np.array(row, dtype=object) for row in ROWS],
+        frame(),
+        frame()[["age", "colour", "size"]].assign(extra=1),
+        frame().astype({"colour": "category", "age": "Float64"}),
+        frame().to_dict("records"),
+        [*frame().to_dict("records")[:2], {"size": "big", "age": 0}],
+    ],
+)
+def test_tables_of_every_kind(X):
+    codes = TOY.encode(X)
+    assert codes.tolist() == CODES
+    assert codes.dtype == np.int64
+    assert codes.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.int64, np.uint8, np.float32, np.float64, bool, object, str, "S1"]
+)
+def test_arrays_of_every_dtype(dtype):
+    X = np.array([[0, 1], [1, 0]])
+    X = X.astype(str if dtype == "S1" else object).astype(dtype)
+    schema = Schema([Attribute.categorical(n, ["0", "1"]) for n in "ab"], [0, 1])
+    assert schema.encode(X).tolist() == [[0, 1], [1, 0]]
+
+
+def test_frames_match_columns_by_name_as_text():
+    schema = Schema([Attribute.categorical(n, ["a", "b"]) for n in "01"], [0, 1])
+    assert schema.encode(pd.DataFrame({1: ["b"], 0: ["a"]})).tolist() == [[0, 1]]
+
+
+def test_other_frames_are_recognised_by_their_columns():
+    class Column(list):
+        def to_numpy(self):
+            return np.array(self)
+
+    class Frame(dict):
+        columns = property(dict.keys)
+
+        def __len__(self):
+            return 2
+
+    X = Frame(size=Column(["big", "small"]), age=Column([1, 2]), colour=["red", "red"])
+    assert TOY.encode(X).tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+def test_repeated_columns_matter_only_where_they_are_read():
+    X = pd.concat([frame(), frame()[["size"]]], axis=1)
+    with pytest.raises(ValueError, match="X has 2 columns named 'size'"):
+        TOY.encode(X)
+    assert TOY.select(["age", "colour"]).encode(X)[:, 0].tolist() == [1, 3, 0]
+
+
+def test_columns_name_those_of_arrays():
+    X = np.array(ROWS, dtype=object)[:, ::-1]
+    names = ["age", "size", "colour"]
+    assert TOY.encode(X, columns=names).tolist() == CODES
+    assert TOY.encode(X.tolist(), columns=names).tolist() == CODES
+
+
+@pytest.mark.parametrize("X", [[], np.empty((0, 3)), frame()[:0]])
+def test_no_records(X):
+    assert TOY.encode(X).shape == (0, 3)
+    codes, labels = TOY.encode(X, [])
+    assert codes.shape == (0, 3)
+    assert labels.shape == (0,)
+
+
+def test_classes_of_any_type():
+    schema = Schema([SIZE], [-1, 1])
+    for y in ([1, -1], (1.0, -1.0), np.array(["1", "-1"]), pd.Series([1, -1])):
+        assert schema.encode([["big"], ["big"]], y)[1].tolist() == [1, 0]
+    assert schema.encode_target([]).tolist() == []
+    booleans = Schema([SIZE], [False, True])
+    assert booleans.encode_target(["true", False, np.True_, 0]).tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [(["a", "b"], "U"), ([-1, 1], "i"), ([0.5, 1.5], "f"), ([False, True], "b")],
+)
+def test_decode_target_keeps_the_type_of_labels(labels, kind):
+    decoded = Schema([SIZE], labels).decode_target([1, 0])
+    assert decoded.dtype.kind == kind
+    assert decoded.tolist() == labels[::-1]
+
+
+def test_decode_target_of_mixed_labels():
+    assert Schema([SIZE], [0, "b"]).decode_target([1, 0]).tolist() == ["b", 0]
+
+
+def test_decode():
+    assert TOY.decode(CODES).tolist() == [
+        ["red", "big", "(25, 50]"],
+        ["green", "small", "(75, 100]"],
+        ["?", "big", "[0, 25]"],
+    ]
+    assert TOY.decode([0, 1, 3]).tolist() == ["red", "big", "(75, 100]"]
+    assert TOY.decode(np.empty((0, 3), dtype=int)).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("codes", "error", "message"),
+    [
+        ([[0, 2, 0]], ValueError, "codes of attribute 'size' must be at least 0 and"),
+        ([[0, -1, 0]], ValueError, "codes of attribute 'size' .* below 2"),
+        ([[0, 1]], ValueError, r"shape \(N, 3\) or \(3,\), got \(1, 2\)"),
+        ([[0.0, 1, 1]], TypeError, "codes must be integers, got dtype float64"),
+    ],
+)
+def test_decode_errors(codes, error, message):
+    with pytest.raises(error, match=message):
+        TOY.decode(codes)
+
+
+def test_decode_target_errors():
+    with pytest.raises(ValueError, match="class codes must be at least 0 and below 2"):
+        TOY.decode_target([2])
+
+
+class Sparse:
+    """Stands for a sparse matrix."""
+
+    shape = (1, 3)
+
+    def toarray(self):
+        return np.zeros(self.shape)
+
+
+@pytest.mark.parametrize(
+    ("X", "options", "error", "message"),
+    [
+        ([["red", "big"]], {}, ValueError, "X has 2 columns but the schema has 3 attr"),
+        (["red"], {}, ValueError, r"must be two-dimensional.* got shape \(1,\)"),
+        ([1, 2], {}, ValueError, r"must be two-dimensional.* got shape \(2,\)"),
+        (np.zeros(3), {}, ValueError, r"got shape \(3,\); reshape it, or wrap"),
+        (np.zeros((1, 1, 3)), {}, ValueError, "must be two-dimensional"),
+        (np.zeros((1, 3), complex), {}, ValueError, "Complex data not supported"),
+        ([["red", "big", 1], ["red"]], {}, ValueError, "row 1 of X has 1 values but"),
+        (frame().drop(columns="age"), {}, ValueError, "X has no column named 'age'"),
+        ([{"colour": "red"}], {}, ValueError, "X has no column named 'size'"),
+        ([{"age": 1}, ["red"]], {}, TypeError, "must be a dict when one is, got list"),
+        ({"age": [1]}, {}, TypeError, "X must be a frame, an array or a list of rows"),
+        ("red", {}, TypeError, "X must be a frame, .* got str; wrap a single record"),
+        (Sparse(), {}, TypeError, "X must be dense, got a sparse matrix"),
+        (ROWS, {"columns": ["age"]}, ValueError, "columns has 1 names but X has 3"),
+        (frame(), {"columns": ["age"]}, ValueError, "got a frame, which names its own"),
+        ([{"age": 1}], {"columns": ["age"]}, ValueError, "rows that are dicts, which"),
+        (ROWS, {"handle_unknown": "ignore"}, ValueError, "handle_unknown must be one"),
+        (ROWS, {"handle_missing": "clip"}, ValueError, "handle_missing must be one of"),
+        (ROWS, {"handle_unknown": "drop"}, ValueError, "'drop' needs y, because every"),
+        (ROWS, {"handle_missing": "drop"}, ValueError, "'drop' needs y, because every"),
+        (ROWS, {"return_index": True}, ValueError, "return_index=True needs y"),
+    ],
+)
+def test_encode_errors(X, options, error, message):
+    with pytest.raises(error, match=message):
+        TOY.encode(X, **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["no"], "X has 3 rows but y has 1 labels"),
+        (["no", "maybe", "yes"], "row 1 of y holds a label that is not one of the cl"),
+        (["no", "yes", None], "row 2 of y holds a missing value"),
+        ([[0], [1], [1]], "row 0 of y holds a label that is not"),
+        (np.zeros((3, 1)), r"y must be one-dimensional.* got shape \(3, 1\)"),
+    ],
+)
+def test_target_errors(y, message):
+    with pytest.raises(ValueError, match=message):
+        TOY.encode(ROWS, y)
+
+
+# ------------------------------------------------- unknown and missing values
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("size", "secret", "row 1, column 'size' of X holds a value outside the domai"),
+        ("age", "secret", "row 1, column 'age' of X holds a value outside the domain"),
+        ("age", 123.25, "row 1, column 'age' of X holds a number outside the bounds"),
+        ("age", -np.inf, "row 1, column 'age' of X holds a number .* or infinity; "),
+        ("size", "", r"row 1, column 'size' of X holds a missing value \(empty, None"),
+        ("age", np.nan, "row 1, column 'age' of X holds a missing value .* NaN"),
+        ("age", "", "row 1, column 'age' of X holds a missing value"),
+        ("age", 10**400, "row 1, column 'age' of X holds a value outside"),
+        ("age", [1], "row 1, column 'age' of X holds a value outside"),
+    ],
+)
+def test_default_errors_name_the_place_but_not_the_value(column, value, message):
+    X = frame().astype(object)
+    X.at[1, column] = value
+    with pytest.raises(ValueError, match=message) as caught:
+        TOY.encode(X)
+    assert "secret" not in str(caught.value)
+    assert "123" not in str(caught.value)
+    assert re.search("handle_(unknown|missing)=", str(caught.value))
+
+
+def test_category_uses_the_designated_cell():
+    schema = Schema(
+        [
+            Attribute.categorical("a", ["x", "rest"], other="rest"),
+            Attribute.categorical("b", ["x", "?"]),
+            Attribute.numeric("n", lower=0, upper=1, n_bins=2, other="none"),
+        ],
+        [0, 1],
+    )
+    assert schema.domain_shape == (2, 2, 3)
+    assert [attribute.other_code for attribute in schema.attributes] == [1, 1, 2]
+    options = {"handle_unknown": "category", "handle_missing": "category"}
+    X = [["x", "x", 1], ["y", "y", 2], [None, None, None], ["y", "x", "text"]]
+    expected = [[0, 0, 1], [1, 1, 2], [1, 1, 2], [1, 0, 2]]
+    assert schema.encode(X, **options).tolist() == expected
+
+
+def test_the_other_cell_is_not_reached_by_default():
+    attribute = Attribute.categorical("a", ["x", "rest"], other="rest")
+    with pytest.raises(ValueError, match="a value outside the domain"):
+        one(attribute, "y")
+    with pytest.raises(ValueError, match="a missing value"):
+        one(attribute, None)
+
+
+def test_category_needs_a_declared_cell():
+    with pytest.raises(ValueError, match="and no attribute of this schema declares"):
+        one(SIZE, "big", handle_missing="category")
+    with pytest.raises(ValueError, match="declares no category for it: add '\\?'"):
+        TOY.encode([["red", "huge", 1]], handle_unknown="category")
+
+
+@pytest.mark.parametrize(("other", "code"), [("red", 0), ("?", 1)])
+def test_unknown_goes_to_other_and_missing_to_the_question_mark(other, code):
+    attribute = Attribute.categorical("a", ["red", "?"], other=other)
+    assert one(attribute, None, handle_missing="category") == 1
+    assert one(attribute, "blue", handle_unknown="category") == code
+
+
+def test_clip_moves_numbers_and_nothing_else():
+    assert one(AGE, -5, handle_unknown="clip") == 0
+    assert one(AGE, "1e9", handle_unknown="clip") == 3
+    assert one(AGE, np.inf, handle_unknown="clip") == 3
+    with pytest.raises(ValueError, match="a value outside the domain"):
+        one(AGE, "old", handle_unknown="clip")
+    with pytest.raises(ValueError, match="a missing value"):
+        one(AGE, None, handle_unknown="clip")
+    with pytest.raises(ValueError, match="a value outside the domain"):
+        one(SIZE, "huge", handle_unknown="clip")
+
+
+def test_drop_leaves_records_out():
+    X = [["red", "big", 1], ["red", "huge", 1], ["red", "big", None], ["?", "big", 101]]
+    y = ["yes", "no", "yes", "no"]
+    with pytest.raises(ValueError, match="row 2, column 'age'"):
+        TOY.encode(X, y, handle_unknown="drop")
+    codes, labels, index = TOY.encode(
+        X, y, handle_unknown="drop", handle_missing="drop", return_index=True
+    )
+    assert codes.tolist() == [[0, 1, 0]]
+    assert codes.flags.c_contiguous
+    assert labels.tolist() == [1]
+    assert index.tolist() == [0]
+    assert index.dtype == np.int64
+
+
+def test_labels_of_dropped_records_are_checked():
+    with pytest.raises(ValueError, match="row 0 of y"):
+        TOY.encode([["red", "huge", 1]], ["maybe"], handle_unknown="drop")
+
+
+REQUIRED = Schema([SIZE], [0, 1], required=["weight"])
+
+
+def test_required_columns_make_records_incomplete():
+    X = pd.DataFrame({"weight": [1, None, 3], "size": ["big", "big", None]})
+    y = [0, 1, 1]
+    with pytest.raises(ValueError, match="row 2, column 'size' of X holds a missing"):
+        REQUIRED.encode(X, y)
+    with pytest.raises(ValueError, match="row 1, column 'weight' of X holds a missing"):
+        REQUIRED.encode(X[:2], y[:2])
+    codes, _, index = REQUIRED.encode(X, y, handle_missing="drop", return_index=True)
+    assert codes.tolist() == [[1]]
+    assert index.tolist() == [0]
+    assert REQUIRED.encode(X[:2]).tolist() == [[1], [1]]  # queries need an answer
+
+
+def test_required_columns_of_arrays_follow_the_attributes():
+    X = [["big", 1], ["big", ""]]
+    options = {"handle_missing": "drop"}
+    assert REQUIRED.encode(X, [0, 1], **options)[0].tolist() == [[1]]
+    assert REQUIRED.encode(X).tolist() == [[1], [1]]
+    assert REQUIRED.encode([["big"]]).tolist() == [[1]]
+    named = REQUIRED.encode(
+        [row[::-1] for row in X], [0, 1], columns=["weight", "size"], **options
+    )
+    assert named[0].tolist() == [[1]]
+    with pytest.raises(ValueError, match="also requires the columns weight"):
+        REQUIRED.encode([["big"]], [0])
+    with pytest.raises(ValueError, match="X has no column named 'weight'"):
+        REQUIRED.encode(pd.DataFrame({"size": ["big"]}), [0])
+
+
+def test_required_columns_do_not_matter_where_missing_is_a_category():
+    schema = Schema([COLOUR], [0, 1], required=["weight"])
+    options = {"handle_missing": "category"}
+    assert schema.encode([["red"]], [0], **options)[0].tolist() == [[0]]
+
+
+@given(st.data())
+def test_removing_a_record_leaves_the_codes_of_the_others(data):
+    cell = st.sampled_from(["red", "blue", "", None, 1, 50, 1e9, "big", "small", "?"])
+    rows = data.draw(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=6))
+    labels = data.draw(
+        st.lists(st.sampled_from(["no", "yes"]), min_size=len(rows), max_size=len(rows))
+    )
+    gone = data.draw(st.integers(0, len(rows) - 1))
+    options = {
+        "handle_unknown": "drop",
+        "handle_missing": "drop",
+        "return_index": True,
+    }
+    codes, classes, index = TOY.encode(rows, labels, **options)
+    fewer = TOY.encode(
+        rows[:gone] + rows[gone + 1 :], labels[:gone] + labels[gone + 1 :], **options
+    )
+    stay = index != gone
+    assert fewer[0].tolist() == codes[stay].tolist()
+    assert fewer[1].tolist() == classes[stay].tolist()
+    assert fewer[2].tolist() == [i - (i > gone) for i in index[stay]]

@@ -1,0 +1,423 @@
+"""Schemas as files, those that were published, and inference from data."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schema_cases import TOY, one
+
+from mmech.exceptions import PrivacyLeakWarning
+from mmech_rf.schema import Attribute, Schema
+
+DATA_DIR = os.environ.get("MMECH_DATA_DIR", "")
+SCHEMA_FILES = [
+    path.name for path in sorted(Path(DATA_DIR).glob("*schema.json")) if DATA_DIR
+]
+needs_data = pytest.mark.skipif(
+    not DATA_DIR, reason="MMECH_DATA_DIR does not name the folder of data files"
+)
+
+
+def read_frame(name):
+    with gzip.open(Path(DATA_DIR) / f"{name}.csv.gz", "rt", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    return pd.DataFrame(np.array(rows, dtype=object), columns=header)
+
+
+# ----------------------------------------------------------------------- files
+
+WORDS = st.text(
+    st.characters(codec="utf-8", exclude_characters="?"), min_size=1, max_size=5
+).filter(str.strip)
+SCALARS = st.one_of(
+    WORDS, st.booleans(), st.integers(-9, 9), st.floats(-9, 9).filter(bool)
+)
+CATEGORIES = st.lists(SCALARS, min_size=2, max_size=5, unique_by=(str, lambda v: v))
+
+
+@st.composite
+def attributes(draw, name):
+    if draw(st.booleans()):
+        categories = draw(CATEGORIES)
+        options = {}
+        if draw(st.booleans()):
+            options["other"] = draw(
+                st.sampled_from([c for c in categories if isinstance(c, str)] or [None])
+            )
+        if draw(st.booleans()):
+            options["groups"] = {categories[0]: ["raw 1", 17.5]}
+        if draw(st.booleans()):
+            options["value_map"] = {"raw 2": categories[1], 99: categories[0]}
+        kind = draw(st.sampled_from(["categorical", "ordinal"]))
+        return Attribute(name, kind, categories, **options)
+    cuts = draw(st.lists(st.floats(-1e6, 1e6), unique=True, max_size=4).map(sorted))
+    cuts = [c + 0.0 for c in cuts]
+    options = {"other": draw(st.sampled_from([None, "none"]))}
+    if draw(st.booleans()) or not cuts:
+        options |= {"lower": -2e6, "upper": draw(st.floats(2e6, 1e9))}
+    if cuts and draw(st.booleans()):
+        options["categories"] = [f"bin {k}" for k in range(len(cuts) + 1)]
+    if not cuts:
+        options["n_bins"] = draw(st.integers(1, 7))
+    return Attribute.numeric(name, cut_points=cuts, **options)
+
+
+@st.composite
+def schemas(draw):
+    d = draw(st.integers(1, 4))
+    return Schema(
+        [draw(attributes(f"a{j}")) for j in range(d)],
+        draw(CATEGORIES),
+        target=draw(st.sampled_from(["class", "y"])),
+        name=draw(st.sampled_from([None, "toy"])),
+        required=draw(st.sampled_from([(), ("r", "s")])),
+    )
+
+
+@given(schemas())
+def test_json_round_trip(schema):
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+@given(schemas(), st.data())
+def test_decode_then_encode_is_the_identity(schema, data):
+    invertible = [
+        j
+        for j, attribute in enumerate(schema.attributes)
+        if attribute.kind != "numeric" and attribute.value_map is None
+    ]
+    if not invertible:
+        return
+    schema = schema.select(invertible)
+    codes = [data.draw(st.integers(0, size - 1)) for size in schema.domain_shape]
+    assert schema.encode([schema.decode(codes)]).tolist() == [codes]
+    labels = schema.decode_target([0, schema.n_classes - 1])
+    assert schema.encode_target(labels).tolist() == [0, schema.n_classes - 1]
+
+
+@given(schemas(), st.data())
+def test_every_known_value_gets_a_code_inside_the_domain(schema, data):
+    for attribute in schema.attributes:
+        if attribute.kind == "numeric":
+            bounds = (-2e6, attribute.upper or 1e9)
+            value = data.draw(st.floats(*bounds))
+            code = one(attribute, value)
+            assert 0 <= code <= len(attribute.cut_points)
+            assert code == sum(value > cut for cut in attribute.cut_points)
+
+
+def test_sources_of_json(tmp_path):
+    text = TOY.to_json()
+    path = tmp_path / "toy.json"
+    assert TOY.to_json(path) is None
+    with open(path, "rb") as stream:
+        assert Schema.from_json(stream) == TOY
+    for source in (path, str(path), text, io.StringIO(text), json.loads(text)):
+        assert Schema.from_json(source) == TOY
+
+
+def test_json_keeps_types_and_letters():
+    attribute = Attribute.categorical(
+        "größe", ["ß", True, 2, 2.5], groups={2: [7, "z"]}
+    )
+    schema = Schema([attribute], [-1, 1])
+    text = schema.to_json()
+    assert "größe" in text
+    twin = Schema.from_json(text)
+    assert [type(c) for c in twin.attributes[0].categories] == [str, bool, int, float]
+    assert twin.attributes[0].groups == {2: (7, "z")}
+
+
+FEATURES = {
+    "name": "toy",
+    "features": [
+        {"name": "a", "type": "categorical", "categories": ["x", "y"]},
+        {"name": "b", "type": "categorical", "categories": ["1"], "ordered": True},
+        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True},
+    ],
+    "target": {"name": "label", "categories": ["0", "1"]},
+}
+MRF = {
+    "attributes": [
+        {"name": "n", "type": "numeric", "cutoffs": [1], "categories": ["lo", "hi"]},
+        {"name": "late", "type": "categorical", "categories": ["x"]},
+        {"name": "unused", "type": "categorical", "categories": ["x"]},
+        {"name": "class", "type": "categorical", "categories": ["0", "1"]},
+    ],
+    "target": "class",
+    "dropped_after": ["late"],
+    "not_used": ["unused", "never"],
+}
+
+
+def test_files_with_features():
+    schema = Schema.from_json(FEATURES)
+    assert [a.kind for a in schema.attributes] == ["categorical", "ordinal", "numeric"]
+    assert schema.domain_shape == (2, 1, 10)
+    assert (schema.name, schema.target) == ("toy", "label")
+    assert Schema.from_json(FEATURES, n_bins=3).domain_shape == (2, 1, 3)
+
+
+def test_files_of_the_paper():
+    schema = Schema.from_json(MRF)
+    assert schema.feature_names == ("n",)
+    assert schema.required == ("late",)
+    assert schema.class_labels == ("0", "1")
+    assert schema.decode([[1]]).tolist() == [["hi"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("{", ValueError, "the schema is not valid JSON"),
+        (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
+        (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
+        ({}, ValueError, "of no known kind: it needs 'format'"),
+        (
+            {"format": "mmech-schema", "version": 2},
+            ValueError,
+            "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2",
+        ),
+        ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
+        ({"features": []}, ValueError, "malformed near 'target'"),
+        (FEATURES | {"features": []}, ValueError, "at least one attribute"),
+        (FEATURES | {"features": [{"name": "a"}]}, ValueError, "malformed near 'type'"),
+        (FEATURES | {"features": 3}, ValueError, "malformed"),
+        (FEATURES | {"target": "class"}, ValueError, "malformed"),
+        (
+            FEATURES | {"target": {"name": "c", "categories": []}},
+            ValueError,
+            "class_labels",
+        ),
+        (MRF | {"target": "income"}, ValueError, "target 'income' but has no attribu"),
+        (
+            {
+                "format": "mmech-schema",
+                "version": 1,
+                "target": {"name": "c", "labels": [0, 1]},
+                "attributes": [{"name": "a", "kind": "ordinal", "size": 3}],
+            },
+            ValueError,
+            "the schema is malformed: .*size",
+        ),
+    ],
+)
+def test_from_json_errors(source, error, message):
+    with pytest.raises(error, match=message):
+        Schema.from_json(source)
+
+
+def test_missing_files_are_reported_as_such(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Schema.from_json(tmp_path / "none.json")
+
+
+# ------------------------------------------------------- the published schemas
+
+
+@needs_data
+@pytest.mark.parametrize("file", SCHEMA_FILES)
+def test_published_schemas_load_and_encode_their_data(file):
+    schema = Schema.from_json(Path(DATA_DIR) / file)
+    document = json.loads((Path(DATA_DIR) / file).read_text())
+    X = read_frame(schema.name)
+    y = X["class"]
+    if "n_rows" in document:
+        assert len(X) == document["n_rows"]
+    if "shape" in document:
+        sizes = dict(
+            zip(
+                (entry["name"] for entry in document["attributes"]),
+                document["shape"],
+                strict=True,
+            )
+        )
+        assert schema.domain_shape == tuple(sizes[n] for n in schema.feature_names)
+        assert schema.n_classes == sizes["class"]
+    complete = not (X[[*schema.feature_names, *schema.required]] == "").any(axis=None)
+    mode = "error" if complete or schema.name == "mushroom" else "drop"
+    if file == "mushroom.schema.json":
+        mode = "drop"
+    codes, labels = schema.encode(X, y, handle_missing=mode)
+    assert codes.shape[1] == schema.n_features
+    assert ((codes >= 0) & (codes < np.array(schema.domain_shape))).all()
+    assert len(np.unique(labels)) == schema.n_classes
+    if mode == "error":
+        assert len(codes) == len(X)
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+@needs_data
+def test_adult_repeats_the_preprocessing_of_the_paper():
+    schema = Schema.from_json(Path(DATA_DIR) / "adult.mrf_schema.json")
+    assert schema.domain_shape == (4, 4, 7, 5, 6, 5, 2, 5)
+    assert schema.n_cells == 168_000
+    X = read_frame("adult")
+    assert len(X) == 48_842
+    codes, labels = schema.encode(X, X["class"], handle_missing="drop")
+    assert codes.shape == (45_222, 8)
+    assert labels.shape == (45_222,)
+    with pytest.raises(ValueError, match="missing value"):
+        schema.encode(X, X["class"])
+
+
+@needs_data
+def test_adult_raw_schema_with_a_cell_for_missing_values():
+    schema = Schema.from_json(Path(DATA_DIR) / "adult.schema.json")
+    X = read_frame("adult")
+    with pytest.raises(ValueError, match="column 'workclass' of X holds a missing"):
+        schema.encode(X)
+    document = json.loads(schema.to_json())
+    for entry in document["attributes"]:
+        if entry["kind"] == "categorical":
+            entry["categories"].append("?")
+    wider = Schema.from_json(document)
+    codes = wider.encode(X)
+    column = wider.feature_names.index("workclass")
+    assert (codes[:, column] == wider.domain_shape[column] - 1).sum() == 2799
+
+
+@needs_data
+def test_mushroom_question_marks_are_empty_fields():
+    schema = Schema.from_json(Path(DATA_DIR) / "mushroom.mrf_schema.json")
+    X = read_frame("mushroom")
+    codes = schema.encode(X)
+    column = schema.feature_names.index("stalk-root")
+    mark = schema.attributes[column].categories.index("?")
+    assert (codes[:, column] == mark).sum() == 2480
+    marked = X.replace({"stalk-root": {"": "?"}})
+    assert (schema.encode(marked) == codes).all()
+    raw = Schema.from_json(Path(DATA_DIR) / "mushroom.schema.json")
+    kept = raw.encode(X, X["class"], handle_missing="drop")[0]
+    assert len(kept) == 8124 - 2480
+
+
+@needs_data
+def test_heart_value_map_gives_the_recoded_multiset():
+    schema = Schema.from_json(Path(DATA_DIR) / "heart.mrf_schema.json")
+    raw = Schema.from_json(Path(DATA_DIR) / "heart.schema.json")
+    X = read_frame("heart")
+    recoded = X.copy()
+    recoded["cp"] = [str(int(v) - 1) for v in X["cp"]]
+    recoded["slope"] = [str(int(v) - 1) for v in X["slope"]]
+    recoded["thal"] = [{"3": "0", "6": "1", "7": "2"}[v] for v in X["thal"]]
+    plain = Schema(
+        [
+            Attribute(a.name, a.kind, a.categories, cut_points=a.cut_points)
+            for a in schema.attributes
+        ],
+        schema.class_labels,
+    )
+    ours, theirs = schema.encode(X), plain.encode(recoded)
+    assert Counter(map(tuple, ours)) == Counter(map(tuple, theirs))
+    for name in ("cp", "slope", "thal"):
+        j = schema.feature_names.index(name)
+        assert (ours[:, j] == raw.encode(X)[:, j]).all()
+
+
+@needs_data
+def test_adult_binary_reads_integers_booleans_and_text():
+    schema = Schema.from_json(Path(DATA_DIR) / "adult-binary.mrf_schema.json")
+    X = read_frame("adult-binary")[:500]
+    codes, labels = schema.encode(X, X["class"])
+    assert schema.n_cells == 2**123
+    integers = X.drop(columns="class").astype(int)
+    assert (schema.encode(integers) == codes).all()
+    assert (schema.encode(integers.astype(bool)) == codes).all()
+    assert (schema.encode(integers.to_numpy(dtype=float)) == codes).all()
+    assert (schema.encode_target(X["class"].astype(int)) == labels).all()
+
+
+@needs_data
+def test_tennis_booleans_match_text():
+    schema = Schema.from_json(Path(DATA_DIR) / "tennis.schema.json")
+    X = read_frame("tennis")
+    booleans = X.assign(windy=X["windy"] == "true")
+    assert (schema.encode(booleans) == schema.encode(X)).all()
+
+
+# ------------------------------------------------------------------- inference
+
+
+def infer(X, y, **options):
+    with pytest.warns(PrivacyLeakWarning, match="are read from the data, which voids"):
+        return Schema.infer(X, y, **options)
+
+
+def test_infer_reads_numbers_as_bounds_and_the_rest_as_categories():
+    X = pd.DataFrame(
+        {
+            "n": [1, 2, 5],
+            "m": np.array([0.5, 1, 0], dtype=object),
+            "b": [True, False, True],
+            "s": ["y", "x", None],
+        }
+    )
+    schema = infer(X, [2, 0, 2], n_bins=4, target="t", name="toy")
+    n, m, b, s = schema.attributes
+    assert (n.kind, n.lower, n.upper, n.size) == ("numeric", 1, 5, 4)
+    assert (m.kind, m.lower, m.upper) == ("numeric", 0, 1)
+    assert (b.kind, b.categories) == ("categorical", (False, True))
+    assert s.categories == ("x", "y", "?")
+    assert schema.class_labels == (0, 2)
+    assert (schema.target, schema.name) == ("t", "toy")
+    assert schema.encode(X).shape == (3, 4)
+
+
+def test_infer_from_arrays_and_rows():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    y = X[:, 0] > 0
+    schema = infer(X, y)
+    assert schema.feature_names == ("x0", "x1", "x2")
+    assert schema.domain_shape == (10, 10, 10)
+    assert schema.class_labels == (False, True)
+    assert infer(X.tolist(), y.tolist()) == schema
+    assert infer(X, y, columns=["a", "b", "c"]).feature_names == ("a", "b", "c")
+    assert (schema.encode(X).min(0) == 0).all()
+    assert (schema.encode(X).max(0) == 9).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 5, -3.5, 1e308, -1e308, 1e-320])
+def test_infer_from_a_constant_column(value):
+    schema = infer([[value], [value]], ["a", "b"])
+    assert schema.attributes[0].lower < value < schema.attributes[0].upper
+    assert schema.encode([[value]]).shape == (1, 1)
+
+
+def test_infer_mixed_and_empty_columns():
+    schema = infer([["x", None], [1, ""], ["1", None]], ["a", "b", "b"])
+    assert schema.attributes[0].categories == (1, "x")
+    assert schema.attributes[1].categories == ("?",)
+    assert schema.encode([["1", None]]).tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "error", "message"),
+    [
+        ([[1.0], [np.nan]], [0, 1], ValueError, "row 1, column 'x0'.*missing.*NaN"),
+        ([[1.0], [None]], [0, 1], ValueError, "row 1, column 'x0'.*missing.*NaN"),
+        ([[1.0], [np.inf]], [0, 1], ValueError, "row 1, column 'x0'.*infinity"),
+        ([[1.0], [2.0]], [0, 0], ValueError, r"\(the classes\) .* 2, got 1"),
+        ([[1.0], [2.0]], [0, np.nan], ValueError, "y holds a missing value"),
+        ([[{}], ["x"]], [0, 1], TypeError, "value of type dict, but each must be a st"),
+    ],
+)
+def test_infer_errors(X, y, error, message):
+    with pytest.raises(error, match=message):
+        infer(X, y)
+
+
+def test_nothing_else_warns():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TOY.encode([["red", "big", 30]], ["no"])
