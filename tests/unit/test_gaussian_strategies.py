@@ -1,0 +1,441 @@
+"""Strategies under L2 sensitivity, their templates and their errors."""
+
+import math
+
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+from scipy.sparse import csr_array
+
+import mmech
+from mmech import (
+    AllRange,
+    Dense,
+    DomainTooLargeError,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    Marginal,
+    Marginals,
+    Ones,
+    Partition,
+    PartitionStack,
+    Prefix,
+    Residuals,
+    Scaled,
+    Sparse,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    all_marginals,
+    dual_bound,
+    expected_error,
+    gaussian_expected_error,
+    gaussian_loss,
+    gaussian_per_query_error,
+    gaussian_rmse,
+    loss,
+    optimize,
+    optimize_gaussian,
+    supports,
+)
+
+MARGINALS = {
+    "pairs of binary": all_marginals((2,) * 6, 2),
+    "at most pairs": all_marginals((3, 4, 2), 2, lower_orders=True),
+    "weighted": Marginals((3, 2, 4), {(0,): 3, (0, 2): 0.5, (): 2}),
+    "size one": all_marginals((4, 1, 3), 1),
+    "stacked": VStack(
+        [2 * all_marginals((3, 4), 1), Kronecker([Ones(2, 3), Identity(4)])]
+    ),
+}
+every_marginals = pytest.mark.parametrize("name", MARGINALS)
+
+
+# ------------------------------------------------------------- L2 sensitivity
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_l2_sensitivity_is_the_longest_column(name):
+    operator, dense = CATALOGUE[name]
+    longest = np.sqrt(np.square(np.asarray(dense, float)).sum(axis=0).max())
+    assert operator.l2_sensitivity() == pytest.approx(longest, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Dense, lambda array: Sparse(csr_array(array))])
+def test_l2_sensitivity_of_large_integers_does_not_wrap(kind):
+    operator = kind(np.array([[2**40, 0], [2**40, 1]]))
+    assert operator.l2_sensitivity() == pytest.approx(2**40 * math.sqrt(2))
+
+
+def test_l2_sensitivity_at_any_domain_size():
+    sizes = (100,) * 20
+    assert Kronecker([Prefix(100)] * 20).l2_sensitivity() == pytest.approx(1e20)
+    assert Marginal(sizes, [0]).l2_sensitivity() == 1
+    assert Marginals(sizes, {(0,): 3, (1, 2): -4}).l2_sensitivity() == 5
+    residuals = Residuals(sizes, {(): 1, (0, 5): 2})
+    assert residuals.l2_sensitivity() == pytest.approx(math.sqrt(1 + 4 * 0.99**2))
+
+
+# ------------------------------------------------------------------ residuals
+
+
+def test_residuals_are_orthogonal_and_span_the_marginals():
+    sizes = (2, 3, 2)
+    weights = {(): 1.0, (0,): 2.0, (1,): 0.5, (0, 1): 3.0}
+    A = Residuals(sizes, weights)
+    assert A.shape == (1 + 1 + 2 + 2, 12)
+    rows = A.to_dense()
+    np.testing.assert_allclose(rows @ rows.T, np.diag(A.row_square_sums()), atol=1e-12)
+    assert supports(Marginal(sizes, [0, 1]), A)
+    assert not supports(Marginal(sizes, [0, 2]), A)
+    assert not supports(Marginal(sizes, [0, 1]), Residuals(sizes, {(0, 1): 1}))
+
+
+@pytest.mark.parametrize("name", MARGINALS)
+def test_errors_on_residuals_equal_dense_algebra(name):
+    workload = MARGINALS[name]
+    strategy = optimize_gaussian(workload, template="residuals").strategy
+    W, A = workload.to_dense(), strategy.to_dense()
+    squares = np.square(W @ np.linalg.pinv(A)).sum(axis=1)
+    np.testing.assert_allclose(
+        gaussian_per_query_error(workload, strategy, rho=0.5),
+        squares * np.square(A).sum(axis=0).max(),
+    )
+    longest = np.abs(A).sum(axis=0).max()
+    assert loss(workload, strategy) == pytest.approx(longest**2 * squares.sum())
+
+
+def test_large_domains_stay_implicit():
+    sizes = (10,) * 40
+    A = Residuals(sizes, {(): 1, (3,): 0.5, (7,): 0.5, (3, 7): 0.25})
+    assert A.shape == (1 + 9 + 9 + 81, 10**40)
+    workload = Marginals(sizes, {(3, 7): 2})
+    assert supports(workload, A)
+    assert not supports(Marginals(sizes, {(3, 8): 1}), A)
+    # Σ rank τ / w² with τ = 4 n_s / n_a
+    expected = 4 * (1 / 100 + 2 * 9 * 0.1 / 0.25 + 81 / 0.0625)
+    assert gaussian_loss(workload, A) == pytest.approx(
+        A.l2_sensitivity() ** 2 * expected
+    )
+    with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
+        gaussian_loss(Marginals(sizes, {(4,): 1}), A)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({}, "must name at least one residual"),
+        ({(0,): 0, (): 0}, "the weights are all zero"),
+        ({(0, 2): 1, (2, 0): 1}, r"the residual over \(0, 2\) is given twice"),
+        ({(1,): 1}, "attribute 1 has a single value and no contrast"),
+        ({(5,): 1}, "the domain has attributes 0..2"),
+        ({(0,): math.nan}, "weight must be finite"),
+    ],
+)
+def test_residuals_refuse(weights, message):
+    with pytest.raises(ValueError, match=message):
+        Residuals((2, 1, 3), weights)
+
+
+# ----------------------------------------------------------------- strategies
+
+
+@pytest.mark.parametrize(
+    ("workload", "published"),
+    [
+        (Prefix(256), 2.52441),
+        (AllRange(256), 2.90144),
+        (Prefix(64), 2.09986),
+        (AllRange(64), 2.30221),
+    ],
+    ids=str,
+)
+def test_optimal_range_queries(workload, published):
+    """RMSE at unit sensitivity (rho = 1/2), known to five decimals."""
+    result = optimize_gaussian(workload)
+    assert gaussian_rmse(workload, result.strategy, rho=0.5) == pytest.approx(
+        published, abs=1e-4
+    )
+    # Twice the loss at rho = 1/2 is in the units of dual_bound at epsilon = 1.
+    lower = dual_bound(workload, epsilon=1, tolerance=1e-6).bound / 2
+    assert lower * (1 - 1e-9) <= result.loss <= lower * (1 + 1e-4)
+    assert result.success
+    assert result.norm == "L2"
+    assert result.template == "dense"
+    assert "to the least loss" in result.message
+
+
+@every_marginals
+def test_closed_form_equals_the_dual(name):
+    workload = MARGINALS[name]
+    closed = optimize_gaussian(workload, template="residuals")
+    explicit = optimize_gaussian(Dense(workload.to_dense()), template="dense")
+    assert explicit.success
+    assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
+    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert closed.strategy.l2_sensitivity() == pytest.approx(1)
+    assert "optimal among all strategies" in closed.message
+    # κ_s ∝ √(v_s / m_s), Σ √(m_s v_s) squared over n
+    singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
+    bound = singular.sum() ** 2 / workload.shape[1]
+    assert closed.loss == pytest.approx(bound)
+
+
+@every_marginals
+def test_weighted_marginals_are_optimal_among_themselves(name):
+    workload = MARGINALS[name]
+    result = optimize_gaussian(workload, template="marginals", tolerance=1e-6)
+    assert result.success
+    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.strategy.l2_sensitivity() == pytest.approx(1)
+    history = np.array(result.history)
+    assert (np.diff(history) <= 1e-12 * history[:-1]).all()
+    best = optimize_gaussian(workload).loss
+    assert result.loss >= best * (1 - 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # nearby weights are no better, up to the gap
+        weights = {
+            key: weight * math.exp(0.1 * rng.standard_normal())
+            for key, weight in result.strategy.weights.items()
+        }
+        other = Marginals(result.strategy.domain_shape, weights)
+        assert gaussian_loss(workload, other) >= result.loss * (1 - 2e-6)
+
+
+def test_residuals_project_other_workloads():
+    workload = Kronecker([Prefix(6), AllRange(4)])
+    closed = optimize_gaussian(workload, template="residuals")
+    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert "optimal among stacks of residuals" in closed.message
+    marginals = optimize_gaussian(workload, template="marginals")
+    assert optimize_gaussian(workload).loss < closed.loss <= marginals.loss
+
+
+def test_products_take_products_of_optima():
+    workload = -2 * Kronecker([Prefix(6), AllRange(4), Total(3)])
+    result = optimize_gaussian(workload)
+    assert result.template == "kronecker"
+    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    explicit = optimize_gaussian(workload, template="dense")
+    assert result.loss == pytest.approx(explicit.loss, rel=1e-4)
+    large = Kronecker([Prefix(64)] * 8)
+    assert optimize_gaussian(large).loss == pytest.approx(
+        optimize_gaussian(Prefix(64)).loss ** 8, rel=1e-3
+    )
+
+
+def test_all_marginals_of_fifty_attributes():
+    d = 50
+    sizes = (10,) * d
+    workload = all_marginals(sizes, 3, lower_orders=True)
+    result = optimize_gaussian(workload)
+    assert len(result.strategy.weights) == 1 + 50 + 1225 + 19600
+    # By symmetry: τ_s = Σ_j C(d - s, j) / 10^j over the larger marginals.
+    root = 0.0
+    for s in range(4):
+        asked = sum(math.comb(d - s, j) / 10**j for j in range(4 - s))
+        root += math.comb(d, s) * 9**s * math.sqrt(asked / 10**s)
+    assert result.loss == pytest.approx(root**2)
+    assert supports(workload, result.strategy)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_auto_supports_every_workload_and_tells_its_loss(name):
+    workload, dense = CATALOGUE[name]
+    result = optimize_gaussian(workload)
+    A = result.strategy.to_dense().astype(float)
+    W = np.asarray(dense, float)
+    gain = np.square(W @ np.linalg.pinv(A, rcond=1e-10)).sum()
+    expected = np.square(A).sum(axis=0).max() * gain
+    assert result.loss == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    assert supports(workload, result.strategy)
+    # optimal: no smaller than the bound, no larger than the bound and the gap
+    singular = np.linalg.svd(W, compute_uv=False)
+    assert result.loss >= singular.sum() ** 2 / W.shape[1] * (1 - 1e-9)
+    lower = dual_bound(Dense(W), epsilon=1, tolerance=1e-6).bound / 2
+    assert result.loss <= lower * (1 + 1e-3) + 1e-12
+    assert result.workload is workload
+
+
+def test_columns_of_very_different_length():
+    """Short columns are lost in the spectrum of the gram, not in the strategy."""
+    rng = np.random.default_rng(5)
+    entries = rng.standard_normal((200, 60))
+    result = optimize_gaussian(Dense(entries * np.logspace(0, -5, 60)))
+    assert result.template == "dense"
+    assert result.success
+    # Beyond the digits of a double the answer is valid and admits what it is.
+    hopeless = Dense(entries * np.logspace(0, -9, 60))
+    result = optimize_gaussian(hopeless, template="dense")
+    assert result.template == "identity"
+    assert not result.success
+    assert "the columns are of very different size" in result.message
+
+
+def test_few_queries_stay_implicit():
+    rng = np.random.default_rng(0)
+    forest = PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
+    result = optimize_gaussian(forest)
+    assert "Product(Dense" in repr(result.strategy)
+    assert result.loss < gaussian_loss(forest, forest)
+    assert result.loss == pytest.approx(gaussian_loss(forest, result.strategy))
+
+
+def test_cells_are_merged_first():
+    workload = Partition([0, 0, 1, 2, 2, 2])
+    result = optimize_gaussian(workload)
+    assert result.loss == pytest.approx(3)
+    mechanism = GaussianMechanism(workload, result, rho=1)
+    assert mechanism.answer([1, 2, 3, 4, 5, 6]).shape == (3,)
+
+
+def test_workloads_that_ask_nothing():
+    for workload in (Scaled(0, Prefix(3)), Dense(np.zeros((2, 3)))):
+        assert optimize_gaussian(workload).loss == 0
+        assert optimize_gaussian(workload, template="dense").loss == 0
+    nothing = Scaled(0, all_marginals((2, 3), 1))
+    for template in ("residuals", "marginals"):
+        assert optimize_gaussian(nothing, template=template).loss == 0
+
+
+def test_optimize_dispatches_and_candidates_are_listed():
+    result = optimize(Prefix(16), privacy="zcdp")
+    assert result.loss == optimize_gaussian(Prefix(16)).loss
+    assert [candidate.template for candidate in result.candidates] == [
+        "dense",
+        "identity",
+    ]
+    assert "norm='L2'" in repr(result)
+    assert 1 <= result.bound_ratio < 1.001
+    pure = optimize(Prefix(16), seed=0)
+    assert pure.norm == "L1"
+    assert "norm" not in repr(pure)
+    assert result.loss < pure.loss
+    with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
+        optimize(Prefix(4), privacy="gaussian")
+
+
+def test_a_short_run_says_so():
+    result = optimize_gaussian(Prefix(64), template="dense", max_iter=2)
+    assert not result.success
+    assert "after 2 iterations" in result.message
+    short = optimize_gaussian(MARGINALS["weighted"], template="marginals", max_iter=2)
+    assert not short.success
+
+
+@pytest.mark.parametrize(
+    ("workload", "options", "error", "message"),
+    [
+        (Prefix(4), {"template": "union"}, ValueError, "template must be one of"),
+        (Prefix(4), {"q": 3}, TypeError, "template 'auto' has no option 'q' under"),
+        (
+            Prefix(4),
+            {"template": "identity", "max_iter": 3},
+            TypeError,
+            "its options are: none",
+        ),
+        (
+            Prefix(4),
+            {"template": "residuals"},
+            UnsupportedWorkloadError,
+            "needs the attribute sizes of",
+        ),
+        (
+            Dense(np.eye(6)),
+            {"template": "residuals", "domain_shape": (2, 3)},
+            UnsupportedWorkloadError,
+            "no projection of",
+        ),
+        (
+            Kronecker([Prefix(2), Prefix(3)]),
+            {"template": "marginals", "domain_shape": (2, 2)},
+            ValueError,
+            "has 4 cells but the workload has 6 columns",
+        ),
+        (
+            VStack([Prefix(4), Prefix(4)]),
+            {"template": "kronecker"},
+            UnsupportedWorkloadError,
+            "needs a Kronecker or a VStack of Kroneckers",
+        ),
+        (
+            AllRange(3500),
+            {"template": "dense"},
+            DomainTooLargeError,
+            "needs eigendecompositions of size 3500",
+        ),
+        (Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
+        (Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
+        ([[1]], {}, TypeError, "workload must be a query matrix"),
+    ],
+)
+def test_optimize_gaussian_refuses(workload, options, error, message):
+    with pytest.raises(error, match=message):
+        optimize_gaussian(workload, **options)
+
+
+def test_large_unstructured_workloads_get_the_identity():
+    result = optimize_gaussian(Prefix(20_000))
+    assert result.template == "identity"
+
+
+def test_too_many_subsets_are_refused():
+    with pytest.raises(DomainTooLargeError, match="too many to list"):
+        optimize_gaussian(Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}))
+
+
+# --------------------------------------------------------------------- errors
+
+
+def test_expected_error_by_hand():
+    # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
+    assert gaussian_expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
+    assert gaussian_per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
+    assert gaussian_rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
+    # [1 1; 0 2] has columns of length 1 and √5
+    A = Dense([[1, 1], [0, 2]])
+    assert gaussian_loss(A, A) == pytest.approx(10)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_per_query_errors_add_up(name):
+    workload, _ = CATALOGUE[name]
+    strategy = Identity(workload.shape[1])
+    total = gaussian_expected_error(workload, strategy, rho=2)
+    assert gaussian_per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
+        total, abs=1e-12
+    )
+
+
+GAUSSIAN_ERRORS = [gaussian_expected_error, gaussian_rmse, gaussian_per_query_error]
+LAPLACE_ERRORS = [expected_error, mmech.rmse, mmech.per_query_error]
+
+
+@pytest.mark.parametrize("formula", GAUSSIAN_ERRORS)
+def test_no_gaussian_formula_takes_epsilon(formula):
+    with pytest.raises(TypeError, match="epsilon"):
+        formula(Prefix(4), Identity(4), epsilon=1.0)
+    with pytest.raises(TypeError, match="positional"):
+        formula(Prefix(4), Identity(4), 1.0)
+    with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
+        formula(Prefix(4), Identity(4), rho=-1)
+
+
+@pytest.mark.parametrize("formula", [*LAPLACE_ERRORS, mmech.svd_bound])
+def test_no_pure_formula_takes_rho(formula):
+    operators = [Prefix(4)] if formula is mmech.svd_bound else [Prefix(4), Identity(4)]
+    with pytest.raises(TypeError, match="rho"):
+        formula(*operators, rho=1.0)
+
+
+@pytest.mark.parametrize(
+    "formula", [*GAUSSIAN_ERRORS, *LAPLACE_ERRORS, loss, gaussian_loss]
+)
+def test_formulas_take_operators_not_results(formula):
+    """A result carries a loss of one norm; a formula of the other must not see it."""
+    budget = {} if formula in (loss, gaussian_loss) else {"rho": 1}
+    if formula in LAPLACE_ERRORS:
+        budget = {"epsilon": 1}
+    with pytest.raises(TypeError, match="strategy must be a query matrix"):
+        formula(Prefix(4), optimize_gaussian(Prefix(4)), **budget)
