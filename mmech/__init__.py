@@ -79,6 +79,7 @@ from mmech.records import Records
 from mmech.reduction import reduce_domain
 from mmech.release import Measurement, laplace_release
 from mmech.report import Report, confidence_interval, report
+from mmech.selection import exponential_mechanism
 from mmech.strategies import (
     Candidate,
     StrategyResult,
@@ -154,6 +155,7 @@ __all__ = [
     "PrivacyLedger",
     "Records",
     "ShrunkEstimate",
+    "exponential_mechanism",
     "laplace_release",
     "maximum_entropy",
     "shrink",

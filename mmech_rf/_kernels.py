@@ -703,3 +703,101 @@ def complete_trees(sizes, subsets, node_offsets, feature, child):
             child[current] = n_leaves
             n_leaves += 1
             level = _next_sibling(level, node, last)
+
+
+# ------------------------------------------------------- selection of labelled trees
+#
+# Logarithms of weights are int64 in units of 2**-36. A table of scores has k columns;
+# sums over labels are means, that is, weights of labels are 1/k before any record.
+
+_UNIT = 2.0**36
+_NEGLIGIBLE = np.int64(45) << np.int64(36)
+
+
+@kernel
+def _log_mean_weight(table, start, k, rate):
+    # log of the mean of exp(rate * score) over k labels, from table (.., ) int64
+    best = table[start]
+    for c in range(1, k):
+        best = max(best, table[start + c])
+    total = 0.0
+    for c in range(k):
+        gap = (best - table[start + c]) * rate
+        if gap < _NEGLIGIBLE:
+            total += np.exp(-gap / _UNIT)
+    return best * rate + np.int64(np.rint(np.log(total / k) * _UNIT))
+
+
+@kernel
+def _log_sum(logarithms, n):
+    # log of the sum of n weights, logarithms (n,) int64
+    best = logarithms[0]
+    for v in range(1, n):
+        best = max(best, logarithms[v])
+    total = 0.0
+    for v in range(n):
+        gap = best - logarithms[v]
+        if gap < _NEGLIGIBLE:
+            total += np.exp(-gap / _UNIT)
+    return best + np.int64(np.rint(np.log(total) * _UNIT))
+
+
+@kernel
+def split_log_weights(
+    cell, n_cells, views, sizes, classes, weights, k, rate, log_prior, log_stop, out
+):
+    # log weights of what a node may do, for each of the n_cells nodes that records
+    # fall into: out (n_cells, v + 1) int64, a view v to split by or, last, none
+    # cell (N,) int64, views (v, N) uint8, sizes (v,), classes, weights (N,) int64,
+    # log_prior (v,) int64 includes that of splitting
+    n_views, n = views.shape
+    table = np.zeros(n_cells * sizes.max() * k, np.int64)
+    for v in range(n_views):
+        size = sizes[v]
+        table[: n_cells * size * k] = 0
+        row = views[v]
+        for i in range(n):
+            table[(cell[i] * size + row[i]) * k + classes[i]] += weights[i]
+        for x in range(n_cells):
+            total = log_prior[v]
+            for z in range(size):
+                total += _log_mean_weight(table, (x * size + z) * k, k, rate)
+            out[x, v] = total
+    table[: n_cells * k] = 0
+    for i in range(n):
+        table[cell[i] * k + classes[i]] += weights[i]
+    for x in range(n_cells):
+        out[x, n_views] = log_stop + _log_mean_weight(table, x * k, k, rate)
+
+
+@kernel
+def root_log_weights(
+    roots, views, sizes, classes, weights, k, rate, log_prior, log_split, log_stop, out
+):
+    # log weight of every root view, summed over all ways its nodes may go on
+    # roots (r,) int64 positions of views; out (r,) int64; the rest as above
+    n_views, n = views.shape
+    cell = np.empty(n, np.int64)
+    for j in range(roots.shape[0]):
+        root = roots[j]
+        for i in range(n):
+            cell[i] = views[root, i]
+        size = sizes[root]
+        ways = np.empty((size, n_views + 1), np.int64)
+        split_log_weights(
+            cell,
+            size,
+            views,
+            sizes,
+            classes,
+            weights,
+            k,
+            rate,
+            log_split,
+            log_stop,
+            ways,
+        )
+        total = log_prior[root]
+        for x in range(size):
+            total += _log_sum(ways[x], n_views + 1)
+        out[j] = total

@@ -1,9 +1,9 @@
 """Everything that draws from the operating system's entropy, drawn exactly.
 
-Noise, assignments of records and tie-breaks all come from this folder, so that the
-source of a guarantee can be read in one place. Everything else that is random in
-this package (starts of an optimizer, forests) uses ordinary seeded generators and is
-public.
+Noise, private choices, assignments of records and tie-breaks all come from this
+folder, so that the source of a guarantee can be read in one place. Everything else
+that is random in this package (starts of an optimizer, forests) uses ordinary seeded
+generators and is public.
 
 Noise is made of integers and follows its law exactly, not up to rounding: scales are
 fractions, probabilities are compared bit by bit with their binary expansion, and the
@@ -16,8 +16,10 @@ from mmech.noise._choice import integers_below, keyed_argmax, random_argmax
 from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
 from mmech.noise._system import check_insecure_rng, system_words
+from mmech.noise._weighted import FRACTION_BITS, weighted_choice
 
 __all__ = [
+    "FRACTION_BITS",
     "check_insecure_rng",
     "discrete_gaussian",
     "discrete_gaussian_variance",
@@ -27,4 +29,5 @@ __all__ = [
     "keyed_argmax",
     "random_argmax",
     "system_words",
+    "weighted_choice",
 ]

@@ -36,10 +36,17 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
+from mmech_rf.classifiers._selected_trees import (
+    SelectedTrees,
+    grow_selected_trees,
+    number_of_rounds,
+)
 from mmech_rf.growth import complete_forest
 from mmech_rf.schema import Schema
 
 __all__ = ["Choice", "PrivateForestClassifier"]
+
+METHODS = ("auto", "trees", "blocks")
 
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
@@ -68,63 +75,84 @@ class Choice:
         Number of records that choices went by: stated, or a noisy count.
     stated : bool
         Whether the user stated it.
+    method : {"trees", "blocks"}
+        What was released.
+    voting : str
+        How trees vote.
+    n_trees : int
+        Number of trees: drawn ones, or one per block.
     blocks : tuple of tuple of int
-        Attributes of every tree.
+        Attributes of every tree of the method "blocks".
     shares : tuple of float
-        Share of the measurement's epsilon of every tree.
+        Share of the measurement's epsilon of every block.
     signed : bool
         Whether differences of two classes were measured.
     risk : float
-        Expected squared error of the contrasts, relative to no measurement.
-    voting : str
-        How trees vote.
+        Expected squared error of the contrasts of blocks, relative to no measurement;
+        NaN for "trees".
     log_evidence : float
-        Log marginal likelihood of the release over that of no signal, nats.
+        Log marginal likelihood of the release of blocks over that of no signal, nats;
+        NaN for "trees".
     """
 
     n_records: float
     stated: bool
-    blocks: tuple[tuple[int, ...], ...]
-    shares: tuple[float, ...]
-    signed: bool
-    risk: float
+    method: str
     voting: str
-    log_evidence: float
+    n_trees: int
+    blocks: tuple[tuple[int, ...], ...] = ()
+    shares: tuple[float, ...] = ()
+    signed: bool = False
+    risk: float = math.nan
+    log_evidence: float = math.nan
 
 
 class PrivateForestClassifier(ForestClassifier):
-    r"""Forest of complete trees on disjoint attributes, chosen for its budget.
+    r"""Private forest that chooses what to release for the budget at hand.
 
-    What is measured follows from public facts: the sizes of the schema, epsilon and
-    the number of records. Attributes that stand together in the schema form blocks;
-    the partition into blocks and their budgets minimise the Bayes risk under a public
-    prior. The class counts of all cells of every block are released once. All the rest
-    is post-processing: every table is shrunk, each set of attributes by its own
-    evidence, and the trees vote as experts,
+    Two methods, of which "auto" takes the first. Both ask for nothing but public
+    facts: the sizes of the schema, epsilon and the number of records.
+
+    **trees**: labelled trees of two levels are drawn by the exponential mechanism,
+    each as a whole, for the number of records that they get right
+    (`mmech_rf.tree_selection`). Their tests are public views of the domain: attributes
+    at several resolutions, pairs, and signed sums of attributes in the order of their
+    cells. Up to some thousand records times epsilon all of the budget goes into one
+    tree; more pays for further trees, which weigh the records that those before get
+    wrong (boosting), and for counts in their leaves.
+
+    **blocks**: the class counts of all cells of disjoint blocks of neighbouring
+    attributes are released once through the matrix mechanism. Partition and budgets
+    minimise the Bayes risk under a public prior. The rest is post-processing: every
+    table is shrunk, each set of attributes by its own evidence, and blocks vote as
+    experts,
 
     .. math:: \log \hat p(c) + \sum_a \log \hat p(x_a \mid c) ,
 
     smoothed by the posterior standard deviation of their counts. Of two classes with
     few records only the differences of the counts are released, with half the
-    variance, and the trees vote with these.
+    variance, and the blocks vote with these.
 
     Parameters
     ----------
     schema : Schema, default=None
-        Public attributes and classes, related attributes next to each other. ``None``
-        reads them from the records, which the guarantee does not cover, and warns.
+        Public attributes and classes. An order among categories helps if it means
+        something, and so do related attributes next to each other. ``None`` reads
+        the schema from the records, which the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of a fit, in nats. Required.
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
+    method : {"auto", "trees", "blocks"}, default="auto"
+        What is released; "auto" stands for "trees" unless a voting of blocks is named.
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
-        Whether trees vote with log-odds, with shrunk counts (of two classes their
+        Whether blocks vote with log-odds, with shrunk counts (of two classes their
         differences, which is all that is then measured) or as the distribution of
         maximum entropy; "auto" takes shrunk differences for two classes when the
         number of records times epsilon is below 500, else log-odds.
     prior : SignalPrior, default=None
-        Public guess of the signal; ``None`` for its defaults.
+        Public guess of the signal for blocks; ``None`` for its defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
     handle_unknown, handle_missing : str, default="error"
@@ -145,13 +173,15 @@ class PrivateForestClassifier(ForestClassifier):
     schema_ : Schema
         Public facts in use.
     choice_ : Choice
-        What was measured and how trees vote.
+        What was released and how it votes.
+    trees_ : tuple of SelectedTree
+        Released trees; empty for blocks.
     ensembles_ : list of Ensemble
-        One complete tree per block, with its share of epsilon.
+        Of blocks: one complete tree each, with its share of epsilon.
     strategy_ : StrategyResult
-        Blocks and budgets, with the candidates that were considered.
+        Of blocks: budgets, with the candidates that were considered.
     estimate_ : ShrunkEstimate
-        Posterior means and variances of the released tables.
+        Of blocks: posterior means and variances of the released tables.
     timings_ : dict of str to float
         Seconds per stage; depends on the records, not for publication.
     privacy_statement_ : str
@@ -161,11 +191,14 @@ class PrivateForestClassifier(ForestClassifier):
     --------
     >>> from mmech_rf import PrivateForestClassifier, datasets
     >>> car = datasets.load_car()
-    >>> model = PrivateForestClassifier(car.schema, epsilon=2.0, n_records=1728)
-    >>> model.fit(car.data, car.target).choice_.blocks
-    ((0, 1, 2), (3, 4, 5))
+    >>> model = PrivateForestClassifier(car.schema, epsilon=0.5, n_records=1728)
+    >>> model = model.fit(car.data, car.target)
+    >>> model.choice_.method, model.choice_.n_trees
+    ('trees', 1)
     >>> model.predict_proba(car.data[:5]).shape
     (5, 4)
+    >>> print(model.describe())  # doctest: +ELLIPSIS
+    by ...
     """
 
     _needs_cells = False
@@ -176,6 +209,7 @@ class PrivateForestClassifier(ForestClassifier):
         *,
         epsilon: Any,
         n_records: int | None = None,
+        method: str = "auto",
         voting: str = "auto",
         prior: SignalPrior | None = None,
         neighbours: str = "add_remove",
@@ -188,6 +222,7 @@ class PrivateForestClassifier(ForestClassifier):
         self.schema = schema
         self.epsilon = epsilon
         self.n_records = n_records
+        self.method = method
         self.voting = voting
         self.prior = prior
         self.neighbours = neighbours
@@ -198,7 +233,13 @@ class PrivateForestClassifier(ForestClassifier):
         self.insecure_rng = insecure_rng
 
     def _check_parameters(self) -> Fraction:
+        check_choice(self.method, "method", METHODS)
         check_choice(self.voting, "voting", VOTINGS)
+        if self.method == "trees" and self.voting != "auto":
+            raise ValueError(
+                f"voting={self.voting!r} is a way for blocks to vote, but method is "
+                "'trees'; use method='blocks', or voting='auto'"
+            )
         if self.n_records is not None and (
             isinstance(self.n_records, bool)
             or not isinstance(self.n_records, (int, float, np.integer, np.floating))
@@ -227,7 +268,6 @@ class PrivateForestClassifier(ForestClassifier):
         assert self.ledger_ is not None
         epsilon = check_epsilon(self.epsilon)
         self.ledger_.check(epsilon)
-        schema = self.schema_
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
@@ -238,11 +278,56 @@ class PrivateForestClassifier(ForestClassifier):
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
+        blocks = self.method == "blocks" or self.voting != "auto"
+        release = self._release_blocks if blocks else self._release_trees
+        release(codes, class_codes, epsilon - spent, n_records)
+
+    def _release_trees(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        assert self.ledger_ is not None
+        n_rounds = number_of_rounds(n_records, epsilon)
+        with self._timed("measurement"):
+            experts = grow_selected_trees(
+                self.schema_.domain_shape,
+                codes,
+                class_codes,
+                n_classes=self.schema_.n_classes,
+                epsilon=epsilon,
+                n_records=n_records,
+                n_rounds=n_rounds,
+                neighbours=self._terms.neighbours,
+                ledger=self.ledger_,
+                insecure_rng=self._insecure_rng,
+                note=self._note,
+            )
+        self._experts: Experts = experts
+        self.trees_ = experts.trees
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            method="trees",
+            voting=experts.voting,
+            n_trees=n_rounds,
+        )
+
+    def _release_blocks(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
         with self._timed("optimization"):
             self.strategy_ = bayes_risk_strategy(
                 schema.domain_shape,
-                epsilon=epsilon - spent,
+                epsilon=epsilon,
                 n_records=n_records,
                 n_columns=1 if signed else schema.n_classes,
                 prior=self.prior,
@@ -251,7 +336,7 @@ class PrivateForestClassifier(ForestClassifier):
         strategy = self.strategy_.strategy
         assert isinstance(strategy, Marginals)
         with self._timed("trees"):
-            self.ensembles_ = self._trees(strategy, epsilon - spent)
+            self.ensembles_ = self._trees(strategy, epsilon)
         with self._timed("measurement"):
             if signed:
                 what = "class differences of blocks"
@@ -265,7 +350,8 @@ class PrivateForestClassifier(ForestClassifier):
                     columns=class_codes,
                     n_columns=schema.n_classes,
                 )
-            measurement = self._release(strategy, epsilon - spent, records, what)
+            measurement = self._release(strategy, epsilon, records, what)
+        self.trees_ = ()
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
 
@@ -301,9 +387,13 @@ class PrivateForestClassifier(ForestClassifier):
         mechanism._insecure_rng = self._insecure_rng
         measurement = mechanism.measure(counts)
         released = f"{what} measured by {strategy._label()}"
-        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
-        self.releases_ = (*self.releases_, entry)
+        self._note(measurement.epsilon, released, measurement.sensitivity)
         return measurement
+
+    def _note(self, epsilon: Fraction, released: str, sensitivity: float) -> None:
+        """Remember what was released."""
+        entry = LedgerEntry(epsilon, released, sensitivity)
+        self.releases_ = (*self.releases_, entry)
 
     # ---- post-processing -------------------------------------------------
 
@@ -325,7 +415,6 @@ class PrivateForestClassifier(ForestClassifier):
             tables, values, variance=variance, n_records=n_records, prior=self.prior
         )
         blocks = list(strategy.weights)
-        self._experts: Experts
         if signed:
             self._experts = Differences(self.estimate_, n_records)
         elif self.voting == "weight":
@@ -338,16 +427,35 @@ class PrivateForestClassifier(ForestClassifier):
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
+            method="blocks",
+            voting=self._experts.voting,
+            n_trees=len(blocks),
             blocks=tuple(blocks),
             shares=tuple(strategy.weights.values()),
             signed=signed,
             risk=self.strategy_.loss,
-            voting=self._experts.voting,
             log_evidence=self.estimate_.log_evidence,
         )
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._break_ties(self._experts.log_odds(codes), codes)
+
+    def describe(self) -> str:
+        """Return the released trees, or the blocks, as text.
+
+        Returns
+        -------
+        str
+        """
+        check_is_fitted(self)
+        names = self.schema_.feature_names
+        if isinstance(self._experts, SelectedTrees):
+            labels = self.classes_.tolist()
+            return "\n".join(tree.describe(names, labels) for tree in self.trees_)
+        return "\n".join(
+            "class counts by " + " and ".join(names[i] for i in block)
+            for block in self.choice_.blocks
+        )
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the estimated probability of every class.

@@ -25,8 +25,8 @@ from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets
 RAW = CELLS.astype(str)
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 MODES = {
-    "counts": (SCHEMA, {"n_records": 100}),
-    "noisy total": (SCHEMA, {}),
+    "counts": (SCHEMA, {"n_records": 100, "method": "blocks"}),
+    "noisy total": (SCHEMA, {"method": "blocks"}),
     "differences": (TWO, {"n_records": 100, "voting": "weight"}),
     "maximum entropy": (TWO, {"n_records": 100, "voting": "maximum-entropy"}),
 }
@@ -252,7 +252,9 @@ def test_much_budget_finds_an_additive_rule(voting, schema):
     X, _ = records(3000)
     codes = X.astype(int)
     y = np.array(schema.class_labels)[codes[:, 0] % len(schema.class_labels)]
-    model = PrivateForestClassifier(schema, epsilon=50, n_records=3000, voting=voting)
+    model = PrivateForestClassifier(
+        schema, epsilon=50, n_records=3000, method="blocks", voting=voting
+    )
     model.fit(X, y)
     assert (model.predict(X) == y).mean() > 0.97
     proba = model.predict_proba(RAW)
@@ -271,7 +273,11 @@ def test_car_beats_one_way_tables_at_moderate_budgets():
     for seed in range(3):
         with pytest.warns(PrivacyLeakWarning):
             model = PrivateForestClassifier(
-                car.schema, epsilon=2, n_records=1382, insecure_rng=seed
+                car.schema,
+                epsilon=2,
+                n_records=1382,
+                method="blocks",
+                insecure_rng=seed,
             ).fit(car.data[train], car.target[train])
         found.append((model.predict(car.data[test]) == car.target[test]).mean())
     assert np.mean(found) > 0.87
@@ -279,11 +285,12 @@ def test_car_beats_one_way_tables_at_moderate_budgets():
 
 def test_few_records_of_two_classes_are_measured_as_differences():
     X, y = data("differences", 30)
-    few = PrivateForestClassifier(TWO, epsilon=1, n_records=100).fit(X, y)
-    many = PrivateForestClassifier(TWO, epsilon=1, n_records=10_000).fit(X, y)
+    settings = {"epsilon": 1, "method": "blocks"}
+    few = PrivateForestClassifier(TWO, n_records=100, **settings).fit(X, y)
+    many = PrivateForestClassifier(TWO, n_records=10_000, **settings).fit(X, y)
     assert (few.choice_.signed, few.choice_.voting) == (True, "weight")
     assert (many.choice_.signed, many.choice_.voting) == (False, "log-odds")
-    three = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=100)
+    three = PrivateForestClassifier(SCHEMA, n_records=100, **settings)
     assert not three.fit(*records(30)).choice_.signed
 
 
@@ -300,6 +307,8 @@ def test_a_clone_has_the_same_parameters():
         ({"n_records": 0}, ValueError, "n_records must be"),
         ({"n_records": True}, ValueError, "n_records must be"),
         ({"voting": "hard"}, ValueError, "voting must be"),
+        ({"method": "forest"}, ValueError, "method must be"),
+        ({"method": "trees", "voting": "weight"}, ValueError, "use method='blocks'"),
         ({"prior": 0.5}, TypeError, "prior must be"),
         ({"epsilon": -1}, ValueError, "epsilon must be"),
     ],

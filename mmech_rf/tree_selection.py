@@ -1,0 +1,240 @@
+r"""Labelled trees of two levels, drawn as a whole by the exponential mechanism.
+
+A tree looks at a record through a public view, and in each of its cells through
+another one, or none; every leaf has a class. All such trees, with all their labels,
+are candidates. The score of one is the number of records that it classifies
+correctly: one record changes it by at most one, and never lowers it. So a draw with
+weights :math:`e^{\epsilon q}` costs epsilon, once, for structure and labels together:
+no budget goes into counts that are then only compared.
+
+The candidates are far too many to list, but weights of trees factorise. With n(c) the
+records of class c in a node, and :math:`\pi` a public prior,
+
+.. math::
+
+    Z_{leaf} = \frac{1}{k} \sum_c e^{\epsilon n(c)}, \qquad
+    Z_{node} = \frac{1}{2} Z_{leaf}
+        + \frac{1}{2} \sum_v \pi_v \prod_{z \in v} Z_{leaf}(z), \qquad
+    Z_{root} = \sum_v \pi_v \prod_{z \in v} Z_{node}(z) .
+
+Products of sums over disjoint cells are sums over all trees, so that the root, then
+the views of its cells, then the labels are drawn one after the other from the exact
+joint distribution. The sums are the context tree weighting of Willems, Shtarkov and
+Tjalkens, over views in place of suffixes.
+
+References
+----------
+.. [1] McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
+.. [2] Willems, Shtarkov, Tjalkens, "The context-tree weighting method: basic
+   properties", IEEE Transactions on Information Theory 41(3), 1995.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import PrivacyLedger
+from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.selection import check_logarithms, fixed_point_rate
+from mmech_rf.views import View, Views
+
+__all__ = ["SelectedTree", "select_tree"]
+
+SPLITTING = 0.5
+"""Prior probability that a cell of the root is split once more."""
+
+WORK = 3e8
+"""Records that a draw looks at, counted once for each pair of a root and a view below
+it; roots beyond that are left out, by public numbers only."""
+
+LEAF_WORK = 20.0
+"""What a leaf of a candidate costs, in records."""
+
+
+@dataclass(frozen=True)
+class SelectedTree:
+    """A released tree: safe to publish.
+
+    Attributes
+    ----------
+    root : View
+        First look at a record.
+    branches : tuple of View or None, one per cell of the root
+        Second look, if any.
+    labels : tuple of ndarray of int64, one per cell of the root
+        Class of every leaf.
+    """
+
+    root: View
+    branches: tuple[View | None, ...]
+    labels: tuple[NDArray[np.int64], ...]
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return sum(labels.size for labels in self.labels)
+
+    def leaves(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the leaf that every record reaches, numbered through, shape (N,)."""
+        return self._leaves(self.root.cells(codes), codes)
+
+    def _leaves(
+        self, first: NDArray[np.uint8], codes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        out = np.empty(codes.shape[0], np.int64)
+        start = 0
+        for cell, (branch, labels) in enumerate(
+            zip(self.branches, self.labels, strict=True)
+        ):
+            here = np.flatnonzero(first == cell)
+            out[here] = start
+            if branch is not None and here.size:
+                out[here] += branch.cells(codes[here])
+            start += labels.size
+        return out
+
+    def describe(self, names: Sequence[str], classes: Sequence[object]) -> str:
+        """Return the tree as text.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of the attributes.
+        classes : sequence
+            Labels of the classes.
+        """
+        lines = [f"by {self.root.describe(names)}:"]
+        for cell, (branch, labels) in enumerate(
+            zip(self.branches, self.labels, strict=True)
+        ):
+            found = ", ".join(str(classes[c]) for c in labels)
+            by = "" if branch is None else f"by {branch.describe(names)}: "
+            lines.append(f"  {cell}: {by}{found}")
+        return "\n".join(lines)
+
+
+def select_tree(
+    views: Views,
+    cells: NDArray[np.uint8],
+    class_codes: NDArray[np.int64],
+    *,
+    n_classes: int,
+    epsilon: Fraction,
+    n_records: float,
+    weights: NDArray[np.int64] | None = None,
+    unit: int = 1,
+    neighbours: str = "add_remove",
+    ledger: PrivacyLedger | None = None,
+    insecure_rng: np.random.Generator | None = None,
+) -> SelectedTree:
+    """Draw a labelled tree that classifies many records correctly.
+
+    Parameters
+    ----------
+    views : Views
+        What trees are made of.
+    cells : ndarray of uint8, shape (v, N)
+        Cell of every record in every view. Sensitive.
+    class_codes : ndarray of int64, shape (N,)
+        Class of every record. Sensitive.
+    n_classes : int
+        Number of classes.
+    epsilon : Fraction
+        Budget of the draw, in nats.
+    n_records : float
+        Public number of records, roughly, which bounds the work.
+    weights : ndarray of int64, shape (N,), optional
+        What each record counts for, from 0 to `unit`; a function of the record itself
+        and of what was released before. Sensitive.
+    unit : int, default=1
+        Largest weight.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation of the guarantee.
+    ledger : PrivacyLedger, default=None
+        Budget to charge.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests, validated by the caller.
+
+    Returns
+    -------
+    SelectedTree
+
+    Raises
+    ------
+    BudgetExceededError
+        If the ledger does not cover `epsilon`; nothing is drawn.
+    ValueError
+        If epsilon is too small for the arithmetic, or records times epsilon too
+        large; nothing is spent.
+    """
+    from mmech_rf._kernels import root_log_weights, split_log_weights
+
+    sizes = views.sizes
+    most = int(sizes.max())
+    rate = fixed_point_rate(
+        epsilon,
+        monotone=True,
+        neighbours=neighbours,
+        roundings=1 + most * (1 + most),
+        score_unit=unit,
+    )
+    check_logarithms(unit * class_codes.size, rate)
+    if ledger is not None:
+        ledger.spend(epsilon, "labelled tree", sensitivity=1)
+    if weights is None:
+        weights = np.full(class_codes.size, unit, np.int64)
+    log_prior = _fixed(views.log_prior)
+    log_split = log_prior + _fixed(math.log(SPLITTING))
+    log_stop = _fixed(math.log(1 - SPLITTING))
+    roots = _roots(views, n_records)
+    chances = np.empty(roots.size, np.int64)
+    root_log_weights(
+        roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
+        log_split, log_stop, chances,
+    )  # fmt: skip
+    root = int(roots[weighted_choice(chances, insecure_rng=insecure_rng)])
+    first = cells[root].astype(np.int64)
+    ways = np.empty((sizes[root], sizes.size + 1), np.int64)
+    split_log_weights(
+        first, int(sizes[root]), cells, sizes, class_codes, weights, n_classes, rate,
+        log_split, log_stop, ways,
+    )  # fmt: skip
+    branches: list[View | None] = []
+    labels = []
+    for cell, chance in enumerate(ways):
+        way = weighted_choice(chance, insecure_rng=insecure_rng)
+        here = np.flatnonzero(first == cell)
+        splits = way < sizes.size
+        branches.append(views.items[way] if splits else None)
+        leaf = cells[way, here].astype(np.int64) if splits else np.zeros_like(here)
+        scores = np.zeros((int(sizes[way]) if splits else 1, n_classes), np.int64)
+        np.add.at(scores, (leaf, class_codes[here]), weights[here])
+        drawn = [
+            weighted_choice(row, insecure_rng=insecure_rng) for row in scores * rate
+        ]
+        labels.append(np.array(drawn, np.int64))
+    return SelectedTree(views.items[root], tuple(branches), tuple(labels))
+
+
+def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return logarithms in units of 2**-FRACTION_BITS; public numbers."""
+    return np.rint(np.ldexp(logarithms, FRACTION_BITS)).astype(np.int64)
+
+
+def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
+    """Return positions of the views that may come first: all, or the simplest."""
+    sizes = views.sizes
+    work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
+    families = [("single", "sum", "pair").index(view.family) for view in views.items]
+    terms = [len(view.attributes) for view in views.items]
+    # Simple views first; a pair is also a view below one of its attributes.
+    order = np.lexsort((terms, families))
+    within = np.cumsum(work[order]) <= WORK
+    within[: families.count(0)] = True
+    return np.sort(order[within])
