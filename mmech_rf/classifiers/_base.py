@@ -37,7 +37,7 @@ from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, system_
 from mmech_rf.classifiers._ensembles import (
     Ensemble,
     depths_of,
-    draw_features,
+    features_of,
     optimize_all,
     spawn,
     trees_of,
@@ -98,7 +98,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
-        max_features: int | None = None,
+        max_features: int | str | None = None,
         voting: str = "hard",
         template: str = "auto",
         neighbours: str = "add_remove",
@@ -254,25 +254,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         return schema, codes, class_codes
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
-        d = schema.n_features
-        size = d if self.max_features is None else self.max_features
-        check_integer(size, "max_features")
-        if size > d:
-            raise ValueError(
-                f"max_features must be at most the number of attributes, {d}, got "
-                f"{size}; use None for all of them"
-            )
-        q = self.n_ensembles
+        d, q = schema.n_features, self.n_ensembles
+        *seeds, deal = spawn(self.random_state, q + 1)
+        rngs = [np.random.default_rng(seed) for seed in seeds]
         ensembles = []
-        for n_trees, depth, seed in zip(
+        for n_trees, depth, features, rng in zip(
             trees_of(self.n_trees, q),
             depths_of(self.depth, q),
-            spawn(self.random_state, q),
+            features_of(self.max_features, d, rngs, deal),
+            rngs,
             strict=True,
         ):
-            rng = np.random.default_rng(seed)
-            features = draw_features(rng, d, size)
-            visible = schema if size == d else schema.select(features.tolist())
+            visible = schema.select(features.tolist()) if features.size < d else schema
             self._check_domain(visible.domain_shape, schema.n_classes)
             levels = (
                 default_depth(visible, self.splits) if depth == "auto" else int(depth)

@@ -46,8 +46,9 @@ class BatchPredictionClassifier(PerBatchClassifier):
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q.
-    max_features : int, default=None
-        Attributes per ensemble; ``None`` for all.
+    max_features : int, "partition" or None, default=None
+        Attributes per ensemble, drawn anew for each; "partition" shares out all
+        attributes, each to one ensemble; ``None`` for all.
     voting : {"weight"}, default="weight"
         A tree votes with the counts of the leaf.
     template : str, default="auto"
@@ -111,7 +112,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
         depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
-        max_features: int | None = None,
+        max_features: int | str | None = None,
         voting: str = "weight",
         template: str = "auto",
         neighbours: str = "add_remove",

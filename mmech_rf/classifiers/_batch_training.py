@@ -40,8 +40,9 @@ class BatchTrainingClassifier(ForestClassifier):
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q.
-    max_features : int, default=None
-        Attributes per ensemble; ``None`` for all.
+    max_features : int, "partition" or None, default=None
+        Attributes per ensemble, drawn anew for each; "partition" shares out all
+        attributes, each to one ensemble; ``None`` for all.
     voting : {"hard", "weight"}, default="hard"
         Whether a tree votes for its leaf's label or with its leaf's counts.
     template : str, default="auto"

@@ -23,6 +23,7 @@ __all__ = [
     "Ensemble",
     "depths_of",
     "draw_features",
+    "features_of",
     "optimize_all",
     "spawn",
     "trees_of",
@@ -144,6 +145,52 @@ def _check_length(values: Any, name: str, n_ensembles: int) -> None:
             f"{name} must have one entry for each of the n_ensembles = {n_ensembles} "
             f"ensembles, got {len(values)}; give a single value for all of them"
         )
+
+
+def features_of(
+    max_features: Any, n_features: int, rngs: Sequence[np.random.Generator], deal: Any
+) -> list[NDArray[np.int64]]:
+    """Return the positions of the attributes that every ensemble sees, sorted.
+
+    Parameters
+    ----------
+    max_features : int, "partition" or None
+        That many, drawn anew for every ensemble without replacement; every attribute
+        in one ensemble only, as evenly as possible; or all of them.
+    n_features : int
+        Number d of attributes.
+    rngs : sequence of Generator
+        One for each ensemble, for drawing.
+    deal : seed
+        Shapes the partition.
+
+    Returns
+    -------
+    list of ndarray of int64
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are not so many attributes.
+    """
+    if isinstance(max_features, str):
+        check_choice(max_features, "max_features", ("partition",))
+        if len(rngs) > n_features:
+            raise ValueError(
+                "max_features='partition' needs an attribute for each of the "
+                f"n_ensembles = {len(rngs)} ensembles, but there are {n_features}; "
+                "use fewer ensembles"
+            )
+        order = np.random.default_rng(deal).permutation(n_features)
+        return [np.sort(part) for part in np.array_split(order, len(rngs))]
+    size = n_features if max_features is None else max_features
+    check_integer(size, "max_features")
+    if size > n_features:
+        raise ValueError(
+            f"max_features must be at most the number of attributes, {n_features}, "
+            f"got {size}; use None for all of them"
+        )
+    return [draw_features(rng, n_features, size) for rng in rngs]
 
 
 def draw_features(

@@ -48,8 +48,9 @@ class LaplaceForestClassifier(ForestClassifier):
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q.
-    max_features : int, default=None
-        Attributes per ensemble; ``None`` for all.
+    max_features : int, "partition" or None, default=None
+        Attributes per ensemble, drawn anew for each; "partition" shares out all
+        attributes, each to one ensemble; ``None`` for all.
     voting : {"hard", "weight"}, default="hard"
         Whether a tree votes for its leaf's label or with its leaf's counts.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -111,7 +112,7 @@ class LaplaceForestClassifier(ForestClassifier):
         depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
-        max_features: int | None = None,
+        max_features: int | str | None = None,
         voting: str = "hard",
         neighbours: str = "add_remove",
         handle_unknown: str = "error",

@@ -50,8 +50,9 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     n_ensembles : int, default=1
         Number q of ensembles, each with a random subset of the attributes and
         epsilon / q; every ensemble assigns the records anew.
-    max_features : int, default=None
-        Attributes per ensemble; ``None`` for all.
+    max_features : int, "partition" or None, default=None
+        Attributes per ensemble, drawn anew for each; "partition" shares out all
+        attributes, each to one ensemble; ``None`` for all.
     voting : {"weight", "hard"}, default="weight"
         Whether a tree votes with the counts of the leaf or with its label.
     default_label : label, default=None
@@ -120,7 +121,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         depth: int | str | Sequence[int | str] = "auto",
         splits: str = "multiway",
         n_ensembles: int = 1,
-        max_features: int | None = None,
+        max_features: int | str | None = None,
         voting: str = "weight",
         default_label: Any = None,
         template: str = "auto",

@@ -63,8 +63,8 @@ examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --trees inf --out mine.npz
       all multiway trees instead of some
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --n-ensembles 5 \\
-      --max-features 6 --handle-missing drop --out mine.npz
-      five forests, each over six of many attributes, at epsilon / 5
+      --max-features partition --handle-missing drop --out mine.npz
+      many attributes: five forests over a fifth of them each, at epsilon / 5
 """
 _PREDICT = """\
 Predict the classes of records with a saved model. Spends no budget. Prints the labels,
@@ -103,6 +103,7 @@ _WORDS = {
     r"\brow (\d+) of y holds": r"row \1, the class, holds",
     r"(\brow \d+), (?=column|the class)": r"\1 (row 0 is below the header), ",
     r"\bhandle_(missing|unknown)=?": r"--handle-\1 ",
+    r"\bmax_features='(\w+)'": r"--max-features \1",
     r"\bmax_features=?": "--max-features",
     r"\bn_ensembles=?": "--n-ensembles",
     r"\bn_trees=?": "--trees ",
@@ -243,9 +244,10 @@ def _add_ensembles(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--max-features",
-        type=whole(1),
+        type=_read_features,
         metavar="D",
-        help="number of attributes of an ensemble (default: all)",
+        help="number of attributes of an ensemble, drawn anew for each; or partition: "
+        "share out all of them, each to one ensemble (default: all)",
     )
     command.add_argument(
         "--template",
@@ -255,6 +257,15 @@ def _add_ensembles(command: argparse.ArgumentParser) -> None:
         help=f"kind of strategy to measure: {', '.join(TEMPLATES)} (default: auto, the "
         "best of those that fit)",
     )
+
+
+def _read_features(text: str) -> int | str:
+    if text == "partition":
+        return text
+    try:
+        return whole(1)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; or partition") from None
 
 
 def _add_records(command: argparse.ArgumentParser) -> None:

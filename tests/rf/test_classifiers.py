@@ -865,6 +865,12 @@ def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
         ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
         ({"max_features": 4}, ValueError, "at most the number of attributes, 3, got 4"),
         ({"max_features": 1.0}, TypeError, "max_features must be an integer >= 1"),
+        ({"max_features": "half"}, ValueError, "one of 'partition', got 'half'"),
+        (
+            {"max_features": "partition", "n_ensembles": 4, "n_trees": 4},
+            ValueError,
+            "needs an attribute for each of the n_ensembles = 4 .* there are 3; use",
+        ),
         ({"voting": "loud"}, ValueError, "voting must be one of .*, got 'loud'"),
         ({"neighbours": "near"}, ValueError, "neighbours must be one of 'add_remove'"),
         ({"ledger": 1.0}, TypeError, "ledger must be a PrivacyLedger, got float"),

@@ -67,6 +67,22 @@ def test_finite_and_infinite_forests_vote_together():
     assert set(fitted.predict(CELLS.astype(str))) <= set(SCHEMA.class_labels)
 
 
+def test_a_partition_gives_every_attribute_to_one_ensemble():
+    options = {"n_ensembles": 2, "max_features": "partition", "n_trees": 4, "depth": 1}
+    seen = set()
+    for seed in range(8):
+        model = classifier("batch training", random_state=seed, **options)
+        parts = [e.features.tolist() for e in model.fit(*records(40)).ensembles_]
+        assert [len(part) for part in parts] == [2, 1]
+        assert sorted(sum(parts, [])) == [0, 1, 2]
+        again = classifier("batch training", random_state=seed, **options)
+        assert [e.features.tolist() for e in again.fit(*records(40)).ensembles_] == (
+            parts
+        )
+        seen.add(parts[1][0])
+    assert seen == {0, 1, 2}  # dealt out at random, by the public seed
+
+
 @pytest.mark.parametrize("voting", ["hard", "weight"])
 def test_votes_are_added_up_over_the_ensembles(voting):
     """By hand from the released leaf counts, tree by tree."""

@@ -51,6 +51,7 @@ def reloaded(model, path):
             BatchTrainingClassifier,
             {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
         ),
+        (BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
         (BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
         (LaplaceForestClassifier, {}),
         (LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
