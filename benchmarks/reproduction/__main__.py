@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmarks.reproduction import _report, _seconds
+from benchmarks.reproduction import _report, _residuals, _seconds
 from benchmarks.reproduction._settings import (
     FIGURES,
     FULL,
@@ -31,6 +31,7 @@ TITLES = {
     "A3": "Appendix, Figure 3: subsample and aggregate against ε",
     "A4": "Appendix, Figure 4: subsample and aggregate against the number of trees",
     "A5": "Appendix, Figure 5 and Table 2: several ensembles",
+    "residuals": "Every published row, run once",
 }
 
 INTRODUCTION = """\
@@ -50,10 +51,20 @@ forest and draw of the noise. Test accuracies are not private.
   was not at hand are rebuilt from them, and so are the numbers of the appendix figures.
 * Heart: the order of the rows of the authors' file is not known, so that its "paper's
   split" is another one (their majority class has .483 of the test records, ours .600).
-* Adult: published accuracies, also those of the baselines, lie .01 to .02 above ours,
-  and above the same forest without any noise on this split. So it is their records
-  that differ (another order of the rows, or another preprocessing).
-* Baselines on Heart and Mushroom see all attributes in one ensemble, as in the paper.
+* Adult: the rows are in the order of the authors' file, the records of adult.test
+  first. In the order of the repository, adult.data first, the same "split" has other
+  records and all methods, with noise or without, are .007 to .011 lower.
+* Heart and Mushroom: all attributes are dealt out, each to one ensemble, as in the code
+  that wrote the published files. Baselines see all attributes in one ensemble.
+* The authors' hard votes go to the first class where they tie; here ties are drawn.
+"""
+
+BELOW = """\
+Mushroom, training: the published values belong to one forest, so that one random
+partition of the attributes decides them. Of sixty forests on this split none reached
+.809 at ε = 0.01 or .951 at ε = 0.2 (best .770 and .950), and a factor 5 less noise, the
+likely slip, does not give those values either (.881 and .931). The published rows of
+*prediction* on the same file are within the spread. No explanation is known to us.
 """
 
 GAIN = """\
@@ -71,20 +82,23 @@ marginals are better than cells (low depths), `template="auto"` finds them.
 def main() -> None:
     arguments = _arguments()
     effort = QUICK if arguments.quick else FULL
-    names = [arguments.figure] if arguments.figure else list(TITLES)
+    names = _names(arguments)
     figures = [name for name in names if name in FIGURES]
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     timed = _seconds.measure(arguments.quick) if "4" in names else []
     tasks = all_tasks(figures, effort)
-    results = run_all(tasks, out / "trials.csv", jobs=arguments.jobs)
+    rows = _residuals.tasks() if "residuals" in names else []
+    results = run_all([*tasks, *rows], out / "trials.csv", jobs=arguments.jobs)
     wanted = {task.key for task in tasks}
     table = _report.Table({key: rows for key, rows in results.items() if key in wanted})
-    _report.write_csv(out / "results.csv", table, figures, effort)
+    if figures:
+        _report.write_csv(out / "results.csv", table, figures, effort)
     options = ("--quick " if arguments.quick else "") + (
-        f"--figure {arguments.figure}" if arguments.figure else ""
+        f"--figure {arguments.figure} " if arguments.figure else ""
     )
+    options += "--residuals" if arguments.residuals else ""
     lines = INTRODUCTION.format(
         options=options.strip(),
         gate=effort.gate,
@@ -97,7 +111,7 @@ def main() -> None:
             lines.append(f"* **{dataset}** was skipped: {reason}.")
     lines += ["", *GAIN.splitlines(), ""]
     if "2" in figures:
-        rows, held, run = _report.gate(table)
+        lines_of_gate, held, run = _report.gate(table)
         lines += [
             "## The gate: not below the published means",
             "",
@@ -107,7 +121,9 @@ def main() -> None:
             'mean above the published one, "within" one that is below it by less '
             "than that.",
             "",
-            *rows,
+            *lines_of_gate,
+            *BELOW.splitlines(),
+            "",
         ]
     for name in names:
         if name == "2":
@@ -120,6 +136,10 @@ def main() -> None:
             section = _report.seconds(timed, out)
         elif name == "A5":
             section = _report.ensembles(table)
+        elif name == "residuals":
+            found = _residuals.residuals(rows, results)
+            _residuals.write_csv(out / "residuals.csv", found)
+            section = _residuals.report(found)
         else:
             section = _report.series(name, table, out)
         if section:
@@ -131,6 +151,16 @@ def main() -> None:
     print(f"{out / 'REPORT.md'} written after {took:.0f} s")
 
 
+def _names(arguments: argparse.Namespace) -> list[str]:
+    """Return the sections of the report."""
+    names = [name for name in TITLES if name != "residuals"]
+    if arguments.figure:
+        names = [arguments.figure]
+    elif arguments.residuals and not arguments.quick:
+        names = []
+    return [*names, "residuals"] if arguments.residuals else names
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduction", description=__doc__
@@ -140,7 +170,14 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="fewer forests away from the gate; under five minutes on two cores",
     )
-    parser.add_argument("--figure", choices=TITLES, help="one figure instead of all")
+    parser.add_argument(
+        "--figure", choices=[*FIGURES, "4"], help="one figure instead of all"
+    )
+    parser.add_argument(
+        "--residuals",
+        action="store_true",
+        help="every published row, run once; alone, or after --quick or --figure",
+    )
     parser.add_argument(
         "--out",
         type=Path,

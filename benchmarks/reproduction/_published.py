@@ -18,17 +18,42 @@ from benchmarks.reproduction._settings import Setting
 
 PATH = Path(__file__).parent / "published.csv"
 
-UNDERNOISED = {("car", "per-query"), ("balance-scale", "per-query")}
+UNDERNOISED = {
+    ("car", "per-query"),
+    ("balance-scale", "per-query"),
+    ("adult", "per-query"),
+}
 """Rows that lack a factor of the number of trees in their noise: no baseline."""
+
+HALF_NOISE = {("car_id1", "subsample", "hard")}
+"""Rows with noise Lap(1/ε) where a record moves two votes; `car_id2` has Lap(2/ε)."""
+
+TRAINED_ON = {"car_id10"}
+"""Files whose queries, up to 1000 of 1728 records, are among the training records."""
+
+
+def unexplained(row: dict[str, str]) -> str | None:
+    """Return why the published algorithm does not explain a row, if so."""
+    if row["source"] in TRAINED_ON:
+        return "queries are training records"
+    if (row["dataset"], row["method"]) in UNDERNOISED:
+        return "noise lacks a factor τ"
+    if (row["source"], row["method"], row["voting"]) in HALF_NOISE:
+        return "noise lacks a factor 2"
+    return None
 
 
 @dataclass(frozen=True)
 class Published:
-    """Mean, standard deviation and number of the runs of a row."""
+    """Mean, standard deviation and number of the runs of a row.
+
+    `reason` says why the published algorithm does not explain it, if so.
+    """
 
     mean: float
     std: float
     runs: int
+    reason: str | None = None
 
     @property
     def squared_error(self) -> float:
@@ -59,7 +84,7 @@ def _index() -> dict[tuple[str, str, str, int, int, float], list[dict[str, str]]
 
 
 def published(setting: Setting, epsilon: float) -> Published | None:
-    """Return the row of a setting; the first file where several have it."""
+    """Return the row of a setting: of several, the first that can be explained."""
     if setting.trees == math.inf or (setting.q > 1 and setting.dataset == "car"):
         return None
     key = (
@@ -70,13 +95,18 @@ def published(setting: Setting, epsilon: float) -> Published | None:
         int(setting.trees),
         epsilon,
     )
-    for row in _index().get(key, []):
-        batch = setting.queries or None
-        if (batch is None) == (row["source"] != "car_id10") and (
-            batch is None or int(row["queries"]) == batch
-        ):
-            return Published(float(row["mean"]), float(row["std"]), int(row["runs"]))
-    return None
+    batch = setting.queries
+    own = [
+        row
+        for row in _index().get(key, [])
+        if (batch > 0) == (row["source"] in TRAINED_ON)
+        and (not batch or int(row["queries"]) == batch)
+    ]
+    if not own:
+        return None
+    row = min(own, key=lambda row: unexplained(row) is not None)
+    mean, std = float(row["mean"]), float(row["std"] or "nan")
+    return Published(mean, std, int(row["runs"]), unexplained(row))
 
 
 def best_of_grid(dataset: str, method: str, epsilon: float) -> tuple[float, str] | None:
@@ -86,7 +116,7 @@ def best_of_grid(dataset: str, method: str, epsilon: float) -> tuple[float, str]
         for row in rows()
         if (row["dataset"], row["method"]) == (dataset, method)
         and float(row["epsilon"]) == epsilon
-        and row["source"] != "car_id10"
+        and row["source"] not in TRAINED_ON
     ]
     if len({(row["depth"], row["trees"]) for row in own}) < 2:
         return None

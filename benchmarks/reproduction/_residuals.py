@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.reproduction._published import UNDERNOISED, rows
+from benchmarks.reproduction._published import TRAINED_ON, rows, unexplained
 from benchmarks.reproduction._settings import (
     METHODS,
     PROBLEMS,
@@ -59,13 +59,6 @@ class Residual:
         return abs(self.difference) <= 2 * self.error
 
 
-def reason(row: dict[str, str]) -> str | None:
-    """Return why the published algorithm does not explain a row, if so."""
-    if (row["dataset"], row["method"]) in UNDERNOISED:
-        return "noise lacks a factor τ"
-    return None
-
-
 def setting_of(row: dict[str, str]) -> Setting:
     """Return the forest of a published row, with the published strategy."""
     own = figure_setting(row["dataset"], row["method"])
@@ -74,7 +67,7 @@ def setting_of(row: dict[str, str]) -> Setting:
         voting=row["voting"],
         depth=int(row["depth"]),
         trees=int(row["trees"]),
-        queries=int(row["queries"]) if row["source"] == "car_id10" else 0,
+        queries=int(row["queries"]) if row["source"] in TRAINED_ON else 0,
         template="identity",
     )
 
@@ -86,14 +79,10 @@ def tasks() -> list[Task]:
         if not isinstance(records_of(row["dataset"]), str):
             own = budgets.setdefault(setting_of(row), set())
             own.add(float(row["epsilon"]))
-    return [
-        Task(setting, 0, tuple(sorted(own)), 1) for setting, own in budgets.items()
-    ]
+    return [Task(setting, 0, tuple(sorted(own)), 1) for setting, own in budgets.items()]
 
 
-def residuals(
-    own: Iterable[Task], results: dict[str, list[Found]]
-) -> list[Residual]:
+def residuals(own: Iterable[Task], results: dict[str, list[Found]]) -> list[Residual]:
     """Return the rows that were run, in the order of the published file."""
     measured = {
         (task.setting, found.epsilon): found.accuracy
@@ -102,7 +91,7 @@ def residuals(
     }
     places = ((row, (setting_of(row), float(row["epsilon"]))) for row in rows())
     return [
-        Residual(row, measured[place], reason(row))
+        Residual(row, measured[place], unexplained(row))
         for row, place in places
         if place in measured
     ]
