@@ -1,6 +1,6 @@
 """Real data sets from OpenML, with public schemas that come with this package.
 
-Each set is pinned to one version on OpenML, downloaded once by scikit-learn's
+Each set is pinned to a name and version on OpenML, downloaded once by scikit-learn's
 `fetch_openml` and kept in its data home. Names and codes are translated to those of
 the UCI Machine Learning Repository, which the schemas use. Schemas are written from
 the documentation of the sets and never read from the downloaded records.
@@ -21,11 +21,12 @@ from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
 from mmech._validation import check_integer
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
     "FETCHERS",
     "fetch_adult",
+    "fetch_adult_binary",
     "fetch_balance_scale",
     "fetch_car",
     "fetch_heart",
@@ -43,33 +44,42 @@ class _Source:
 
     Attributes
     ----------
-    data_id : int
-        Pins name and version.
+    name : str
+        Name on OpenML.
+    version : int
+        Version of that name.
     columns : mapping
         Our name of a column to OpenML's, where they differ.
     values : mapping
         By our name of a column, OpenML's texts to ours.
     """
 
-    data_id: int
+    name: str
+    version: int = 1
     columns: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return what a person looks for on OpenML."""
+        return f"data set {self.name!r}, version {self.version}, of OpenML"
 
 
 _NO_YES = {"no": "0", "yes": "1"}
 _SOURCES = {
-    "adult": _Source(1590),
+    "adult": _Source("adult", 2),
     "balance-scale": _Source(
-        11,
+        "balance-scale",
+        1,
         {
             f"{side}_{what}": f"{side}-{what}"
             for side in ("left", "right")
             for what in ("weight", "distance")
         },
     ),
-    "car": _Source(21),
+    "car": _Source("car"),
     "heart": _Source(
-        49,
+        "heart-c",
+        1,
         {"class": "num"},
         {
             "sex": {"female": "0", "male": "1"},
@@ -92,17 +102,19 @@ _SOURCES = {
         },
     ),
     "iris": _Source(
-        61,
+        "iris",
+        1,
         {
             f"{part}_{what}": part + what
             for part in ("sepal", "petal")
             for what in ("length", "width")
         },
     ),
-    "mushroom": _Source(24),
-    "nursery": _Source(26),
+    "mushroom": _Source("mushroom"),
+    "nursery": _Source("nursery"),
     "tic-tac-toe": _Source(
-        50,
+        "tic-tac-toe",
+        1,
         {
             "class": "Class",
             **{
@@ -121,7 +133,8 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     Parameters
     ----------
     name : str
-        One of adult, balance-scale, car, heart, iris, mushroom, nursery, tic-tac-toe.
+        One of adult, adult-binary, balance-scale, car, heart, iris, mushroom, nursery,
+        tic-tac-toe.
     n_bins : int, optional
         Number of bins of equal width inside public bounds, for numeric attributes. By
         default the discretisation of the matrix-random-forest paper is returned, where
@@ -138,10 +151,12 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     >>> load_schema("heart", n_bins=4).domain_shape
     (4, 2, 4, 4, 4, 2, 3, 4, 2, 4, 3, 4, 3)
     """
-    if name not in _SOURCES:
+    if name not in FETCHERS:
         raise ValueError(
-            f"there is no schema of {name!r}; choose from {', '.join(_SOURCES)}"
+            f"there is no schema of {name!r}; choose from {', '.join(FETCHERS)}"
         )
+    if name == "adult-binary":
+        return _adult_binary_schema()
     folder = resources.files("mmech_rf") / "schemas"
     paper = folder / f"{name}.paper.json"
     if n_bins is None:
@@ -156,7 +171,8 @@ def _fetch(name: str, *, n_bins: int | None, data_home: Any, cache: bool) -> Any
     schema, source = load_schema(name, n_bins=n_bins), _SOURCES[name]
     try:
         found = fetch_openml(
-            data_id=source.data_id,
+            name=source.name,
+            version=source.version,
             target_column=None,
             as_frame=False,
             parser="liac-arff",
@@ -165,7 +181,7 @@ def _fetch(name: str, *, n_bins: int | None, data_home: Any, cache: bool) -> Any
         )
     except OSError as error:  # also what urllib raises
         raise ConnectionError(
-            f"cannot fetch {name!r}, data set {source.data_id} of OpenML: {error}; "
+            f"cannot fetch {name!r}, {source}: {error}; "
             "connect to the internet for the first time (later calls use the cache), "
             "or read a csv file of your own with datasets.load_csv"
         ) from error
@@ -188,8 +204,8 @@ def _column(found: Any, name: str, source: _Source) -> NDArray[np.object_]:
     theirs = source.columns.get(name, name)
     if theirs not in found.feature_names:
         raise ValueError(
-            f"data set {source.data_id} of OpenML has no column {theirs!r}, although "
-            "this version had; clear the cache of scikit-learn and fetch it again"
+            f"{source} has no column {theirs!r}, although this version had; clear the "
+            "cache of scikit-learn and fetch it again"
         )
     values = found.data[:, found.feature_names.index(theirs)]
     texts = found.categories.get(theirs)
@@ -239,9 +255,98 @@ def fetch_adult(
     References
     ----------
     .. [1] R. Kohavi, Scaling up the accuracy of naive-Bayes classifiers, KDD 1996.
-       OpenML data set 1590.
+       OpenML data set "adult", version 2.
     """
     return _fetch("adult", n_bins=n_bins, data_home=data_home, cache=cache)
+
+
+_BINARY_CUTS = {
+    "age": (25, 32, 40, 49),
+    "fnlwgt": (106627, 158656, 196332, 259865),
+    "education-num": (8, 9, 10, 12),
+    "capital-gain": (0,),
+    "capital-loss": (0,),
+    "hours-per-week": (34, 39, 40, 47),
+}
+"""Cut points of the numeric attributes; a value above a cut is in the next bin."""
+
+
+def _adult_binary_schema() -> Schema:
+    width = sum(_binary_widths())
+    columns = [Attribute.categorical(str(i), ["0", "1"]) for i in range(width)]
+    return Schema(tuple(columns), ("-1", "1"), name="adult-binary")
+
+
+def _binary_widths() -> list[int]:
+    attributes = load_schema("adult", n_bins=2).attributes
+    cuts = ((a, _BINARY_CUTS.get(a.name)) for a in attributes)
+    return [a.size if own is None else len(own) + 1 for a, own in cuts]
+
+
+def one_hot_adult(data: Any) -> NDArray[np.object_]:
+    """Return records of Adult as 123 texts "0" and "1" each.
+
+    Parameters
+    ----------
+    data : array, shape (N, 14)
+        Raw values, as of `fetch_adult` with `n_bins`; missing values are empty.
+
+    Returns
+    -------
+    ndarray of object, shape (N, 123)
+        One column per bin or category, in the order of the attributes; a missing
+        value has no "1".
+    """
+    attributes = load_schema("adult", n_bins=2).attributes
+    blocks = []
+    for attribute, column, width in zip(
+        attributes, np.asarray(data, dtype=object).T, _binary_widths(), strict=True
+    ):
+        if attribute.name in _BINARY_CUTS:
+            cuts = _BINARY_CUTS[attribute.name]
+            codes = np.searchsorted(cuts, column.astype(np.float64))
+        else:
+            places = {text: i for i, text in enumerate(attribute.categories)}
+            codes = np.array([places.get(text, -1) for text in column])
+        blocks.append(codes[:, None] == np.arange(width))
+    return np.where(np.hstack(blocks), "1", "0").astype(object)
+
+
+def fetch_adult_binary(*, data_home: Any = None, cache: bool = True) -> Any:
+    """Fetch the adult census data as 123 binary attributes: 48,842 persons, 2 classes.
+
+    The encoding of the LIBSVM sets a1a to a9a, computed from `fetch_adult`: a column
+    for every category and every bin of a numeric attribute. A missing value has no
+    column with a 1. Class 1 is an income above 50,000 dollars, class -1 the other.
+
+    Parameters
+    ----------
+    data_home, cache
+        As in `fetch_adult`.
+
+    Returns
+    -------
+    sklearn.utils.Bunch
+        As in `fetch_adult`, with columns named "0" to "122".
+
+    Notes
+    -----
+    The cut points of fnlwgt, age and hours are near quintiles of the data.
+
+    References
+    ----------
+    .. [1] J. Platt, Fast training of support vector machines using sequential minimal
+       optimization, Advances in Kernel Methods, 1998.
+    """
+    raw = fetch_adult(n_bins=2, data_home=data_home, cache=cache)
+    schema = _adult_binary_schema()
+    return Bunch(
+        data=one_hot_adult(raw.data[:, : raw.schema.n_features]),
+        target=np.where(raw.target == ">50K", "1", "-1"),
+        schema=schema,
+        feature_names=list(schema.feature_names),
+        name=schema.name,
+    )
 
 
 def fetch_balance_scale(*, data_home: Any = None, cache: bool = True) -> Any:
@@ -257,7 +362,7 @@ def fetch_balance_scale(*, data_home: Any = None, cache: bool = True) -> Any:
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 11.
+        As in `fetch_adult`. OpenML data set "balance-scale", version 1.
     """
     return _fetch("balance-scale", n_bins=None, data_home=data_home, cache=cache)
 
@@ -275,7 +380,7 @@ def fetch_car(*, data_home: Any = None, cache: bool = True) -> Any:
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 21.
+        As in `fetch_adult`. OpenML data set "car", version 1.
     """
     return _fetch("car", n_bins=None, data_home=data_home, cache=cache)
 
@@ -306,7 +411,7 @@ def fetch_heart(
     ----------
     .. [1] R. Detrano et al., International application of a new probability algorithm
        for the diagnosis of coronary artery disease, American Journal of Cardiology
-       64, 1989. OpenML data set 49.
+       64, 1989. OpenML data set "heart-c", version 1.
     """
     return _fetch("heart", n_bins=n_bins, data_home=data_home, cache=cache)
 
@@ -328,7 +433,7 @@ def fetch_iris(
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 61.
+        As in `fetch_adult`. OpenML data set "iris", version 1.
     """
     return _fetch("iris", n_bins=n_bins, data_home=data_home, cache=cache)
 
@@ -347,7 +452,7 @@ def fetch_mushroom(*, data_home: Any = None, cache: bool = True) -> Any:
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 24.
+        As in `fetch_adult`. OpenML data set "mushroom", version 1.
 
     References
     ----------
@@ -370,7 +475,7 @@ def fetch_nursery(*, data_home: Any = None, cache: bool = True) -> Any:
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 26.
+        As in `fetch_adult`. OpenML data set "nursery", version 1.
     """
     return _fetch("nursery", n_bins=None, data_home=data_home, cache=cache)
 
@@ -388,7 +493,7 @@ def fetch_tic_tac_toe(*, data_home: Any = None, cache: bool = True) -> Any:
     Returns
     -------
     sklearn.utils.Bunch
-        As in `fetch_adult`. OpenML data set 50.
+        As in `fetch_adult`. OpenML data set "tic-tac-toe", version 1.
     """
     return _fetch("tic-tac-toe", n_bins=None, data_home=data_home, cache=cache)
 
@@ -397,6 +502,7 @@ def fetch_tic_tac_toe(*, data_home: Any = None, cache: bool = True) -> Any:
 FETCHERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "adult": fetch_adult,
+        "adult-binary": fetch_adult_binary,
         "balance-scale": fetch_balance_scale,
         "car": fetch_car,
         "heart": fetch_heart,
