@@ -42,6 +42,7 @@ DATASETS = (
     "monks-3",
     "iris",
 )
+FETCHED = ("adult", "adult-binary", "heart", "mushroom")
 METHODS = (
     "batch-training",
     "batch-prediction",
@@ -88,6 +89,7 @@ methods:
 examples:
   {PROG} evaluate --data car --epsilon 0.5 1 2 --depth 4 --plot car.png
   {PROG} evaluate --data nursery --repeats 3 --methods batch-training majority
+  {PROG} evaluate --data adult --missing drop --depth 6 --trees 16 --repeats 3
   {PROG} evaluate --data mine.csv --schema mine.json --missing drop --csv out.csv
 
 A schema file is JSON: {{"features": [{{"name": "age", "type": "numeric", "lower": 0,
@@ -131,8 +133,9 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         "--data",
         required=True,
         metavar="NAME|CSV",
-        help=f"a built-in data set ({', '.join(DATASETS)}), or a csv file with a "
-        "header row, plain or .gz",
+        help=f"a built-in data set ({', '.join(DATASETS)}); one of OpenML, downloaded "
+        f"the first time ({', '.join(FETCHED)}); or a csv file with a header row, "
+        "plain or .gz",
     )
     command.add_argument(
         "--schema",

@@ -76,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except ConnectionError as error:
+        return _fail(str(error))
     except OSError as error:
         reason = error.strerror or str(error)
         place = f"{str(error.filename)!r}: " if error.filename else ""

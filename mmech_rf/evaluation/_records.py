@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from mmech_rf.datasets import DATASETS, load_csv, read_cells
+from mmech_rf.fetch import FETCHERS
 from mmech_rf.schema import Schema
 
 __all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
@@ -61,12 +62,14 @@ class Records:
 def load_records(
     source: str, schema_file: str | None = None, *, missing: str = "error"
 ) -> Records:
-    """Load a built-in data set by name, or a csv file with its schema.
+    """Load a data set by name, or a csv file with its schema.
 
     Parameters
     ----------
     source : str
-        Name in `datasets.DATASETS`, or path of a csv file with a header row.
+        Name in `datasets.DATASETS`, which are generated; name in `fetch.FETCHERS`,
+        which are fetched from OpenML the first time; or path of a csv file with a
+        header row.
     schema_file : str, optional
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
@@ -80,7 +83,7 @@ def load_records(
     Raises
     ------
     OSError
-        If a file cannot be opened.
+        If a file cannot be opened, or OpenML not be reached.
     ValueError
         If there is no such data set, or file and schema do not match.
 
@@ -90,13 +93,13 @@ def load_records(
     >>> records.X.shape, records.schema.n_cells
     ((1728, 6), 1728)
     """
-    if source in DATASETS:
-        if schema_file is not None:
-            raise ValueError(
-                f"the built-in data set {source!r} brings its own schema; leave the "
-                "schema file out"
-            )
-        bunch = DATASETS[source]()
+    named: dict[str, Callable[[], Any]] = {**FETCHERS, **DATASETS}
+    if source in named and schema_file is not None:
+        raise ValueError(
+            f"the data set {source!r} brings its own schema; leave the schema file out"
+        )
+    if source in named:
+        bunch = named[source]()
     elif schema_file is not None:
         bunch = _read(source, schema_file)
     elif Path(source).exists():
@@ -106,8 +109,8 @@ def load_records(
         )
     else:
         raise ValueError(
-            f"there is no built-in data set and no file named {source!r}; choose from "
-            f"{', '.join(DATASETS)}, or give the path of a csv file"
+            f"there is no data set and no file named {source!r}; choose from "
+            f"{', '.join(named)}, or give the path of a csv file"
         )
     schema: Schema = bunch.schema
     _, _, index = schema.encode(
@@ -121,7 +124,7 @@ def load_records(
     X = bunch.data[index, : schema.n_features]
     schema = replace(schema, required=())
     n_dropped = len(bunch.target) - index.size
-    name = source if source in DATASETS else Path(source).name
+    name = source if source in named else Path(source).name
     return Records(name, X, bunch.target[index], schema, n_dropped)
 
 

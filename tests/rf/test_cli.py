@@ -9,8 +9,9 @@ import pytest
 
 import mmech
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import Attribute, Schema, datasets, evaluation
+from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import _compare, main
+from mmech_rf.evaluation import _records
 
 FAST = ("--trees", "4", "--depth", "2", "--repeats", "2")
 
@@ -62,6 +63,8 @@ def fruit(files, *args):
 
 def test_names_in_the_help_are_those_of_the_library():
     assert tuple(datasets.DATASETS) == _compare.DATASETS
+    fetched = tuple(name for name in fetch.FETCHERS if name not in datasets.DATASETS)
+    assert fetched == _compare.FETCHED
     assert tuple(evaluation.METHODS) == _compare.METHODS
 
 
@@ -114,6 +117,24 @@ def test_evaluate_built_in_data_at_several_budgets(run):
     assert laplace.count("±") == 2
     first, second = majority.split("not private")[1].split(" ± ")[:2]
     assert first.strip() in second  # the same at every budget
+
+
+def test_evaluate_a_set_of_openml(run, monkeypatch):
+    """A fetched set is used as a built-in one is; a failure is one sentence."""
+    bunch = datasets.load_monks(1)
+    bunch.data[0, 0] = ""
+    fetched = {**fetch.FETCHERS, "heart": lambda: bunch, "adult": offline}
+    monkeypatch.setattr(_records, "FETCHERS", fetched)
+    args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
+    code, out, _ = run(*args, "heart", "--missing", "drop")
+    assert code == 0
+    assert "1 records with missing values were left out" in out
+    assert_refused(run(*args, "heart"), "choose --missing drop")
+    assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
+
+
+def offline():
+    raise ConnectionError("cannot fetch 'adult': no route; read a csv file")
 
 
 def test_evaluate_a_csv_file_and_write_every_trial(run, files):
@@ -205,7 +226,7 @@ def test_schemas_made_with_knowledge_of_the_data_are_named(run):
         (["demo", "--depth", "deep"], "must be a whole number >= 0 or auto"),
         (["demo", "--colour"], "unrecognized arguments: --colour"),
         (["evaluate"], "required: --data"),
-        (["evaluate", "--data", "nope"], "no built-in data set and no file named"),
+        (["evaluate", "--data", "nope"], "no data set and no file named"),
         (["evaluate", "--data", "nope", "--schema", "s"], "'s': No such file"),
         (["evaluate", "--data", "car", "--schema", "s"], "brings its own schema"),
         (["evaluate", "--data", "car", "--methods", "x"], "invalid choice: 'x'"),
