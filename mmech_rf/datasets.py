@@ -475,9 +475,10 @@ def _read_rows(
     header = next(lines, [])
     for name in wanted:
         if (count := header.count(name)) != 1:
+            number = f"{count} columns" if count else "no column"
             raise ValueError(
-                f"the header of the file has {count} columns named {name!r}, but the "
-                "schema needs exactly one; rename the column or use another schema"
+                f"the header of the file has {number} named {name!r}, but the schema "
+                "needs exactly one; rename the column or use another schema"
             )
     rows = []
     for number, row in enumerate(lines, start=2):

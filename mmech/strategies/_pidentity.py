@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mmech import error
 from mmech._validation import check_integer
+from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
 from mmech.operators._pidentity import PIdentity, column_norms, thin_factors
@@ -45,6 +46,9 @@ CHOLESKY_LIMIT = 1e3
 RACE_ITERATIONS = 150
 RACE_TOLERANCE = 1e-5
 """Limits of a descent that only finds the starts, or blocks, to go on from."""
+
+MAX_CELLS = 2**15
+"""Largest domain without an order: every start costs a descent on all of its cells."""
 
 COLLAPSE_GAP = 1e-6
 """A start that ends this close to the identity's loss has collapsed to it."""
@@ -197,6 +201,12 @@ def pidentity_strategy(
         message="every start collapsed to the identity, a strict local minimum",
     )
     ordered = find_order(gram)
+    if ordered is None and gram.shape[0] > MAX_CELLS:
+        raise DomainTooLargeError(
+            f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have no "
+            f"order, got {gram.shape[0]:,}; use template='identity' or 'marginals', or "
+            "fewer attributes"
+        )
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
     make_starts = random_starts if ordered is None else ordered_starts
 
