@@ -49,10 +49,12 @@ def draw(
     x_label: str,
     *,
     y_label: str = "test accuracy",
+    known_label: str = "published (same colours)",
     log_y: bool = False,
 ) -> None:
     """Draw panels side by side, three in a row, with one legend below."""
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
@@ -68,6 +70,11 @@ def draw(
         axes.set_xlabel(x_label)
         if log_y:
             axes.set_yscale("log")
+    known = (y for _, lines in panels for line in lines for y in line.published)
+    if not all(math.isnan(y) for y in known):
+        handles[known_label] = Line2D(
+            [], [], color="#777777", linestyle="--", linewidth=1.0, marker="."
+        )
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes in grid[:, 0]:
@@ -103,11 +110,7 @@ def _draw_line(axes: Any, line: Line, handles: dict[str, Any]) -> None:
     ]
     if known:
         xs, ys = zip(*known, strict=True)
-        (drawn,) = axes.plot(
-            xs, ys, "--", color=colour, linewidth=1.0, marker=".", alpha=0.8
-        )
-    if known and line.method == "batch-training":
-        handles.setdefault("published (dashed, same colours)", drawn)
+        axes.plot(xs, ys, "--", color=colour, linewidth=1.0, marker=".", alpha=0.8)
 
 
 def _finish(axes: Any, lines: Sequence[Line], title: str) -> None:

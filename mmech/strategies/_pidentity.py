@@ -183,6 +183,11 @@ def pidentity_strategy(
     -------
     StrategyResult
         Never worse than the identity.
+
+    Raises
+    ------
+    DomainTooLargeError
+        If there are more cells than a descent can treat and they have no order.
     """
     n = workload.shape[1]
     p = default_p(n) if p is None else check_integer(p, "p")
@@ -203,9 +208,9 @@ def pidentity_strategy(
     ordered = find_order(gram)
     if ordered is None and gram.shape[0] > MAX_CELLS:
         raise DomainTooLargeError(
-            f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have no "
-            f"order, got {gram.shape[0]:,}; use template='identity' or 'marginals', or "
-            "fewer attributes"
+            f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have "
+            f"no order, got {gram.shape[0]:,}; use template='identity' or 'marginals', "
+            "or fewer attributes"
         )
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
     make_starts = random_starts if ordered is None else ordered_starts

@@ -10,7 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.reproduction import _report, _settings, _trials
+from benchmarks.reproduction import _report, _residuals, _settings, _trials
+from benchmarks.reproduction import _published as _rows
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FIGURES,
@@ -117,6 +118,59 @@ def test_published_rows():
     assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
     mean, _ = best_of_grid("car", "laplace-shared", 1.0)
     assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
+
+
+def test_rows_that_the_algorithm_does_not_explain():
+    """Of two files with the same setting, the one with enough noise is compared."""
+    hard = Setting("car", "subsample", "hard", 3, 16)
+    assert published(hard, 1.0).mean == 0.4757  # car_id2, not .6607 of car_id1
+    assert published(hard, 1.0).reason is None
+    few = Setting("car", "batch-prediction", "weight", 4, 16, queries=50)
+    assert "training records" in published(few, 2.0).reason
+    reasons = [_rows.unexplained(row) for row in _rows.rows()]
+    counts = {reason: reasons.count(reason) for reason in set(reasons)}
+    assert counts == {
+        None: 2872,
+        "noise lacks a factor τ": 151,
+        "noise lacks a factor 2": 140,
+        "queries are training records": 36,
+    }
+
+
+def test_residuals_of_every_row(tmp_path, monkeypatch):
+    """All rows of a setting are one task; differences are worked out by hand."""
+    own = [row for row in _rows.rows() if row["dataset"] == "iris"][:10]
+    monkeypatch.setattr(_residuals, "rows", lambda: own)
+    tasks = _residuals.tasks()
+    assert sum(len(task.budgets) for task in tasks) == 10
+    assert all(task.setting.template == "identity" for task in tasks)
+    results = {
+        task.key: [Found(epsilon, 0, 0.5, "") for epsilon in task.budgets]
+        for task in tasks
+    }
+    found = _residuals.residuals(tasks, results)
+    assert [one.row for one in found] == own
+    first = found[0]
+    assert first.difference == pytest.approx(0.5 - float(own[0]["mean"]))
+    error = float(own[0]["std"]) * math.sqrt(1 + 1 / int(own[0]["runs"]))
+    assert first.error == pytest.approx(error)
+    assert first.is_close == (abs(first.difference) <= 2 * error)
+    _residuals.write_csv(tmp_path / "residuals.csv", found)
+    with (tmp_path / "residuals.csv").open(encoding="utf-8", newline="") as stream:
+        (line, *rest) = csv.DictReader(stream)
+    assert len(rest) == 9
+    assert float(line["residual"]) == pytest.approx(first.difference, abs=1e-4)
+    assert "**10 of 10** published rows" in "\n".join(_residuals.report(found))
+
+
+def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):
+    monkeypatch.setenv(_settings.DATA_DIR, str(data_dir))
+    _settings.records_of.cache_clear()
+    records = _settings.records_of("adult")
+    _settings.records_of.cache_clear()
+    assert records.X.shape == (45222, 8)
+    assert records.X[0, 0] == "25"  # adult.test
+    assert records.X[_settings.TEST_RECORDS_OF_ADULT, 0] == "39"  # adult.data
 
 
 def test_noise_of_the_query_by_query_baseline():

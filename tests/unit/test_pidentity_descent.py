@@ -8,7 +8,9 @@ import scipy.optimize
 from mmech import (
     AllRange,
     Dense,
+    DomainTooLargeError,
     Identity,
+    Partition,
     Permuted,
     PIdentity,
     Prefix,
@@ -231,3 +233,13 @@ def test_the_cells_are_a_level_of_their_own():
     level = BlockLevel.of(Prefix(9).gram())
     assert (level.counts == 1).all()
     np.testing.assert_array_equal(level.diagonal, np.arange(9, 0, -1))
+
+
+def test_too_many_cells_without_an_order():
+    n = 2**15 + 3
+    parts = np.random.default_rng(0).integers(0, 3, (2, n))
+    workload = VStack([Partition(labels) for labels in parts])
+    with pytest.raises(
+        DomainTooLargeError, match=r"at most 32,768 .*, got 32,771; use"
+    ):
+        pidentity_strategy(workload)
