@@ -475,9 +475,9 @@ def _read_rows(
     header = next(lines, [])
     for name in wanted:
         if (count := header.count(name)) != 1:
-            number = f"{count} columns" if count else "no column"
+            found = f"{count} columns" if count else "no column"
             raise ValueError(
-                f"the header of the file has {number} named {name!r}, but the schema "
+                f"the header of the file has {found} named {name!r}, but the schema "
                 "needs exactly one; rename the column or use another schema"
             )
     rows = []

@@ -10,8 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.reproduction import _report, _residuals, _settings, _trials
 from benchmarks.reproduction import _published as _rows
+from benchmarks.reproduction import _report, _residuals, _settings, _trials
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FIGURES,
