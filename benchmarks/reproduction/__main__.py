@@ -85,6 +85,8 @@ def main() -> None:
     effort = QUICK if arguments.quick else FULL
     names = _names(arguments)
     figures = [name for name in names if name in FIGURES]
+    # A part does not replace the whole report.
+    part = "" if "2" in names and "A5" in names else f"-{'-'.join(names)}"
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
@@ -95,7 +97,7 @@ def main() -> None:
     wanted = {task.key for task in tasks}
     table = _report.Table({key: rows for key, rows in results.items() if key in wanted})
     if figures:
-        _report.write_csv(out / "results.csv", table, figures, effort)
+        _report.write_csv(out / f"results{part}.csv", table, figures, effort)
     options = ("--quick " if arguments.quick else "") + (
         f"--figure {arguments.figure} " if arguments.figure else ""
     )
@@ -147,9 +149,10 @@ def main() -> None:
             lines += [f"## {TITLES[name]}", "", *section]
     while lines and not lines[-1]:
         lines.pop()
-    (out / "REPORT.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    report = out / f"REPORT{part}.md"
+    report.write_text("\n".join(lines) + "\n", encoding="utf-8")
     took = time.perf_counter() - started
-    print(f"{out / 'REPORT.md'} written after {took:.0f} s")
+    print(f"{report} written after {took:.0f} s")
 
 
 def _names(arguments: argparse.Namespace) -> list[str]:
