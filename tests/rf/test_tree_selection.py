@@ -1,0 +1,271 @@
+"""Trees by the exponential mechanism: the distribution itself, not a sample of it."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import chisquare
+
+import mmech_rf.tree_selection as tree_selection
+from mmech import PrivacyLedger
+from mmech.exceptions import BudgetExceededError
+from mmech.noise import FRACTION_BITS
+from mmech_rf.tree_selection import SelectedTree, select_tree
+from mmech_rf.views import Views, public_views
+
+ONE = 2.0**FRACTION_BITS
+SMALL = public_views((2, 2))
+
+
+def draw(views, codes, classes, *, n_classes=2, epsilon="1", **settings):
+    codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
+    return select_tree(
+        views,
+        views.cells(codes),
+        np.asarray(classes, np.int64),
+        n_classes=n_classes,
+        epsilon=Fraction(epsilon),
+        n_records=settings.pop("n_records", 100),
+        **settings,
+    )
+
+
+class Script:
+    """Stands for `weighted_choice`: follows a script and notes all probabilities."""
+
+    def __init__(self, script=()):
+        self.script = list(script)
+        self.seen = []
+
+    def __call__(self, log_weights, *, insecure_rng=None):
+        logarithms = np.asarray(log_weights) / ONE
+        self.seen.append(logarithms - logsumexp(logarithms))
+        place = len(self.seen) - 1
+        return self.script[place] if place < len(self.script) else 0
+
+
+def conditionals(monkeypatch, views, codes, classes, **settings):
+    """Return log probabilities of roots, then per root and cell: ways, labels."""
+
+    def follow(script):
+        device = Script(script)
+        monkeypatch.setattr(tree_selection, "weighted_choice", device)
+        draw(views, codes, classes, **settings)
+        return device.seen
+
+    n_views = len(views.items)
+    roots = follow([])[0]
+    tree = {}
+    for root in range(n_views):
+        for way in range(n_views + 1):
+            leaves = int(views.sizes[way]) if way < n_views else 1
+            size = int(views.sizes[root])
+            script = [root, *([way] + [0] * leaves) * size]
+            seen = follow(script)
+            for cell in range(size):
+                start = 1 + cell * (1 + leaves)
+                tree[root, cell, "ways"] = seen[start]
+                tree[root, cell, way] = seen[start + 1 : start + 1 + leaves]
+    return roots, tree
+
+
+def largest_log_ratio(first, second, views):
+    """Return the largest log of P(tree) / P'(tree) over all trees."""
+    (roots, tree), (other_roots, other) = first, second
+    best = -math.inf
+    for root in range(len(views.items)):
+        total = roots[root] - other_roots[root]
+        for cell in range(int(views.sizes[root])):
+            options = []
+            for way in range(len(views.items) + 1):
+                ways = tree[root, cell, "ways"][way] - other[root, cell, "ways"][way]
+                labels = sum(
+                    (a - b).max()
+                    for a, b in zip(
+                        tree[root, cell, way], other[root, cell, way], strict=True
+                    )
+                )
+                options.append(ways + labels)
+            total += max(options)
+        best = max(best, total)
+    return best
+
+
+DATA = [((), ()), (((0, 0),), (1,)), (((0, 1), (1, 1), (0, 1)), (0, 0, 1))]
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "2"])
+@pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
+def test_every_addition_of_a_record(epsilon, data, monkeypatch):
+    """Over all trees, no probability changes by more than e^epsilon; and nearly so."""
+    codes, classes = data
+    before = conditionals(monkeypatch, SMALL, codes, classes, epsilon=epsilon)
+    largest = 0.0
+    for cell in itertools.product(range(2), repeat=2):
+        for label in range(2):
+            after = conditionals(
+                monkeypatch, SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
+            )
+            largest = max(
+                largest,
+                largest_log_ratio(before, after, SMALL),
+                largest_log_ratio(after, before, SMALL),
+            )
+    assert largest <= float(epsilon) + 1e-12
+    assert largest > 0.3 * float(epsilon)
+
+
+def test_replacement_and_weights_are_accounted(monkeypatch):
+    codes, classes = DATA[2]
+    settings = {"epsilon": "1", "neighbours": "replace"}
+    before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+    for cell in itertools.product(range(2), repeat=2):
+        for label in range(2):
+            other = (*codes[:2], cell), (*classes[:2], label)
+            after = conditionals(monkeypatch, SMALL, *other, **settings)
+            assert largest_log_ratio(before, after, SMALL) <= 1 + 1e-12
+    # A record of full weight among weighted ones.
+    weighted = {"epsilon": "1", "unit": 256}
+    some = np.array([256, 3, 100])
+    before = conditionals(
+        monkeypatch, SMALL, codes[:2], classes[:2], weights=some[:2], **weighted
+    )
+    for last in (0, 100, 256):
+        some[2] = last
+        after = conditionals(
+            monkeypatch, SMALL, codes, classes, weights=some, **weighted
+        )
+        largest = largest_log_ratio(before, after, SMALL)
+        assert largest <= last / 256 + 1e-6
+        assert largest_log_ratio(after, before, SMALL) <= last / 256 + 1e-6
+
+
+def test_a_rate_that_is_too_high_would_be_found(monkeypatch):
+    rate = tree_selection.fixed_point_rate
+    monkeypatch.setattr(
+        tree_selection, "fixed_point_rate", lambda *a, **k: 2 * rate(*a, **k)
+    )
+    before = conditionals(monkeypatch, SMALL, (), ())
+    after = conditionals(monkeypatch, SMALL, ((0, 0),), (0,))
+    largest = max(
+        largest_log_ratio(after, before, SMALL), largest_log_ratio(before, after, SMALL)
+    )
+    assert largest > 1.1
+
+
+def every_tree(views, codes, classes, epsilon, n_classes=2):
+    """Yield (key, log weight) of every labelled tree, by listing them."""
+    codes = np.asarray(codes).reshape(len(classes), 2)
+    classes = np.asarray(classes)
+    cells = views.cells(codes)
+    prior = views.log_prior
+    half = math.log(0.5)
+
+    def nodes(mask):
+        """Yield (way, labels, log weight) of a node with these records."""
+        for way in range(len(views.items) + 1):
+            splits = way < len(views.items)
+            size = int(views.sizes[way]) if splits else 1
+            leaf = cells[way][mask] if splits else np.zeros(mask.sum(), int)
+            for labels in itertools.product(range(n_classes), repeat=size):
+                right = (np.array(labels)[leaf] == classes[mask]).sum()
+                weight = half - size * math.log(n_classes) + epsilon * right
+                yield way, labels, weight + (prior[way] if splits else 0)
+
+    for root in range(len(views.items)):
+        parts = [list(nodes(cells[root] == x)) for x in range(int(views.sizes[root]))]
+        for choice in itertools.product(*parts):
+            key = (root, tuple((way, labels) for way, labels, _ in choice))
+            yield key, prior[root] + sum(weight for *_, weight in choice)
+
+
+def key_of(tree: SelectedTree, views: Views):
+    places = {view: place for place, view in enumerate(views.items)}
+    last = len(views.items)
+    return places[tree.root], tuple(
+        (last if branch is None else places[branch], tuple(labels.tolist()))
+        for branch, labels in zip(tree.branches, tree.labels, strict=True)
+    )
+
+
+def test_draws_follow_the_list_of_all_trees(rng):
+    """Against brute force: weights prior times exp(epsilon times right answers)."""
+    views = Views(tuple(v for v in SMALL.items if v.family == "single"))
+    codes, classes = ((0, 0), (0, 1), (1, 1), (1, 1), (0, 0)), (0, 0, 1, 1, 1)
+    listed = dict(every_tree(views, codes, classes, 0.8))
+    keys = list(listed)
+    logs = np.array([listed[key] for key in keys])
+    probabilities = np.exp(logs - logsumexp(logs))
+    counts = dict.fromkeys(keys, 0)
+    n = 6000
+    for _ in range(n):
+        tree = draw(views, codes, classes, epsilon="0.8", insecure_rng=rng)
+        counts[key_of(tree, views)] += 1
+    order = np.argsort(probabilities)
+    # Rare trees together, so that every group expects at least 20.
+    expected, found, groups = 0.0, 0, []
+    for place in order:
+        expected += probabilities[place] * n
+        found += counts[keys[place]]
+        if expected >= 20:
+            groups.append((expected, found))
+            expected, found = 0.0, 0
+    groups[-1] = (groups[-1][0] + expected, groups[-1][1] + found)
+    ideal, drawn = np.array(groups).T
+    assert len(groups) > 30
+    assert chisquare(drawn, ideal * drawn.sum() / ideal.sum()).pvalue > 1e-6
+
+
+def test_labels_and_leaves_agree(rng):
+    views = public_views((3, 4))
+    codes = rng.integers(0, (3, 4), (500, 2))
+    classes = (codes[:, 0] + codes[:, 1]) % 3
+    tree = draw(views, codes, classes, n_classes=3, epsilon="5")
+    leaves = tree.leaves(codes)
+    labels = np.concatenate(tree.labels)
+    assert leaves.max() < tree.n_leaves == labels.size
+    assert (labels[leaves] == classes).mean() > 0.99
+    text = tree.describe(["a", "b"], ["x", "y", "z"])
+    assert text.startswith("by a and b") or text.startswith("by ")
+    assert text.count("\n") == len(tree.branches)
+
+
+def test_order_of_records_does_not_matter(monkeypatch, rng):
+    codes = rng.integers(0, 2, (30, 2))
+    classes = rng.integers(0, 2, 30)
+    first = conditionals(monkeypatch, SMALL, codes, classes)
+    again = rng.permutation(30)
+    second = conditionals(monkeypatch, SMALL, codes[again], classes[again])
+    assert largest_log_ratio(first, second, SMALL) == 0
+
+
+def test_roots_follow_public_numbers_only():
+    views = public_views((4, 4, 4, 3, 3, 3))
+    some = tree_selection._roots(views, 10**6)
+    assert len(some) < len(views.items)
+    assert {views.items[i].family for i in some[:6]} == {"single"}
+    assert len(tree_selection._roots(views, 10)) > len(some)
+    assert len(tree_selection._roots(views, 10**12)) == 6
+
+
+def test_the_ledger_is_asked_first():
+    ledger = PrivacyLedger("0.5")
+    with pytest.raises(BudgetExceededError):
+        draw(SMALL, *DATA[1], ledger=ledger)
+    assert ledger.spent == 0
+    draw(SMALL, *DATA[1], epsilon="0.5", ledger=ledger)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"),
+    [("1e-9", "too small for a selection"), ("1e9", r"reach 2\*\*26")],
+)
+def test_budgets_that_do_not_fit(epsilon, message):
+    ledger = PrivacyLedger("1e10")
+    with pytest.raises(ValueError, match=message):
+        draw(SMALL, *DATA[1], epsilon=epsilon, ledger=ledger)
+    assert ledger.spent == 0

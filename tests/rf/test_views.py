@@ -1,0 +1,77 @@
+"""Public views: partitions of the domain that follow from sizes alone."""
+
+import numpy as np
+import pytest
+
+from mmech_rf.views import GRID, MOST_CELLS, MOST_SUMS, public_views
+
+SHAPES = [(2, 3), (5, 5, 5, 5), (4, 4, 4, 3, 3, 3), (64, 8, 100, 1), (2,) * 20]
+
+
+def all_codes(shape):
+    codes = np.indices(shape).reshape(len(shape), -1).T
+    return codes if len(codes) <= 50_000 else codes[::997]
+
+
+@pytest.mark.parametrize("shape", SHAPES[:4])
+def test_every_view_is_a_partition(shape):
+    codes = all_codes(shape)
+    views = public_views(shape)
+    cells = views.cells(codes)
+    assert cells.shape == (len(views.items), len(codes))
+    for view, row, size in zip(views.items, cells, views.sizes, strict=True):
+        assert row.max() < view.size == size <= MOST_CELLS
+        np.testing.assert_array_equal(row, view.cells(codes))
+        if len(codes) == np.prod(shape):
+            assert set(row) == set(range(view.size))
+    assert len(set(views.items)) == len(views.items)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_families_are_as_likely_as_each_other(shape):
+    views = public_views(shape)
+    prior = np.exp(views.log_prior)
+    assert prior.sum() == pytest.approx(1)
+    families = [view.family for view in views.items]
+    shares = [prior[[f == g for g in families]].sum() for f in set(families)]
+    np.testing.assert_allclose(shares, 1 / len(set(families)))
+
+
+def test_sums_follow_positions():
+    view = public_views((5, 5, 5, 5)).items[-1]
+    assert view.attributes == (0, 1, 2, 3)
+    codes = all_codes((5, 5, 5, 5))
+    signs = [np.sign(table[-1]) for table in view.tables]
+    total = ((codes - 2) / 2 * GRID) @ signs
+    expected = np.searchsorted(view.cuts, total, side="right")
+    np.testing.assert_array_equal(view.cells(codes), expected)
+    # About equal parts of evenly spread records; the ties of one value stay together.
+    parts = np.bincount(expected) / len(codes)
+    assert parts.max() < 0.35
+
+
+def test_resolutions_of_an_attribute_with_many_cells():
+    sizes = [v.size for v in public_views((64,)).items]
+    assert sizes == [2, 4, 8, 16, 32, 64]
+    sizes = [v.size for v in public_views((100,)).items]
+    assert sizes == [2, 4, 8, 16, 32, 64]
+    assert [v.size for v in public_views((8,)).items] == [8]
+    halves = public_views((64,)).items[0]
+    np.testing.assert_array_equal(
+        halves.cells(np.array([[0], [31], [32], [63]])), [0, 0, 1, 1]
+    )
+
+
+def test_wide_domains_have_no_more_sums_than_is_affordable():
+    for shape in ((2,) * 20, (3,) * 60, (10,) * 123):
+        families = [view.family for view in public_views(shape).items]
+        assert families.count("sum") <= MOST_SUMS
+        assert families.count("single") >= len(shape)
+
+
+def test_descriptions():
+    views = public_views((2, 100)).items
+    texts = [view.describe(["a", "b"]) for view in views]
+    assert texts[:3] == ["a", "b in 2 groups", "b in 4 groups"]
+    assert "a and b in 2 groups" in texts
+    assert texts[-1].startswith("a - b in")

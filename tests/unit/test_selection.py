@@ -1,0 +1,193 @@
+"""Choices with given weights, and the exponential mechanism: exact, not on average."""
+
+import itertools
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import mmech.noise._weighted as weighted
+from mmech import PrivacyLedger, exponential_mechanism
+from mmech.exceptions import BudgetExceededError
+from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.selection import fixed_point_rate
+
+ONE = 1 << FRACTION_BITS
+
+
+def exact_probabilities(log_weights):
+    """Return the probabilities that `weighted_choice` draws with, as fractions."""
+    gaps = np.max(log_weights) - np.asarray(log_weights)
+    assert (gaps <= weighted.NEAR * ONE).all()
+    weights = weighted._whole(np.exp(-np.ldexp(gaps.astype(float), -FRACTION_BITS)))
+    return [Fraction(w, sum(weights)) for w in weights]
+
+
+def exp_decimal(gap):
+    with localcontext(prec=60):
+        return (-Decimal(gap) / ONE).exp()
+
+
+# ------------------------------------------------------------------------- the draw
+def test_weights_are_those_of_exact_arithmetic():
+    gaps = [0, 1, ONE // 3, ONE, 5 * ONE + 7, 149 * ONE]
+    found = exact_probabilities([-gap for gap in gaps])
+    with localcontext(prec=60):
+        weights = [exp_decimal(gap) for gap in gaps]
+        for probability, weight in zip(found, weights, strict=True):
+            ideal = weight / sum(weights)
+            own = Decimal(probability.numerator) / Decimal(probability.denominator)
+            assert abs(own / ideal - 1) < Decimal(2) ** -48
+
+
+@pytest.mark.parametrize("gap", [151 * ONE, 1000 * ONE + 12345, 10**6 * ONE + 1])
+def test_small_weights_keep_their_value(gap):
+    whole, power = weighted._small_weight(gap)
+    assert 2**52 <= whole <= 2**53
+    with localcontext(prec=60):
+        log2 = Decimal(2).ln()
+        error = Decimal(whole).ln() + power * log2 + Decimal(gap) / ONE
+        assert abs(error) < Decimal(2) ** -50
+
+
+def test_frequencies(rng):
+    log_weights = np.array([0, -ONE, -2 * ONE, -ONE // 2, 0])
+    drawn = [weighted_choice(log_weights, insecure_rng=rng) for _ in range(20_000)]
+    expected = np.array([float(p) for p in exact_probabilities(log_weights)])
+    counts = np.bincount(drawn, minlength=5)
+    assert chisquare(counts, expected * len(drawn)).pvalue > 1e-6
+
+
+class Words:
+    """Random words that are given."""
+
+    def __init__(self, *words):
+        self.words = list(words)
+
+    def __call__(self, size, insecure_rng):
+        taken, self.words = self.words[:size], self.words[size:]
+        return np.array(taken, np.uint64)
+
+
+def test_the_slow_path_is_reached_and_exact(monkeypatch):
+    """Two weights, the second exp(-200) = 2**-288.5: below it after 288 zero bits."""
+    log_weights = [0, -200 * ONE]
+    zero, last = 0, 2**64 - 1
+    # 128 zero bits, then bits of a number above exp(-200): the near choice.
+    words = Words(zero, zero, zero, last, *[zero] * 8)
+    monkeypatch.setattr(weighted, "random_words", words)
+    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    assert weighted_choice(log_weights) == 0
+    # 320 zero bits are below it.
+    words = Words(*[zero] * 20)
+    monkeypatch.setattr(weighted, "random_words", words)
+    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    assert weighted_choice(log_weights) == 1
+
+
+def test_the_slow_path_is_not_taken_otherwise(monkeypatch):
+    words = Words(0, 1, *[0] * 8)
+    monkeypatch.setattr(weighted, "random_words", words)
+    assert weighted_choice([0, -(10**7) * ONE]) == 0
+
+
+@pytest.mark.parametrize("bad", [[], [[1]], [0.5]])
+def test_wrong_weights(bad):
+    with pytest.raises(ValueError, match="one row of at least one integer"):
+        weighted_choice(bad)
+
+
+# ---------------------------------------------------------- the exponential mechanism
+def log_ratio(first, second):
+    with localcontext(prec=60):
+        ratio = first / second
+        return Decimal(ratio.numerator).ln() - Decimal(ratio.denominator).ln()
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+@pytest.mark.parametrize("monotone", [True, False])
+def test_every_change_of_one_record(epsilon, monotone):
+    """Exhaustive: no outcome is more than e^epsilon as likely, in exact arithmetic."""
+    rate = fixed_point_rate(
+        Fraction(epsilon), monotone=monotone, neighbours="add_remove", roundings=1
+    )
+    steps = (0, 1) if monotone else (-1, 0, 1)
+    largest = Decimal(0)
+    for scores in ([0, 0, 0], [5, 4, 0], [7, 7, 9]):
+        before = exact_probabilities(np.array(scores) * rate)
+        for change in itertools.product(steps, repeat=3):
+            after = exact_probabilities((np.array(scores) + change) * rate)
+            for p, q in zip(before, after, strict=True):
+                largest = max(largest, abs(log_ratio(p, q)))
+    assert largest <= Decimal(epsilon)
+    # Not wasteful either: nearly all of the budget is used.
+    assert largest > Decimal("0.4") * Decimal(epsilon)
+
+
+def test_a_doubled_rate_would_be_found():
+    rate = 2 * fixed_point_rate(
+        Fraction(1), monotone=True, neighbours="add_remove", roundings=1
+    )
+    p = exact_probabilities(np.array([0, 0, 0]) * rate)
+    q = exact_probabilities(np.array([1, 0, 0]) * rate)
+    assert max(abs(log_ratio(a, b)) for a, b in zip(p, q, strict=True)) > 1
+
+
+def test_rates():
+    def rate(epsilon, **settings):
+        arguments = {"monotone": True, "neighbours": "add_remove", "roundings": 1}
+        return fixed_point_rate(Fraction(epsilon), **arguments | settings)
+
+    assert rate(1) == ONE - 12
+    assert rate(1, monotone=False) == ONE // 2 - 12
+    assert rate(1, neighbours="replace") == ONE // 2 - 12
+    assert rate(1, roundings=1000) == ONE - 12_000
+    assert rate(1, score_unit=256) == (ONE - 12) // 256
+    with pytest.raises(ValueError, match="too small for a selection with 5,000 sums"):
+        rate(Fraction(1, 10**9), roundings=5000)
+
+
+def test_it_prefers_high_scores_and_pays():
+    ledger = PrivacyLedger(1)
+    chosen = exponential_mechanism(
+        [0, 400, 100], epsilon=0.5, released="a word", monotone=True, ledger=ledger
+    )
+    assert chosen == 1
+    assert ledger.remaining == Fraction(1, 2)
+    assert ledger.entries[0].released == "a word"
+    with pytest.raises(BudgetExceededError):
+        exponential_mechanism([0, 1], epsilon=0.6, released="more", ledger=ledger)
+    assert ledger.remaining == Fraction(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("scores", "change", "message"),
+    [
+        ([], {}, "one row with a number per candidate"),
+        ([[1, 2]], {}, "one row with a number per candidate"),
+        ([0.5, 1], {}, "whole numbers"),
+        ([0, 2**40], {}, r"reach 2\*\*26"),
+        ([0, 1], {"epsilon": 0}, "epsilon must be"),
+        ([0, 1], {"epsilon": 1e-12}, "too small for a selection"),
+        ([0, 1], {"neighbours": "replace"}, "use the same relation for both"),
+    ],
+)
+def test_wrong_input_spends_nothing(scores, change, message):
+    ledger = PrivacyLedger(1)
+    settings = {"epsilon": 0.5, "released": "x", "ledger": ledger} | change
+    with pytest.raises(ValueError, match=message):
+        exponential_mechanism(scores, **settings)
+    assert ledger.spent == 0
+
+
+def test_the_best_is_rarely_missed_by_much():
+    """Utility: missing by more than (log n + t) / epsilon has chance e^-t."""
+    scores = np.arange(100)
+    misses = [
+        99 - exponential_mechanism(scores, epsilon=1, released="x", monotone=True)
+        for _ in range(300)
+    ]
+    assert max(misses) < math.log(100) + 25
