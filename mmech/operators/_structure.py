@@ -17,10 +17,12 @@ from mmech.operators._basic import AllRange, Diagonal, Identity, Ones, Prefix, S
 from mmech.operators._compose import Scaled
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import Marginals
+from mmech.operators._marginals import Marginal, Marginals
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._ranges import Permuted
+from mmech.operators._spectrum import marginal_terms
 from mmech.operators._stack import VStack
+from mmech.operators._subsets import downward_closure
 
 __all__ = [
     "DENSE_CELLS",
@@ -127,9 +129,28 @@ def rank(workload: QueryMatrix) -> int:
         return math.prod(rank(factor) for factor in workload.factors)
     if isinstance(workload, Scaled) and workload.weight != 0:
         return rank(workload.operator)
+    shape = _domain_of_marginals(workload)
+    if shape is not None:
+        terms = marginal_terms(workload) or []
+        asked = downward_closure((key for key, square in terms if square > 0), shape)
+        return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
     values = squared_singular_values(workload)
     floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
     return int((values > floor).sum())
+
+
+def _domain_of_marginals(workload: QueryMatrix) -> tuple[int, ...] | None:
+    """Return the attribute sizes of a union of marginals, else ``None``."""
+    if isinstance(workload, Scaled):
+        return _domain_of_marginals(workload.operator)
+    if isinstance(workload, VStack):
+        shapes = {_domain_of_marginals(block) for block in workload.blocks}
+        return shapes.pop() if len(shapes) == 1 else None
+    if isinstance(workload, (Marginals, Marginal)):
+        return workload.domain_shape
+    if isinstance(workload, Kronecker) and is_uniform(workload):
+        return tuple(factor.shape[1] for factor in workload.factors)
+    return None
 
 
 def rank_lower_bound(workload: QueryMatrix) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from mmech._validation import check_choice, check_epsilon, check_integer
 from mmech.operators._base import product_of
@@ -307,6 +306,8 @@ def _polish(
     risk: BayesRisk, inside: NDArray[np.int64], size: int, floor: float
 ) -> tuple[Floats, int]:
     """Return shares on some blocks, better than or equal to equal ones."""
+    from scipy.optimize import minimize
+
     shares = np.zeros(size)
     shares[inside] = 1.0 / inside.size
     if inside.size == 1:

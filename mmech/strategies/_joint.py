@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.optimize
 from numpy.typing import NDArray
 
 from mmech.operators._base import QueryMatrix
 from mmech.operators._joint import JointInverseGram, distinct_grams
 from mmech.strategies._deadline import time_is_up
 from mmech.strategies._pidentity import MAX_WEIGHT
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 __all__ = ["JointObjective", "JointRun", "Masks", "Thetas"]
 
@@ -172,6 +175,8 @@ class JointObjective:
         self, thetas: Thetas, shares: Floats, max_iter: int, tolerance: float
     ) -> JointRun:
         """Descend on (Σ c_g)² tr(WᵀW (AᵀA)⁻¹), which does not ask for Σ c_g = 1."""
+        from scipy.optimize import Bounds, minimize
+
         shapes = [thetas[i][kind].shape for i, kind in self.used]
         unit = sum(
             square
@@ -206,7 +211,7 @@ class JointObjective:
             parts += [total**2 * gradients[i][kind].ravel() for i, kind in self.used]
             return total**2 * value / unit, np.concatenate(parts) / unit
 
-        def record(intermediate_result: scipy.optimize.OptimizeResult) -> None:
+        def record(intermediate_result: OptimizeResult) -> None:
             history.append(float(intermediate_result.fun) * unit)
             if time_is_up():
                 raise StopIteration
@@ -215,12 +220,12 @@ class JointObjective:
         lower = np.zeros(start.size)
         upper = np.full(start.size, MAX_WEIGHT)
         lower[:n_groups], upper[:n_groups] = LEAST_SHARE, 1.0
-        run = scipy.optimize.minimize(
+        run = minimize(
             function,
             start,
             jac=True,
             method="L-BFGS-B",
-            bounds=scipy.optimize.Bounds(lower, upper),
+            bounds=Bounds(lower, upper),
             callback=record,
             options={
                 "maxiter": max_iter,
