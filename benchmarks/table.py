@@ -139,23 +139,25 @@ def _rows() -> list[Row]:
         ),
     ]
     objective = "bench_strategies.PIdentityObjectiveAndGradient"
+    published = "the published formulas, O(n² p)"
     lattice = "bench_marginals.MarginalsObjective"
     rows += [
-        Row(
-            "p-Identity loss and gradient, AllRange(1024), p = 64",
-            objective,
-            "n x n matrices",
-            "mmech",
-            "dense",
-            ((1024, 64), "AllRange"),
-        ),
-        Row(
-            "the same, explicit gram",
-            objective,
-            "n x n matrices",
-            "mmech",
-            "dense",
-            ((1024, 64), "Dense"),
+        *(
+            Row(
+                f"p-Identity loss and gradient, {gram}({n}), p = {p}",
+                objective,
+                contender,
+                "mmech",
+                side,
+                ((n, p), gram),
+            )
+            for n, p, gram, contender, side in (
+                (1024, 64, "AllRange", "n x n matrices, solved", "dense"),
+                (1024, 64, "AllRange", published, "published"),
+                (2048, 128, "AllRange", published, "published"),
+                (1024, 64, "Dense", published, "published"),
+                (1728, 108, "Dense", published, "published"),
+            )
         ),
         *(
             Row(

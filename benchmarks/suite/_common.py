@@ -65,6 +65,29 @@ def dense_pidentity(theta, gram):
     return np.trace(weighted), (by_strategy[n:] - through_scales) / scales
 
 
+def published_pidentity(theta, gram):
+    """The same by the published formulas, O(n² p): X by Woodbury's identity.
+
+    McKenna, Miklau, Hay, Machanavajjhala (VLDB 2018), section 5.2: f = tr(X V) and
+    the gradient -2 A X V X in A, with X = S (I - Θᵀ (I + Θ Θᵀ)⁻¹ Θ) S for
+    S = diag(1 + Θᵀ1). Two products of n x n by p for each X, one for the rows of A
+    that belong to Θ; those of the identity need the diagonal alone.
+    """
+    scales = 1.0 + theta.sum(axis=0)
+    core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
+
+    def inverse_times(matrix):
+        matrix = matrix * scales[:, None]
+        return (matrix - theta.T @ (core @ (theta @ matrix))) * scales[:, None]
+
+    weighted = inverse_times(gram)
+    both = inverse_times(weighted.T)
+    by_queries = -2.0 * (theta / scales) @ both
+    by_cells = -2.0 * np.diagonal(both) / scales
+    through_scales = ((by_queries * theta).sum(axis=0) + by_cells) / scales
+    return np.trace(weighted), (by_queries - through_scales) / scales
+
+
 def dense_row_losses(workload, strategy):
     """‖A‖₁² times the squared row norms of W A⁺, for explicit matrices."""
     sensitivity = np.abs(strategy).sum(axis=0).max()

@@ -20,7 +20,7 @@ from mmech.strategies._pidentity import PIdentityObjective
 from mmech.strategies._starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
-from ._common import check, dense_pidentity, range_gram
+from ._common import check, dense_pidentity, published_pidentity, range_gram
 from ._trees import best_tree, block_energy, tree_loss
 
 
@@ -32,8 +32,12 @@ def theta_of(n, p):
 class PIdentityObjectiveAndGradient:
     """One evaluation, on a gram with structure and on an explicit one."""
 
-    params = ([(256, 16), (1024, 16), (1024, 64)], ["AllRange", "Dense"])
+    params = (
+        [(256, 16), (1024, 16), (1024, 64), (1728, 108), (2048, 128)],
+        ["AllRange", "Dense"],
+    )
     param_names = ("n_p", "gram")
+    timeout = 300
 
     def setup(self, n_p, gram):
         n, p = n_p
@@ -46,9 +50,18 @@ class PIdentityObjectiveAndGradient:
         dense_loss, dense_gradient = dense_pidentity(self.theta, self.dense_gram)
         check(loss, dense_loss)
         check(gradient.T, dense_gradient)
+        for answer, dense in zip(
+            published_pidentity(self.theta, self.dense_gram),
+            (dense_loss, dense_gradient),
+            strict=True,
+        ):
+            check(answer, dense)
 
     def time_mmech(self, n_p, gram):
         self.objective(self.columns)
+
+    def time_published(self, n_p, gram):
+        published_pidentity(self.theta, self.dense_gram)
 
     def time_dense(self, n_p, gram):
         dense_pidentity(self.theta, self.dense_gram)
