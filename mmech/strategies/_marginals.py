@@ -10,7 +10,7 @@ descent on the weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -42,6 +42,9 @@ MAX_EVALUATIONS = 400_000
 
 MAX_WORK = 5 * 10**9
 """... and in element operations on large ones."""
+
+PAIR_EVALUATIONS = 100
+"""Evaluations per pair of subsets of the attributes: few attributes need no more."""
 
 SURVIVORS = 8
 """Strategies that the local search keeps."""
@@ -191,23 +194,26 @@ class _Search:
         self.energies = energies
         self.rng = rng
         self.scratch = np.empty((2, 2**self.d))
-        if max_evaluations is None:
-            per_evaluation = 2 * max(self.d, 1) * 2**self.d
-            max_evaluations = min(
-                MAX_EVALUATIONS, max(2000, MAX_WORK // per_evaluation)
-            )
-        self.budget = check_integer(max_evaluations, "max_evaluations")
         self.used = 0
         self.pool: list[tuple[float, Floats]] = []
         self.starts: list[tuple[float, Floats]] = []
         self.history: list[float] = []
         active = np.flatnonzero(energies > 0)
         self.needed = [s for s in active.tolist() if not self._inside(s, active)]
+        self.needed_masks = np.array(self.needed, np.int64)
         union = 0
         for s in self.needed:
             union |= s
         self.union = union
         self.attributes = attributes_of(union)
+        if max_evaluations is None:
+            per_evaluation = 2 * max(self.d, 1) * 2**self.d
+            max_evaluations = min(
+                MAX_EVALUATIONS,
+                PAIR_EVALUATIONS * 4 ** len(self.attributes),
+                max(2000, MAX_WORK // per_evaluation),
+            )
+        self.budget = check_integer(max_evaluations, "max_evaluations")
 
     @staticmethod
     def _inside(s: int, others: NDArray[np.int64]) -> bool:
@@ -475,27 +481,31 @@ class _Search:
         theta = theta.copy()
         for _ in range(int(self.rng.integers(1, 4))):
             support = np.flatnonzero(theta)
-            block = int(self.rng.choice(support))
+            block = self._pick(support)
             kind = int(self.rng.integers(6))
             if kind == 0 and support.size > 1:  # drop
                 theta[block] = 0.0
             elif kind == 1:  # add
                 theta[self._random_block()] += self.rng.uniform(0.05, 0.3)
             elif kind == 5:  # grow by an attribute, taking in what lies inside
-                theta = self._absorb(
-                    theta, block | 1 << int(self.rng.choice(self.attributes))
-                )
+                theta = self._absorb(theta, block | 1 << self._pick(self.attributes))
             else:  # flip an attribute, swap two, or split the block towards a flip
-                other = block ^ (1 << int(self.rng.choice(self.attributes)))
+                other = block ^ (1 << self._pick(self.attributes))
                 if kind == 3:
-                    other ^= 1 << int(self.rng.choice(self.attributes))
+                    other ^= 1 << self._pick(self.attributes)
                 share = self.rng.uniform(0.3, 0.7) if kind == 4 else 1.0
                 weight = theta[block]
                 theta[block] -= share * weight
                 theta[other] += share * weight
-        for missing in self._covering(np.flatnonzero(theta > 0).tolist()):
-            theta[missing] = max(theta[missing], 0.02)
+        blocks = np.flatnonzero(theta > 0)
+        outside = self.needed_masks[:, None] & ~blocks != 0
+        held = np.concatenate([blocks, self.needed_masks[outside.all(axis=1)]])
+        theta[held] = np.maximum(theta[held], 0.02)
         return theta
+
+    def _pick(self, values: Sequence[int] | NDArray[np.int64]) -> int:
+        """Return one of the values at random; `Generator.choice` takes far longer."""
+        return int(values[int(self.rng.integers(len(values)))])
 
 
 def _subsets(points: int, size: int) -> list[int]:

@@ -63,7 +63,10 @@ SMALL_DOMAIN = 64
 """Up to this domain size "auto" tries p-Identity in earnest on every workload."""
 
 FOREST_EVALUATIONS = 100_000
-"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry."""
+FOREST_PAIR_EVALUATIONS = 32
+"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry: at
+most, and per pair of subsets of the attributes. More has found nothing better on
+lattices of up to five attributes."""
 
 LARGE_DOMAIN = 4096
 """Above this domain size "auto" does not try p-Identity."""
@@ -250,7 +253,7 @@ def _auto_reduced(
     if skip:
         return result
     accepted = {k: v for k, v in options.items() if k in _accepted("marginals")}
-    accepted.setdefault("max_evaluations", FOREST_EVALUATIONS)
+    accepted.setdefault("max_evaluations", _forest_work(workload))
     unmerged = marginals_strategy(workload, seed=seed, callback=callback, **accepted)
     seconds = time.perf_counter() - started
     tried = (Candidate("marginals", unmerged.loss, seconds), *result.candidates)
@@ -297,7 +300,7 @@ def _auto(
             if name == "pidentity" and np.ndim(accepted.get("p", 0)) > 0:
                 del accepted["p"]  # one per factor: meant for "kronecker"
             if name == "marginals" and _is_forest(workload):
-                accepted.setdefault("max_evaluations", FOREST_EVALUATIONS)
+                accepted.setdefault("max_evaluations", _forest_work(workload))
             try:
                 run = _run(name, workload, seed, callback, accepted)
             except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
@@ -351,7 +354,8 @@ def _reason_to_skip(
         if not _projects(workload):
             return "no projection on the marginal algebra", math.inf
         best = min((run.loss for run in runs), default=math.inf)
-        glance = marginals_strategy(workload, max_evaluations=GLANCE, seed=0)
+        work = min(GLANCE, _forest_work(workload) // 2)
+        glance = marginals_strategy(workload, max_evaluations=work, seed=0)
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
     if name == "hierarchy":
@@ -435,6 +439,13 @@ def _projects(workload: QueryMatrix) -> bool:
     if isinstance(workload, Scaled):
         return _projects(workload.operator)
     return isinstance(workload, (Kronecker, PartitionStack, Conjunctions, Ranges))
+
+
+def _forest_work(workload: QueryMatrix) -> int:
+    """Return the evaluations that a search of marginals for a forest may take."""
+    sizes = domain_shape_of(workload) or ()
+    pairs = 4 ** sum(size > 1 for size in sizes)
+    return min(FOREST_EVALUATIONS, FOREST_PAIR_EVALUATIONS * pairs)
 
 
 def _is_forest(workload: QueryMatrix) -> bool:

@@ -15,6 +15,8 @@ from mmech import (
     DomainTooLargeError,
     Identity,
     Kronecker,
+    Marginal,
+    Marginals,
     Ones,
     Partition,
     PIdentity,
@@ -24,6 +26,7 @@ from mmech import (
     UnsupportedWorkloadError,
     VStack,
     WidthRange,
+    all_marginals,
     error,
     expected_error,
     loss,
@@ -165,6 +168,32 @@ def test_unions_of_products(workload, strategy):
     np.testing.assert_allclose(
         per_query_error(workload, strategy, epsilon=1), 2 * wanted, rtol=1e-8
     )
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        all_marginals((2, 3, 4), 2),
+        all_marginals((2, 1, 4, 3), 1, lower_orders=True),
+        Marginals((2, 3, 2), {(0,): 2.0, (1, 2): 0.0, (2,): 1.0}),
+        Scaled(-3, Marginal((2, 3, 2), (0, 2))),
+        VStack([Marginal((3, 4), (0,)), Kronecker([Ones(2, 3), Identity(4)])]),
+        # the same number of cells, attributes of other sizes
+        VStack([Marginal((3, 4), (0,)), Kronecker([Identity(4), Total(3)])]),
+    ],
+    ids=repr,
+)
+def test_the_rank_of_marginals(workload):
+    rank = np.linalg.matrix_rank(workload.to_dense())
+    gain = loss(workload, workload) / workload.sensitivity() ** 2
+    assert gain == pytest.approx(rank, rel=1e-9)
+
+
+def test_the_rank_of_many_marginals():
+    """(d choose s) subsets of s attributes, each worth one more row: no matrix."""
+    pairs = all_marginals((2,) * 40, 2)
+    gain = loss(pairs, pairs) / pairs.sensitivity() ** 2
+    assert gain == 1 + 40 + math.comb(40, 2)
 
 
 def test_products_cost_no_more_than_their_factors():

@@ -421,6 +421,18 @@ def car_forest(seed, depth=2):
 
 
 @compiled
+@pytest.mark.parametrize(
+    ("sizes", "depth"), [((4, 3, 6, 5), 2), ((5, 5, 5, 5), 2), ((3, 4, 2, 5, 3), 3)]
+)
+def test_few_attributes_need_little_work(sizes, depth):
+    """What "auto" spends on a forest finds what a hundred thousand evaluations do."""
+    workload = training_workload(grow_random_forest(sizes, 64, depth, seed=0))
+    at_length = marginals_strategy(workload, max_evaluations=100_000, seed=0)
+    assert optimize(workload, seed=0).loss <= at_length.loss * (1 + 1e-9)
+    assert marginals_strategy(workload, seed=0).loss <= at_length.loss * (1 + 1e-9)
+
+
+@compiled
 def test_shallow_trees():
     result = marginals_strategy(car_forest(0), seed=0)
     assert result.loss <= 1.165e5  # the identity has 221184

@@ -1,0 +1,64 @@
+"""A second process loads every kernel from disk: it compiles nothing."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+numba = pytest.importorskip("numba")
+
+TYPICAL = """
+import json
+import numpy as np
+import mmech
+import mmech_rf
+from mmech import _kernels as engine
+from mmech_rf import _kernels as forests
+
+found = mmech.optimize(mmech.AllRange(16), seed=0, n_starts=1)
+mechanism = mmech.MatrixMechanism(mmech.AllRange(16), found.strategy, epsilon=1)
+mechanism.measure(np.ones(16, np.int64))
+forest = mmech_rf.grow_random_forest((2, 3, 4), 2, 2, seed=0)
+workload = mmech_rf.training_workload(forest)
+mmech.optimize(workload, seed=0)
+workload.rmatvec(workload @ np.ones(24))
+mmech.Kronecker([mmech.Prefix(200), mmech.Prefix(200)]) @ np.ones(40_000)
+codes = np.zeros((5, 3), np.int64)
+forest.apply(codes)
+forest.count_leaves(codes, np.zeros(5, np.int64), 2)
+stats = {
+    name: [sum(found.stats.cache_hits.values()), sum(found.stats.cache_misses.values())]
+    for module in (engine, forests)
+    for name, found in vars(module).items()
+    if hasattr(found, "stats")
+}
+print(json.dumps({name: both for name, both in stats.items() if any(both)}))
+"""
+
+
+def run():
+    """Return loads and compilations by kernel of one new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", TYPICAL],
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_a_second_process_compiles_nothing():
+    """The first may find kernels on disk, too: what it had to compile is there now."""
+    first, second = run(), run()
+    typical = {"separable_gram_matmat", "scan", "partition_matmat", "grow_trees"}
+    assert typical <= second.keys()
+    assert {name: compiled for name, (_, compiled) in second.items() if compiled} == {}
+    assert second.keys() <= first.keys()
+    assert all(loaded <= sum(first[name]) for name, (loaded, _) in second.items())
