@@ -703,3 +703,52 @@ def scan(x, backward, out):
             j = first + step * i
             total += x[a, j, 0]
             out[a, j, 0] = total
+
+
+# ---- least squares of p-Identities along an axis --------------------------------
+
+
+@kernel
+def pidentity_pinv_along(q1, q2, scales, x, inner, out):
+    # S (x₁ + Q₁ (Q₂ᵀ x₂ - Q₁ᵀ x₁)) along the middle axis, x = [x₁; x₂]: q1 (n, p),
+    # q2 (p, p), scales (n,), x (left, n+p, right) and scratch inner (p, width), float64
+    # or float32 -> out (left, n, right). Strips of `width` entries stay in cache.
+    left, _, right = x.shape
+    n, p = q1.shape
+    width = inner.shape[1]
+    whole = n - n % 4
+    for a in range(left):
+        for begin in range(0, right, width):
+            end = min(begin + width, right)
+            size = end - begin
+            for b in range(p):
+                row = inner[b, :size]
+                row[:] = 0
+                for c in range(p):
+                    w = q2[c, b]
+                    x0 = x[a, n + c, begin:end]
+                    for i in range(size):
+                        row[i] += w * x0[i]
+                for j in range(0, whole, 4):
+                    w0, w1, w2, w3 = q1[j, b], q1[j + 1, b], q1[j + 2, b], q1[j + 3, b]
+                    x0, x1 = x[a, j, begin:end], x[a, j + 1, begin:end]
+                    x2, x3 = x[a, j + 2, begin:end], x[a, j + 3, begin:end]
+                    for i in range(size):
+                        row[i] -= w0 * x0[i] + w1 * x1[i] + w2 * x2[i] + w3 * x3[i]
+                for j in range(whole, n):
+                    w = q1[j, b]
+                    x0 = x[a, j, begin:end]
+                    for i in range(size):
+                        row[i] -= w * x0[i]
+            for j in range(n):
+                x0, target = x[a, j, begin:end], out[a, j, begin:end]
+                for i in range(size):
+                    target[i] = x0[i]
+                for b in range(p):
+                    w = q1[j, b]
+                    row = inner[b, :size]
+                    for i in range(size):
+                        target[i] += w * row[i]
+                scale = scales[j]
+                for i in range(size):
+                    target[i] *= scale

@@ -442,6 +442,13 @@ def geometric_differences(table, stream, events, out):
     return len(out), found
 
 
+def pidentity_pinv_along(q1, q2, scales, x, inner, out):
+    n = len(q1)
+    for source, target in zip(x, out, strict=True):
+        coefficients = q2.T @ source[n:] - q1.T @ source[:n]
+        target[:] = scales[:, None] * (source[:n] + q1 @ coefficients)
+
+
 def scan(x, backward, out):
     for row in range(x.shape[1]):
         part = x[:, row:] if backward else x[:, : row + 1]

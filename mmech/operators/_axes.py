@@ -12,11 +12,19 @@ import numpy as np
 from mmech.operators._base import Array, QueryMatrix
 from mmech.operators._basic import Identity, Ones, Prefix, Suffix, scan
 from mmech.operators._explicit import Dense
+from mmech.operators._pidentity import PIdentityPinv
 
 __all__ = ["apply_along", "axis_kind", "rotate"]
 
 SMALL_FACTOR = 64
 """Other operators of at most this many rows and columns are multiplied as matrices."""
+
+LOW_RANK_FACTOR = 512
+"""Pseudoinverses of p-Identities up to this size are multiplied strip by strip, or as
+matrices where p is large."""
+
+STRIP = 512
+"""Entries of a strip: as many as keep a strip of every row in cache."""
 
 THIN = 8
 """Batched matrix products with fewer columns lose to transposed copies."""
@@ -28,8 +36,8 @@ SLICE_ENTRIES = 2**14
 def axis_kind(factor: QueryMatrix) -> str:
     """Return how a factor is applied along an axis.
 
-    "identity", "scan" and "total" need no matrix, "matrix" has one, dense, and "other"
-    multiplies by its own method.
+    "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "low_rank"
+    needs it along the last axis or transposed, "other" multiplies by its own method.
     """
     if isinstance(factor, Identity):
         return "identity"
@@ -39,6 +47,9 @@ def axis_kind(factor: QueryMatrix) -> str:
         return "total"
     if isinstance(factor, Dense) or max(factor.shape) <= SMALL_FACTOR:
         return "matrix"
+    if isinstance(factor, PIdentityPinv) and max(factor.shape) <= LOW_RANK_FACTOR:
+        few = 8 * factor.strategy.p <= factor.shape[0]
+        return "low_rank" if few else "matrix"
     return "other"
 
 
@@ -70,6 +81,10 @@ def apply_along(
     if isinstance(factor, Ones):
         sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
         return np.repeat(sums, m, axis=1)
+    low_rank = matrix is not None and axis_kind(factor) == "low_rank"
+    if low_rank and right >= THIN and not transpose:
+        assert isinstance(factor, PIdentityPinv)
+        return _pidentity_pinv_along(factor, x)
     if matrix is not None:
         if right == 1:
             return (x.reshape(left, n) @ matrix.T)[:, :, None]
@@ -84,6 +99,21 @@ def apply_along(
     moved = np.ascontiguousarray(np.swapaxes(x, 0, 1)).reshape(n, -1)
     result = product(moved).reshape(m, left, right)
     return np.ascontiguousarray(np.swapaxes(result, 0, 1))
+
+
+def _pidentity_pinv_along(factor: PIdentityPinv, x: Array) -> Array:
+    from mmech import _kernels
+
+    strategy = factor.strategy
+    q1, q2, scales = (
+        np.ascontiguousarray(part, x.dtype)
+        for part in (*strategy.orthonormal_factors, strategy.column_scales)
+    )
+    left, _, right = x.shape
+    inner = np.empty((strategy.p, min(STRIP, right)), x.dtype)
+    out = np.empty((left, strategy.shape[1], right), x.dtype)
+    _kernels.pidentity_pinv_along(q1, q2, scales, x, inner, out)
+    return out
 
 
 def rotate(matrices: list[Array], x: Array) -> Array:

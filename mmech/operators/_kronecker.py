@@ -80,14 +80,18 @@ class Kronecker(QueryMatrix):
     def _matrices(self) -> list[Array | None]:
         """The factors that are multiplied as explicit matrices, None for the others."""
         return [
-            read_only(factor._dense()) if axis_kind(factor) == "matrix" else None
-            for factor in self.factors
+            read_only(factor._dense()) if kind in ("matrix", "low_rank") else None
+            for factor, kind in zip(self.factors, self._kinds, strict=True)
         ]
+
+    @cached_property
+    def _kinds(self) -> list[str]:
+        return [axis_kind(factor) for factor in self.factors]
 
     @cached_property
     def _multiplies_floats(self) -> bool:
         """Whether integers are better multiplied as floats where these are exact."""
-        kinds = {axis_kind(factor) for factor in self.factors}
+        kinds = set(self._kinds)
         return self.dtype == np.int64 and "matrix" in kinds and "other" not in kinds
 
     @cached_property
@@ -129,7 +133,9 @@ class Kronecker(QueryMatrix):
         ]
         order = self._order(transpose)
         explicit = [matrix for matrix in matrices if matrix is not None]
-        if len(explicit) == len(matrices):
+        if len(explicit) == len(matrices) and (
+            transpose or "low_rank" not in self._kinds
+        ):
             backward = range(len(matrices) - 1, -1, -1)
             if self._work(backward, transpose) <= 1.2 * self._work(order, transpose):
                 return rotate(explicit, x)

@@ -22,6 +22,8 @@ from mmech.operators._basic import KERNEL_ENTRIES
 SIGNED = [[1, -2, 0], [0, 3, 1]]
 COIN = Dense([[1, 1], [1, -1]])
 
+LARGE = PIdentity(np.abs(np.sin(np.arange(140.0))).reshape(2, 70)).pinv()
+
 PRODUCTS = {
     # explicit and small factors only: the axes rotate
     "square": [COIN, AllRange(2), Dense(SIGNED).T @ Dense(SIGNED), COIN],
@@ -37,6 +39,11 @@ PRODUCTS = {
     "identities": [Identity(3), COIN, Identity(20), Dense(SIGNED), Identity(2)],
     # operators too large to be multiplied as matrices
     "others": [COIN, WidthRange(70, 3), Prefix(2)],
+    # pseudoinverses of p-Identities: strip by strip, or as matrices where p is large
+    "few extra": [LARGE, PIdentity([[0.5, 0.25]]).pinv(), Dense(np.ones((3, 4)))],
+    "few extra last": [Dense(np.ones((9, 4))), LARGE],
+    "few extra between": [COIN, LARGE, COIN, AllRange(2)],
+    "many extra": [PIdentity(np.eye(60)[:20] + 0.1).pinv(), Prefix(3)],
     "other first": [WidthRange(70, 3), COIN],
     "other last": [Identity(2), COIN, Partition(np.arange(70) % 5)],
 }

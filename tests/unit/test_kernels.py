@@ -68,6 +68,18 @@ def test_all_range(n, k, dtype, rng):
         assert_twins("separable_gram_matmat", [*vectors, x], out)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("p", [0, 1, 3])
+@pytest.mark.parametrize("shape", [(1, 5, 8), (3, 4, 1), (2, 7, 9)], ids=str)
+def test_pidentity_pinv_along(shape, p, dtype, rng):
+    left, n, right = shape
+    q1, q2 = values(rng, (n, p), dtype), values(rng, (p, p), dtype)
+    x = values(rng, (left, n + p, right), dtype)
+    for width in (4, right, 64):
+        arguments = [q1, q2, values(rng, n, dtype), x, np.empty((p, width), dtype)]
+        assert_twins("pidentity_pinv_along", arguments, np.empty(shape, dtype))
+
+
 @dtypes
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(
