@@ -32,6 +32,7 @@ PACKAGES = (
     "threadpoolctl",
 )
 TARGET = Path(__file__).with_name("RESULTS.md")
+NOISE_SCALES = ((1, "1"), (2**10, "2^10"), (2**20, "2^20"))
 
 
 @dataclass(frozen=True)
@@ -252,41 +253,142 @@ def _rows() -> list[Row]:
             "prediction_scipy",
             (128,),
         ),
-        Row(
-            "10,000 exact discrete Laplace draws, scale 2^20",
-            "bench_noise.OpenDP",
-            "opendp",
-            "laplace_mmech",
-            "laplace_opendp",
-            (2**20,),
+        *(
+            Row(
+                f"10,000 exact discrete Laplace draws, scale {shown}",
+                "bench_noise.OpenDP",
+                "opendp",
+                "laplace_mmech",
+                "laplace_opendp",
+                (scale,),
+            )
+            for scale, shown in NOISE_SCALES
+        ),
+        *(
+            Row(
+                f"10^6 exact discrete Laplace draws, scale {shown}",
+                "bench_noise.Laplace",
+                "NumPy, not exact",
+                "laplace_mmech",
+                "laplace_numpy_inexact",
+                (scale,),
+            )
+            for scale, shown in NOISE_SCALES
         ),
     ]
     return rows
 
 
-def _optimized(workload: str, p: int) -> str:
+def _optimized(workload: str, options: str) -> str:
     return f"""
 from mmech import AllRange, Prefix, optimize
-optimize(AllRange(64), template="pidentity", p=4, seed=0)
+optimize(AllRange(64), seed=0)
+optimize(AllRange(8192), template="hierarchy")
 start()
-value = optimize({workload}, template="pidentity", p={p}, seed=0).loss
+value = optimize({workload}, seed=0, {options}).loss
 """
 
 
+HDMM = "HDMM, best of its restarts, measured apart"
+HDMM_LOSS = {("AllRange", 256): 1.0698e6, ("AllRange", 1024): 3.2164e7}
+"""Least loss of 25 restarts of HDMM at p = n / 16 (two at n = 1024, 12-16 s each)."""
+
 WHOLE = [
     Whole(
-        f"p-Identity of {name}({n:,}), p = {p}, default options",
-        _optimized(f"{name}({n})", p),
+        f"{found} of {name}({n:,}), {shown}",
+        _optimized(f"{name}({n})", options),
         "loss",
-        "best tree",
-        lambda name=name, n=n: best_tree(name, n)[0],
+        reference,
+        (lambda name=name, n=n: best_tree(name, n)[0])
+        if reference == "best tree"
+        else (lambda name=name, n=n: HDMM_LOSS[name, n]),
     )
-    for name, n, p in (
-        ("AllRange", 1024, 64),
-        ("AllRange", 16_384, 64),
-        ("Prefix", 65_536, 32),
+    for found, name, n, shown, options, reference in (
+        (
+            "p-Identity",
+            *("AllRange", 256, "p = 16, 2 starts"),
+            'template="pidentity", p=16, n_starts=2',
+            HDMM,
+        ),
+        ("p-Identity", "AllRange", 1024, "p = 64", 'template="pidentity", p=64', HDMM),
+        *(
+            (
+                "p-Identity",
+                *(name, n, f"p = {p}"),
+                f'template="pidentity", p={p}',
+                "best tree",
+            )
+            for name, n, p in (
+                ("AllRange", 1024, 64),
+                ("AllRange", 16_384, 64),
+                ("Prefix", 65_536, 32),
+            )
+        ),
+        ('a tree, by "auto",', "AllRange", 16_384, "default options", "", "best tree"),
+        ('a tree, by "auto",', "Prefix", 65_536, "default options", "", "best tree"),
     )
 ]
+
+FIRST_CALL = """
+import statistics
+import numpy as np
+{setup}
+start()
+{call}
+first, taken = time.process_time() - began, []
+for _ in range(5):
+    start()
+    {call}
+    taken.append(time.process_time() - began)
+value = statistics.median(taken)
+began = time.process_time() - first
+"""
+"""Seconds of the first call after the imports; `value` is what it takes once warm."""
+
+FIRST_CALLS = {
+    "AllRange(256): strategy and release": (
+        "from mmech import AllRange, MatrixMechanism, optimize; x = np.arange(256)",
+        "MatrixMechanism(AllRange(256), optimize(AllRange(256), seed=0).strategy, "
+        "epsilon=1).measure(x)",
+    ),
+    "Prefix⊗Prefix 1024², one product": (
+        "from mmech import Kronecker, Prefix; x = np.ones(2**20)",
+        "Kronecker([Prefix(1024)] * 2) @ x",
+    ),
+    "128 trees on car: growth, workload, one product": (
+        "from mmech_rf import grow_random_forest, training_workload",
+        "training_workload(grow_random_forest((4, 4, 4, 3, 3, 3), 128, 4, seed=0))"
+        " @ np.ones(1728)",
+    ),
+}
+
+LARGE = """
+import statistics
+import numpy as np
+from mmech import Kronecker, PIdentity
+extra = np.random.default_rng(0).random((1, 64))
+(Kronecker([PIdentity(extra)] * 2).pinv()) @ np.ones(65**2, np.float32)
+block, taken = np.ones(2**25, np.float32), []
+for _ in range(9):
+    start()
+    block[: 2**24] = block[2**24 :]
+    taken.append((time.process_time() - began) / 2**24)
+passes = sum(64**i * 65 ** ({d} - i) + 64 ** (i + 1) * 65 ** ({d} - i - 1)
+             for i in range({d})) / 2
+value = passes * statistics.median(taken)
+inverse = Kronecker([PIdentity(extra)] * {d}).pinv()
+y = np.ones(inverse.shape[1], np.float32)
+np.ones(2 * y.size, np.float32)
+start()
+x = inverse @ y
+"""
+"""Least squares of a Kronecker p-Identity; `value` is the bandwidth bound, a plain copy
+of the data per axis. The memory was in use before: what the operating system asks for a
+first touch is no part of it.
+"""
+
+LARGE_BYTES = 16e9
+"""Memory that 64^5 cells need: measurements, and one axis' input and output."""
 
 RUN = """
 import json, pathlib, resource, time
@@ -381,6 +483,16 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def _free_bytes() -> float:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return 1024.0 * int(line.split()[1])
+    except OSError:
+        pass
+    return 0.0
+
+
 def _versions() -> str:
     found = [f"Python {platform.python_version()}"]
     for package in PACKAGES:
@@ -419,6 +531,30 @@ def lines(quick: bool) -> Any:
         ]
         shown = f"{_shown(taken[0])} | {_shown(taken[1])} | {taken[0] / taken[1]:.2f}"
         yield f"| `{ours}` | `{theirs}` | {shown} |"
+    yield ""
+    yield "First call in a new process, kernels on disk, imports apart:"
+    yield ""
+    yield "| job | first call | once warm |"
+    yield "|---|---|---|"
+    for job, (setup, call) in FIRST_CALLS.items():
+        code = FIRST_CALL.format(setup=setup, call=call)
+        runs = [in_process(code) for _ in range(3)]
+        first, warm = (statistics.median(run[i] for run in runs) for i in (0, 2))
+        yield f"| {job} | {_shown(first)} | {_shown(warm)} |"
+    yield ""
+    yield "Least squares of Kronecker p-Identities (p = 1), float32, whole process:"
+    yield ""
+    yield "| cells | seconds | peak memory | a plain copy per axis | ratio |"
+    yield "|---|---|---|---|---|"
+    for d in (4,) if quick else (4, 5):
+        if d == 5 and _free_bytes() < LARGE_BYTES:
+            yield f"| 64^{d} | left out: less than {LARGE_BYTES:.0e} bytes free | | | |"
+            continue
+        seconds, peak, bound = in_process(LARGE.format(d=d))
+        yield (
+            f"| 64^{d} | {_shown(seconds)} | {peak:.0f} MiB | {_shown(bound)} | "
+            f"{seconds / bound:.1f} |"
+        )
     if quick:
         return
     yield ""

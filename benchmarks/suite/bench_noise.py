@@ -31,7 +31,7 @@ def opendp_laplace(scale):
 class Laplace:
     """A million draws; seconds are microseconds per draw."""
 
-    params = ([1, 2**20],)
+    params = ([1, 2**10, 2**20],)
     param_names = ("scale",)
 
     def setup(self, scale):
@@ -50,7 +50,7 @@ class Laplace:
 class OpenDP:
     """Ten thousand draws of OpenDP's exact sampler beside as many of ours."""
 
-    params = ([1, 2**20],)
+    params = ([1, 2**10, 2**20],)
     param_names = ("scale",)
 
     def setup(self, scale):
