@@ -518,14 +518,14 @@ def lines(quick: bool) -> Any:
     for row in _rows():
         yield _line(row)
     yield ""
-    yield "New processes, whole processor time, median of five:"
+    yield "New processes, whole processor time, median of three:"
     yield ""
     yield "| statement | beside | seconds | beside | ratio |"
     yield "|---|---|---|---|---|"
     for ours, theirs in IMPORTS.items():
         taken = [
             statistics.median(
-                in_process(f"began = 0.0\n{code}\nvalue = 0")[0] for _ in range(5)
+                in_process(f"began = 0.0\n{code}\nvalue = 0")[0] for _ in range(3)
             )
             for code in (ours, theirs)
         ]
@@ -566,8 +566,8 @@ def lines(quick: bool) -> Any:
         seconds, peak, value = in_process(whole.code)
         reference = whole.reference_value()
         yield (
-            f"| {whole.job} | {seconds:.3g} | {peak:.0f} MiB | {value:.4g} | "
-            f"{whole.reference} | {reference:.4g} | {value / reference:.2f} |"
+            f"| {whole.job} | {seconds:.3g} | {peak:.0f} MiB | {value:.5g} | "
+            f"{whole.reference} | {reference:.5g} | {value / reference:.3f} |"
         )
 
 
