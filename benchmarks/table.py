@@ -542,7 +542,7 @@ def lines(quick: bool) -> Any:
         first, warm = (statistics.median(run[i] for run in runs) for i in (0, 2))
         yield f"| {job} | {_shown(first)} | {_shown(warm)} |"
     yield ""
-    yield "Least squares of Kronecker p-Identities (p = 1), float32, whole process:"
+    yield "Least squares of Kronecker p-Identities (p = 1), float32, one product:"
     yield ""
     yield "| cells | seconds | peak memory | a plain copy per axis | ratio |"
     yield "|---|---|---|---|---|"

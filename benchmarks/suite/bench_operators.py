@@ -9,6 +9,7 @@ from mmech import (
     Dense,
     Kronecker,
     PartitionStack,
+    PIdentity,
     Prefix,
     Sparse,
 )
@@ -176,6 +177,32 @@ class KroneckerCube:
 
     def peakmem_mmech(self, cells, dtype):
         self.ours @ self.x
+
+
+class KroneckerLeastSquares:
+    """A⁺ y of a Kronecker p-Identity in float32, beside its factors as matrices."""
+
+    params = ([3, 4], [1, 4])
+    param_names = ("attributes", "p")
+
+    def setup(self, attributes, p):
+        rng = np.random.default_rng(0)
+        factors = [PIdentity(rng.random((p, 64))) for _ in range(attributes)]
+        self.ours = Kronecker(factors).pinv()
+        self.explicit = [
+            np.linalg.pinv(factor.to_dense()).astype(np.float32) for factor in factors
+        ]
+        self.y = rng.random(self.ours.shape[1]).astype(np.float32)
+        check(self.time_mmech(), self.time_numpy(), rtol=1e-4)
+
+    def time_mmech(self, *_):
+        return self.ours @ self.y
+
+    def time_numpy(self, *_):
+        return gemm_and_transpose(self.explicit, self.y)
+
+    def peakmem_mmech(self, *_):
+        self.ours @ self.y
 
 
 class PrefixSquare:
