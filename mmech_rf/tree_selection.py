@@ -53,6 +53,9 @@ WORK = 3e8
 """Records that a draw looks at, counted once for each pair of a root and a view below
 it; roots beyond that are left out, by public numbers only."""
 
+COARSE = 16
+"""Single attributes of at most so many cells always may come first."""
+
 LEAF_WORK = 20.0
 """What a leaf of a candidate costs, in records."""
 
@@ -231,10 +234,11 @@ def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
     """Return positions of the views that may come first: all, or the simplest."""
     sizes = views.sizes
     work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
-    families = [("single", "sum", "pair").index(view.family) for view in views.items]
-    terms = [len(view.attributes) for view in views.items]
+    kinds = ("whole", "single", "sum", "pair")
+    families = np.array([kinds.index(view.family) for view in views.items])
+    terms = np.array([len(view.attributes) for view in views.items])
     # Simple views first; a pair is also a view below one of its attributes.
-    order = np.lexsort((terms, families))
-    within = np.cumsum(work[order]) <= WORK
-    within[: families.count(0)] = True
+    order = np.lexsort((sizes, terms, families))
+    coarse = (families[order] <= 1) & (sizes[order] <= COARSE)
+    within = (np.cumsum(work[order]) <= WORK) | coarse
     return np.sort(order[within])

@@ -1,8 +1,9 @@
 r"""Views of a domain: few, coarse and public ways to look at a record.
 
-A view maps every record to one of a few cells. Three families are offered to a
+A view maps every record to one of a few cells. Four families are offered to a
 private selection, each as likely as the others before any record is seen:
 
+* **all records alike**, so that nothing finer is chosen for nothing;
 * **single attributes**, at every resolution 2, 4, 8, ... of those with many cells;
 * **pairs** of them, within a limit of cells;
 * **signed sums** :math:`\sum_{i \in S} \pm t_i` of attributes at their positions
@@ -66,7 +67,7 @@ class View:
         the number of the cell.
     size : int
         Number of cells.
-    family : {"single", "pair", "sum"}
+    family : {"whole", "single", "pair", "sum"}
     """
 
     attributes: tuple[int, ...]
@@ -102,6 +103,8 @@ class View:
 
     def describe(self, names: Sequence[str]) -> str:
         """Return the view in words, with the names of the attributes."""
+        if self.family == "whole":
+            return "nothing"
         if self.family != "sum":
             parts = [
                 names[i]
@@ -169,7 +172,7 @@ def public_views(domain_shape: Sequence[int]) -> Views:
     >>> from mmech_rf.views import public_views
     >>> views = public_views((2, 3))
     >>> [(view.family, view.size) for view in views.items]
-    [('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
+    [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
     """
     sizes = tuple(domain_shape)
     coarse = [_resolutions(n) for n in sizes]
@@ -178,8 +181,9 @@ def public_views(domain_shape: Sequence[int]) -> Views:
         for i, tables in enumerate(coarse)
         for table in tables
     ]
-    found = {view: None for view in [*singles, *_pairs(coarse), *_sums(sizes)]}
-    return Views(tuple(view for view in found if view.size > 1 or view in singles))
+    whole = View((), (), (), 1, "whole")
+    found = dict.fromkeys([whole, *singles, *_pairs(coarse), *_sums(sizes)])
+    return Views(tuple(view for view in found if view.size > 1 or view is whole))
 
 
 def _resolutions(n: int) -> list[tuple[int, ...]]:

@@ -39,7 +39,7 @@ from mmech_rf.classifiers._experts import (
 from mmech_rf.classifiers._selected_trees import (
     SelectedTrees,
     grow_selected_trees,
-    number_of_rounds,
+    number_of_trees,
 )
 from mmech_rf.growth import complete_forest
 from mmech_rf.schema import Schema
@@ -81,6 +81,8 @@ class Choice:
         How trees vote.
     n_trees : int
         Number of trees: drawn ones, or one per block.
+    boosted : bool
+        Whether trees were drawn for what those before them get wrong.
     blocks : tuple of tuple of int
         Attributes of every tree of the method "blocks".
     shares : tuple of float
@@ -100,6 +102,7 @@ class Choice:
     method: str
     voting: str
     n_trees: int
+    boosted: bool = False
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False
@@ -290,7 +293,7 @@ class PrivateForestClassifier(ForestClassifier):
         n_records: float,
     ) -> None:
         assert self.ledger_ is not None
-        n_rounds = number_of_rounds(n_records, epsilon)
+        n_trees, boosting = number_of_trees(n_records, epsilon)
         with self._timed("measurement"):
             experts = grow_selected_trees(
                 self.schema_.domain_shape,
@@ -299,7 +302,8 @@ class PrivateForestClassifier(ForestClassifier):
                 n_classes=self.schema_.n_classes,
                 epsilon=epsilon,
                 n_records=n_records,
-                n_rounds=n_rounds,
+                n_trees=n_trees,
+                boosting=boosting,
                 neighbours=self._terms.neighbours,
                 ledger=self.ledger_,
                 insecure_rng=self._insecure_rng,
@@ -312,7 +316,8 @@ class PrivateForestClassifier(ForestClassifier):
             stated=self.n_records is not None,
             method="trees",
             voting=experts.voting,
-            n_trees=n_rounds,
+            n_trees=n_trees,
+            boosted=boosting,
         )
 
     def _release_blocks(

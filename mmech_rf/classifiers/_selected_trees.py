@@ -17,17 +17,21 @@ from mmech_rf.classifiers._experts import Experts
 from mmech_rf.tree_selection import SelectedTree, select_tree
 from mmech_rf.views import public_views
 
-__all__ = ["SelectedTrees", "grow_selected_trees", "number_of_rounds"]
+__all__ = ["SelectedTrees", "grow_selected_trees", "number_of_trees"]
 
 Floats = NDArray[np.float64]
 
 RECORDS_PER_ROUND = 4000
-"""Records times epsilon that pay for a further tree."""
+"""Records times epsilon that pay for a further tree, by boosting."""
 
 MOST_ROUNDS = 8
 
+EPSILON_PER_VOTE = 1.5
+"""A tree drawn with much more than this fits what is chance in its records; a larger
+budget pays for an odd number of trees that vote."""
+
 CALIBRATION_SHARE = Fraction(3, 100)
-"""Share of epsilon that counts what the only tree gets right."""
+"""Share of a tree's epsilon that counts what its labels get right."""
 
 SELECTION_SHARE = Fraction(1, 2)
 """Share of a round's epsilon that draws its tree; the rest counts in its leaves."""
@@ -35,17 +39,33 @@ SELECTION_SHARE = Fraction(1, 2)
 UNIT = 256
 """Weights of records are multiples of 1 / UNIT."""
 
-STEP = 0.7
+STEP = 0.5
 """What trees after the first add, of the log-odds in their leaves."""
 
 SMOOTHING = 1.5
 """Smallest count added to a leaf, in scales of its noise, beside half a record."""
 
 
-def number_of_rounds(n_records: float, epsilon: Fraction) -> int:
-    """Return how many trees a budget pays for, from public numbers."""
-    information = n_records * float(epsilon)
-    return int(np.clip(information // RECORDS_PER_ROUND, 1, MOST_ROUNDS))
+def number_of_trees(n_records: float, epsilon: Fraction) -> tuple[int, bool]:
+    """Return how many trees a budget pays for, and whether by boosting.
+
+    Parameters
+    ----------
+    n_records : float
+        Public number of records, roughly.
+    epsilon : Fraction
+        Budget of all trees together.
+
+    Returns
+    -------
+    n_trees : int
+    boosting : bool
+    """
+    rounds = int(n_records * float(epsilon) // RECORDS_PER_ROUND)
+    if rounds > 1:
+        return min(rounds, MOST_ROUNDS), True
+    votes = int(epsilon / Fraction(EPSILON_PER_VOTE))
+    return max(1, votes - (votes + 1) % 2), False
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +101,21 @@ def grow_selected_trees(
     n_classes: int,
     epsilon: Fraction,
     n_records: float,
-    n_rounds: int,
+    n_trees: int,
+    boosting: bool,
     neighbours: str,
     ledger: PrivacyLedger,
     insecure_rng: np.random.Generator | None,
     note: Callable[[Fraction, str, float], None],
 ) -> SelectedTrees:
-    """Release trees, each for the records that those before it get wrong.
+    """Release trees, and what their leaves vote.
 
-    A single tree is one draw of the exponential mechanism, labels and all, and a count
-    of what it gets right. Of several, every tree after the first weighs records by
-    min(1, (1 - p) / p), with p the probability that the trees before give to the
-    record's own class (MadaBoost), so that no record counts for more than one; the
-    weighted class counts of its leaves are released and vote with their log-odds.
+    Without boosting every tree is one draw of the exponential mechanism, labels and
+    all, and a count of what it gets right, which weighs its vote. With boosting every
+    tree after the first weighs records by min(1, (1 - p) / p), with p the probability
+    that the trees before give to the record's own class (MadaBoost), so that no record
+    counts for more than one; the weighted class counts of its leaves are released and
+    vote with their log-odds.
 
     Parameters
     ----------
@@ -107,8 +129,10 @@ def grow_selected_trees(
         Budget of all rounds together, in nats.
     n_records : float
         Public number of records, roughly.
-    n_rounds : int
-        Number of trees.
+    n_trees : int
+        Number of trees, with the same budget each.
+    boosting : bool
+        Whether trees look at what those before them get wrong.
     neighbours : {"add_remove", "replace"}
         Neighbour relation of the guarantee.
     ledger : PrivacyLedger
@@ -133,13 +157,15 @@ def grow_selected_trees(
         "ledger": ledger,
         "insecure_rng": insecure_rng,
     }
-    budget = epsilon / n_rounds
-    share = SELECTION_SHARE if n_rounds > 1 else 1 - CALIBRATION_SHARE
+    budget = epsilon / n_trees
+    share = SELECTION_SHARE if boosting else 1 - CALIBRATION_SHARE
     trees: list[SelectedTree] = []
     scores: list[Floats] = []
     log_odds = np.zeros((class_codes.size, n_classes))
-    for number in range(n_rounds):
-        weights = _weights(log_odds, class_codes) if number else None
+    for number in range(n_trees):
+        weights = None
+        if boosting and number:
+            weights = _weights(log_odds, class_codes)
         tree = select_tree(
             views,
             cells,
@@ -148,19 +174,13 @@ def grow_selected_trees(
             epsilon=budget * share,
             n_records=n_records,
             weights=weights,
-            unit=UNIT if n_rounds > 1 else 1,
+            unit=UNIT if boosting else 1,
             **every,
         )
         note(budget * share, f"tree {number + 1} and its labels", 1.0)
         leaf = tree.leaves(codes)
         release: dict[str, Any] = {"epsilon": budget * (1 - share), **every}
-        if n_rounds == 1:
-            right = np.concatenate(tree.labels)[leaf] == class_codes
-            counts = np.array([right.sum(), right.size - right.sum()])
-            what = "counts of right and wrong"
-            measured = laplace_release(counts, sensitivity=1, released=what, **release)
-            score = _label_scores(tree, measured, n_classes)
-        else:
+        if boosting:
             counts = np.zeros((tree.n_leaves, n_classes), np.int64)
             amount = np.int64(UNIT) if weights is None else weights
             np.add.at(counts, (leaf, class_codes), amount)
@@ -169,6 +189,12 @@ def grow_selected_trees(
                 counts, sensitivity=UNIT, released=what, **release
             )
             score = _leaf_scores(measured, first=number == 0)
+        else:
+            right = np.concatenate(tree.labels)[leaf] == class_codes
+            counts = np.array([right.sum(), right.size - right.sum()])
+            what = f"counts of right and wrong labels of tree {number + 1}"
+            measured = laplace_release(counts, sensitivity=1, released=what, **release)
+            score = _label_scores(tree, measured, n_classes)
         note(measured.epsilon, what, measured.sensitivity)
         trees.append(tree)
         scores.append(score)
