@@ -428,10 +428,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
-        The file holds what was released or is public: noisy leaf counts, the labels
-        of the leaves, forests, schema, parameters, and what was spent. Seconds depend
-        on records and stay out; so do strategies, which `mmech.save` writes, ledgers
-        and sources of randomness. It is replaced as a whole, so that an interrupted
+        The file holds what was released or is public: noisy counts or drawn trees,
+        what votes were made of them, forests, schema, parameters, and what was spent.
+        Seconds depend on records and stay out; so do strategies, which `mmech.save`
+        writes, ledgers and sources of randomness. It is replaced as a whole, so that an interrupted
         write leaves the old one.
 
         Parameters
@@ -455,6 +455,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     _what = "counts"
     _afterwards = "Predictions are post-processing: any number of them is free."
+    _public = (
+        "The schema, the forests, the strategy and the parameters do not depend on "
+        "records."
+    )
+
+    def _how(self, entry: LedgerEntry) -> str:
+        """Return in words how a release was made private."""
+        return f"L1 sensitivity {entry.sensitivity:g}, exact discrete Laplace noise"
 
     @property
     def privacy_statement_(self) -> str:
@@ -472,14 +480,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             else "Nothing has been released yet."
         ]
         lines += [
-            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, "
-            f"L1 sensitivity {entry.sensitivity:g}, exact discrete Laplace noise."
+            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, {self._how(entry)}."
             for entry in self.releases_
         ]
         lines.append(self._afterwards)
         lines.append(
-            "The schema, the forests, the strategy and the parameters do not depend "
-            "on records."
+            self._public
             if not self._terms.inferred
             else "NOT COVERED: the schema was read from the records (schema=None)."
         )

@@ -37,6 +37,7 @@ from mmech_rf.classifiers._experts import (
     Weights,
 )
 from mmech_rf.classifiers._selected_trees import (
+    DRAWN,
     SelectedTrees,
     grow_selected_trees,
     number_of_trees,
@@ -205,6 +206,10 @@ class PrivateForestClassifier(ForestClassifier):
     """
 
     _needs_cells = False
+    _public = (
+        "The schema and the parameters do not depend on records; all the rest follows "
+        "from the releases."
+    )
 
     def __init__(
         self,
@@ -399,6 +404,11 @@ class PrivateForestClassifier(ForestClassifier):
         """Remember what was released."""
         entry = LedgerEntry(epsilon, released, sensitivity)
         self.releases_ = (*self.releases_, entry)
+
+    def _how(self, entry: LedgerEntry) -> str:
+        if entry.released.endswith(DRAWN):
+            return "drawn by the exponential mechanism, score of sensitivity 1"
+        return super()._how(entry)
 
     # ---- post-processing -------------------------------------------------
 

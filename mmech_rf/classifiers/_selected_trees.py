@@ -17,7 +17,7 @@ from mmech_rf.classifiers._experts import Experts
 from mmech_rf.tree_selection import SelectedTree, select_tree
 from mmech_rf.views import public_views
 
-__all__ = ["SelectedTrees", "grow_selected_trees", "number_of_trees"]
+__all__ = ["DRAWN", "SelectedTrees", "grow_selected_trees", "number_of_trees"]
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +44,9 @@ STEP = 0.5
 
 SMOOTHING = 1.5
 """Smallest count added to a leaf, in scales of its noise, beside half a record."""
+
+DRAWN = "and its labels"
+"""How the words for a release end that was drawn, rather than measured with noise."""
 
 
 def number_of_trees(n_records: float, epsilon: Fraction) -> tuple[int, bool]:
@@ -177,7 +180,7 @@ def grow_selected_trees(
             unit=UNIT if boosting else 1,
             **every,
         )
-        note(budget * share, f"tree {number + 1} and its labels", 1.0)
+        note(budget * share, f"tree {number + 1} {DRAWN}", 1.0)
         leaf = tree.leaves(codes)
         release: dict[str, Any] = {"epsilon": budget * (1 - share), **every}
         if boosting:
