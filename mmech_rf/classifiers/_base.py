@@ -431,8 +431,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         The file holds what was released or is public: noisy counts or drawn trees,
         what votes were made of them, forests, schema, parameters, and what was spent.
         Seconds depend on records and stay out; so do strategies, which `mmech.save`
-        writes, ledgers and sources of randomness. It is replaced as a whole, so that an interrupted
-        write leaves the old one.
+        writes, ledgers and sources of randomness. It is replaced as a whole, so that
+        an interrupted write leaves the old one.
 
         Parameters
         ----------
@@ -480,7 +480,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             else "Nothing has been released yet."
         ]
         lines += [
-            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, {self._how(entry)}."
+            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, "
+            f"{self._how(entry)}."
             for entry in self.releases_
         ]
         lines.append(self._afterwards)

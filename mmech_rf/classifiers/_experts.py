@@ -125,8 +125,8 @@ class Distribution(Experts):
     voting = "maximum-entropy"
 
     def __init__(self, fit: MaximumEntropy) -> None:
-        self._fit = fit
+        self.fit = fit
 
     def log_odds(self, codes: NDArray[np.int64]) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
-        return self._fit.log_joint(codes)
+        return self.fit.log_joint(codes)

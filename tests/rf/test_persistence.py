@@ -7,6 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from model_files import rewrite, set_in
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, _archive
 from mmech_rf import (
@@ -207,20 +208,6 @@ def test_a_failed_write_keeps_the_old_file(path, monkeypatch):
 # ---- files that must be refused ------------------------------------------------
 
 
-def rewrite(path, change=lambda content: None, arrays=()):
-    """Write the file anew with a changed description and changed arrays."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    content = json.loads(members["description.json"])
-    change(content)
-    members["description.json"] = json.dumps(content).encode()
-    for index, array in dict(arrays).items():
-        members[f"array_{index}.npy"] = _archive._npy(array)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
-
-
 def test_a_newer_file_and_a_file_of_something_else(path):
     fitted().save(path)
     rewrite(path, lambda content: content.update(version=2))
@@ -255,15 +242,6 @@ def test_any_changed_byte_is_noticed_or_harmless(path, rng):
         except ValueError:
             continue
         assert copy.predict(CAR.data).tolist() == labels
-
-
-def set_in(*keys, to):
-    def change(content):
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] = to
-
-    return change
 
 
 @pytest.mark.parametrize(

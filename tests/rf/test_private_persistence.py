@@ -1,0 +1,322 @@
+"""The classifier that chooses for itself as a file: drawn trees and blocks."""
+
+import math
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from model_files import description, rewrite, set_in
+from rf_cases import SCHEMA, records
+
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, SignalPrior
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
+from mmech_rf._persistence._selected_trees import FAMILIES
+from mmech_rf.views import public_views
+
+CAR = datasets.load_car()
+TWO = Schema(SCHEMA.attributes, ("no", "yes"))
+DAMAGED = "is not a model file or is damaged"
+
+MODELS = {
+    "one tree": (SCHEMA, {"epsilon": "1/3", "n_records": 300}),
+    "noisy number": (SCHEMA, {"neighbours": "replace"}),
+    "eight trees": (SCHEMA, {"n_records": 16_000}),
+    "sums and pairs": (CAR.schema, {"n_records": 1728}),
+    "blocks": (SCHEMA, {"method": "blocks", "n_records": np.int64(300)}),
+    "blocks, noisy number": (SCHEMA, {"method": "blocks", "prior": SignalPrior(0.1)}),
+    "weight votes": (SCHEMA, {"voting": "weight", "n_records": 300}),
+    "differences": (TWO, {"voting": "weight", "n_records": 40}),
+    "maximum entropy": (SCHEMA, {"voting": "maximum-entropy", "n_records": 300}),
+}
+
+
+def fitted(name, **options):
+    schema, settings = MODELS[name]
+    model = PrivateForestClassifier(schema, **({"epsilon": 2} | settings | options))
+    return model.fit(*data(schema))
+
+
+def data(schema):
+    if schema is CAR.schema:
+        return CAR.data, CAR.target
+    X, y = records(300)
+    return X, np.where(y == "maybe", "no", y) if schema is TWO else y
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.npz"
+
+
+def reloaded(model, path):
+    model.save(path)
+    return load_model(path)
+
+
+def normal(choice):
+    """A choice that compares: NaN is not equal to itself."""
+    return {k: None if v != v else v for k, v in vars(choice).items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_equal_after_reloading(name, path):
+    model = fitted(name)
+    copy = reloaded(model, path)
+    assert type(copy) is PrivateForestClassifier
+    assert copy.schema_ == model.schema_
+    assert copy.releases_ == model.releases_
+    assert copy.privacy_statement_ == model.privacy_statement_
+    assert normal(copy.choice_) == normal(model.choice_)
+    assert copy.describe() == model.describe()
+    X, _ = data(model.schema_)
+    assert copy.predict(X).tolist() == model.predict(X).tolist()
+    assert copy.predict(X).dtype == model.predict(X).dtype
+    assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+    different = {"schema", "epsilon", "ledger"}
+    ours, theirs = copy.get_params(), model.get_params()
+    assert {k: v for k, v in ours.items() if k not in different} == {
+        k: v for k, v in theirs.items() if k not in different
+    }
+    assert copy.epsilon == sum(entry.epsilon for entry in copy.releases_)
+    assert len(copy.trees_) == len(model.trees_)
+    for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
+        assert ours.epsilon == theirs.epsilon
+        assert ours.features.tolist() == theirs.features.tolist()
+    if model.choice_.method == "blocks":
+        table = copy.estimate_.marginal([0])
+        assert table.tobytes() == model.estimate_.marginal([0]).tobytes()
+        assert copy.estimate_.log_evidence == model.estimate_.log_evidence
+
+
+def test_several_trees_are_several_after_reloading(path):
+    assert len(reloaded(fitted("eight trees"), path).trees_) == 8
+
+
+@pytest.mark.parametrize("name", ["one tree", "blocks"])
+def test_a_loaded_model_is_spent_and_can_be_saved_again(name, path):
+    model = fitted(name, ledger=PrivacyLedger(100))
+    X, y = data(model.schema_)
+    copy = reloaded(model, path)
+    first = path.read_bytes()
+    with pytest.raises(BudgetExceededError):
+        copy.fit(X, y)
+    assert copy.predict(X).tolist() == model.predict(X).tolist()
+    again = pickle.loads(pickle.dumps(copy))
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+    reloaded(copy, path)
+    assert path.read_bytes() == first
+    copy.set_params(ledger=None).fit(X, y)  # a budget of its own
+
+
+def test_what_was_fitted_is_saved_and_not_what_was_set_later(path):
+    model = fitted("one tree")
+    X, _ = data(SCHEMA)
+    labels = model.predict(X).tolist()
+    copy = reloaded(model.set_params(method="blocks"), path)
+    assert copy.choice_.method == "trees"
+    assert copy.predict(X).tolist() == labels
+
+
+def test_a_schema_read_from_records_stays_a_confession(path, rng):
+    X, y = rng.normal(size=(60, 2)), np.repeat([1, 2, 3], 20)
+    with pytest.warns(PrivacyLeakWarning):
+        model = PrivateForestClassifier(epsilon=1).fit(X, y)
+    copy = reloaded(model, path)
+    assert "NOT COVERED" in copy.privacy_statement_
+    assert copy.predict(9 * X).tolist() == model.predict(9 * X).tolist()
+
+
+def test_the_file_holds_released_numbers_only(path):
+    """Trees, their labels and scores; every view once; nothing per record."""
+    model = fitted("eight trees")
+    model.save(path)
+    content = description(path)
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        text = archive.read("description.json").decode()
+    assert names == {"description.json", *(f"array_{i}.npy" for i in range(16))}
+    assert "seconds" not in text
+    assert "rng" not in text
+    views = {view for tree in model.trees_ for view in (tree.root, *tree.branches)}
+    assert len(content["views"]) == len(views - {None})
+    with np.load(path) as arrays:
+        for i, tree in enumerate(model.trees_):
+            assert arrays[f"array_{2 * i}"].shape == (tree.n_leaves,)
+            assert arrays[f"array_{2 * i + 1}"].shape == (tree.n_leaves, 3)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
+def test_all_public_views_are_what_readers_take(shape):
+    """The reader knows the families that trees are made of, and their limits."""
+    from mmech_rf._persistence._selected_trees import _view
+
+    for view in public_views(shape).items:
+        assert view.family in FAMILIES
+        stored = {k: v for k, v in vars(view).items() if k[0] != "_"}
+        stored = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in stored.items()
+        }
+        stored["tables"] = [list(table) for table in view.tables]
+        assert _view(stored, shape) == view
+
+
+# ---- files that must be refused ------------------------------------------------
+
+
+def add_to(*keys, amount=1):
+    def change(content):
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] += amount
+
+    return change
+
+
+def drop_last(*keys):
+    def change(content):
+        for key in keys:
+            content = content[key]
+        del content[-1]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_in("class", to="BatchTrainingClassifier"),
+        set_in("trees", to=[]),
+        drop_last("trees"),
+        set_in("trees", 0, "root", to=-1),
+        set_in("trees", 0, "root", to=99),
+        drop_last("trees", 0, "branches"),
+        set_in("trees", 0, "branches", 0, to=99),
+        set_in("trees", 0, "branches", 0, to="x"),
+        set_in("trees", 0, "labels", to=1),
+        set_in("trees", 0, "scores", to=0),
+        set_in("views", to=[]),
+        set_in("views", 0, "attributes", to=[]),
+        set_in("views", 0, "attributes", to=[6]),
+        set_in("views", 0, "attributes", to=[True]),
+        set_in("views", 0, "tables", to=[]),
+        drop_last("views", 0, "tables", 0),
+        set_in("views", 0, "tables", 0, 0, to=-(2**40)),
+        set_in("views", 0, "tables", 0, 0, to=0.5),
+        set_in("views", 0, "cuts", to=[3, 2]),
+        add_to("views", 0, "size"),
+        set_in("views", 0, "size", to=10**6),
+        set_in("views", 0, "family", to="magic"),
+        set_in("choice", "n_trees", to=2),
+        set_in("choice", "method", to="blocks"),
+        set_in("choice", "method", to="magic"),
+        set_in("choice", "voting", to="log-odds"),
+        set_in("choice", "n_records", to=0),
+        set_in("choice", "n_records", to="many"),
+        set_in("choice", "stated", to=1),
+        set_in("choice", "surprise", to=1),
+        set_in("prior", to={"energy": -1}),
+        set_in("parameters", "n_records", to=-1),
+        set_in("parameters", "voting", to="loud"),
+        set_in("parameters", "prior", to=None),
+    ],
+)
+def test_descriptions_of_trees_that_do_not_fit(change, path):
+    fitted("one tree").save(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=DAMAGED):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("index", "change"),
+    [
+        (0, lambda a: a[:-1]),
+        (0, lambda a: a - 5),
+        (0, lambda a: a + 4),
+        (0, lambda a: a.astype(np.int32)),
+        (1, lambda a: a[:, 1:].copy()),
+        (1, lambda a: a[1:]),
+        (1, lambda a: a + np.inf),
+        (1, lambda a: a * np.nan),
+        (1, lambda a: a.astype(np.int64)),
+    ],
+)
+def test_arrays_of_trees_that_do_not_fit(index, change, path):
+    fitted("one tree").save(path)
+    with np.load(path) as arrays:
+        changed = change(arrays[f"array_{index}"])
+    rewrite(path, arrays={index: changed})
+    with pytest.raises(ValueError, match=DAMAGED):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("blocks", set_in("choice", "blocks", to=[[0, 1], [1, 2]])),
+        ("blocks", set_in("choice", "blocks", to=[[7]])),
+        ("blocks", set_in("choice", "blocks", to=[])),
+        ("blocks", set_in("choice", "shares", to=[])),
+        ("blocks", set_in("choice", "signed", to=True)),
+        ("blocks", set_in("choice", "voting", to="maximum-entropy")),
+        ("blocks", set_in("shares", to=[])),
+        ("blocks", set_in("shares", 0, to="1/0")),
+        ("blocks", set_in("estimate", "columns", to=2)),
+        ("blocks", drop_last("estimate", "common")),
+        ("blocks", drop_last("estimate", "contrasts")),
+        ("blocks", set_in("estimate", "common", 1, "table", to=0)),
+        ("blocks", set_in("estimate", "common", 1, "factor", to=1.5)),
+        ("blocks", set_in("estimate", "common", 1, "noise", to=0)),
+        ("blocks", set_in("estimate", "common", 1, "rank", to=-1)),
+        ("blocks", set_in("estimate", "common", 1, "evidence", to=math.inf)),
+        ("differences", set_in("choice", "signed", to=False)),
+        ("maximum entropy", set_in("distribution", "groups", to=[[0]])),
+        ("maximum entropy", set_in("distribution", "total", to=0)),
+        ("maximum entropy", set_in("distribution", "stopped", to="yes")),
+        ("maximum entropy", drop_last("distribution", "log_tables")),
+        ("maximum entropy", set_in("distribution", "log_columns", to=0)),
+    ],
+)
+def test_descriptions_of_blocks_that_do_not_fit(name, change, path):
+    fitted(name).save(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=DAMAGED):
+        load_model(path)
+
+
+def test_probabilities_that_do_not_add_up(path):
+    fitted("maximum entropy").save(path)
+    index = description(path)["distribution"]["log_columns"]
+    with np.load(path) as arrays:
+        changed = arrays[f"array_{index}"] + 0.1
+    rewrite(path, arrays={index: changed})
+    with pytest.raises(ValueError, match=DAMAGED):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["one tree", "blocks"])
+def test_any_changed_byte_is_noticed_or_harmless(name, path, rng):
+    model = fitted(name)
+    X, _ = data(model.schema_)
+    model.save(path)
+    whole = path.read_bytes()
+    labels = model.predict(X).tolist()
+    for place in rng.choice(len(whole), 30, replace=False):
+        broken = bytearray(whole)
+        broken[place] ^= 0xFF
+        path.write_bytes(broken)
+        try:
+            copy = load_model(path)
+        except ValueError:
+            continue
+        assert copy.predict(X).tolist() == labels
+
+
+def test_labels_keep_their_type(path):
+    schema = Schema([Attribute.ordinal("a", ["x", "y"])], ["0", "1"])
+    model = PrivateForestClassifier(schema, epsilon=50, n_records=40)
+    model.fit([["x"], ["y"]] * 20, np.array([False, True] * 20))
+    copy = reloaded(model, path)
+    assert copy.predict([["x"], ["y"]]).tolist() == [False, True]
