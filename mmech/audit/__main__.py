@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,15 +28,26 @@ from mmech import (
     VStack,
     all_marginals,
     epsilon_from_rho,
+    exponential_mechanism,
     laplace_release,
 )
 from mmech._validation import check_epsilon, check_integer
-from mmech.audit import MIN_RUNS, AuditResult, Release, epsilon_lower_bound
+from mmech.audit import (
+    MIN_RUNS,
+    AuditResult,
+    Release,
+    Statistic,
+    epsilon_lower_bound,
+    one_by_one,
+)
 
 Counts = NDArray[np.int64]
 
 RHO_DELTA = 1e-3
 """Delta at which mechanisms under zCDP are audited."""
+
+RARE = 3.0
+"""How far the rare candidate lies behind, as a logarithm: seen often enough."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,7 @@ class Case:
     release: Release
     first: Counts
     second: Counts
+    statistic: Statistic | None = None
 
 
 def strategies() -> dict[str, tuple[QueryMatrix, QueryMatrix]]:
@@ -87,6 +100,9 @@ def cases(epsilon: float) -> Iterator[Case]:
     """Yield every mechanism with the pair of neighbours that strains it most."""
     for neighbours in ("add_remove", "replace"):
         yield _laplace_case(epsilon, neighbours)
+    for neighbours in ("add_remove", "replace"):
+        for monotone in (True, False):
+            yield _choice_case(epsilon, neighbours, monotone)
     for kind, (workload, strategy) in strategies().items():
         for neighbours in ("add_remove", "replace"):
             mechanism = MatrixMechanism(
@@ -133,6 +149,43 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
 
     first, second = _pair(2, 1, neighbours)
     return Case("laplace_release", neighbours, epsilon, 0.0, release, first, second)
+
+
+def _choice_case(epsilon: float, neighbours: str, monotone: bool) -> Case:
+    """Choose between a rare and a frequent candidate; a record favours the rare one.
+
+    Then the normalisation hardly changes and the rare one's chance by all of epsilon:
+    monotone scores only rise with a record, others fall as well, and replacing one is
+    a removal and an addition.
+    """
+
+    def release(scores: Counts) -> int:
+        return exponential_mechanism(
+            scores,
+            epsilon=epsilon,
+            released="audit",
+            monotone=monotone,
+            neighbours=neighbours,
+        )
+
+    changes = {
+        (True, "add_remove"): (1, 0),
+        (True, "replace"): (1, -1),
+        (False, "add_remove"): (1, -1),
+        (False, "replace"): (2, -2),
+    }
+    up, down = changes[monotone, neighbours]
+    first = np.array([0, math.ceil(RARE * (up - down) / epsilon)])
+    return Case(
+        f"exponential_mechanism{', monotone' if monotone else ''}",
+        neighbours,
+        epsilon,
+        0.0,
+        one_by_one(release),
+        first,
+        first + np.array([up, down]),
+        np.negative,
+    )
 
 
 def _measure(mechanism: Any, counts: Counts, runs: int) -> Counts:
@@ -182,6 +235,7 @@ def run(
                 runs=runs,
                 confidence=confidence,
                 delta=case.delta,
+                statistic=case.statistic,
             ),
         )
 
