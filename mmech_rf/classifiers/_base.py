@@ -288,8 +288,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             raise DomainTooLargeError(
                 f"the domain has {size} cells and {n_classes} classes, and "
                 f"{type(self).__name__} keeps a table of at most {MAX_TABLE_ENTRIES:,} "
-                "entries; use fewer attributes per ensemble (max_features=, "
-                "n_ensembles=), or SubsampleAggregateClassifier, which counts leaves"
+                "entries; use PrivateForestClassifier, which keeps none, fewer "
+                "attributes per ensemble (max_features=, n_ensembles=), or "
+                "SubsampleAggregateClassifier, which counts leaves"
             )
 
     def _fit_counts(

@@ -44,6 +44,7 @@ DATASETS = (
 )
 FETCHED = ("adult", "adult-binary", "heart", "mushroom")
 METHODS = (
+    "private-forest",
     "batch-training",
     "batch-prediction",
     "subsample-aggregate",
@@ -78,6 +79,8 @@ Test accuracy is computed without noise and is not private: use public data.
 """
 _EVALUATE_EXAMPLES = f"""\
 methods:
+  private-forest       small trees, drawn with their labels for what they get right;
+                       chooses by itself, no option of forests is for it
   batch-training       leaf counts through the matrix mechanism; a model for ever
   batch-prediction     votes of one batch of queries through the matrix mechanism
   subsample-aggregate  votes of one batch; every record trains one tree only
@@ -244,14 +247,16 @@ def _demo(args: argparse.Namespace) -> None:
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? Forests of "
         f"{how_many(args.trees)} trees of depth {args.depth} (subsample-aggregate: "
-        f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
+        f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}; private forest: it "
+        "chooses by itself) train on "
         f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
     )
     print_wrapped(
         "The attributes, the classes, the trees, which grow at random, and the cars to "
         "predict are public. The training cars are private: only counts of them are "
         f"measured, with Laplace noise, at ε = {epsilon} for one car more or less in "
-        "each line of the table."
+        "each line of the table. The private forest instead draws its trees, labels "
+        "included, by the exponential mechanism."
     )
     print(flush=True)
     _warm_up(METHODS)

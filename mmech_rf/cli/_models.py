@@ -28,6 +28,7 @@ from mmech_rf.cli._files import (
 
 if TYPE_CHECKING:
     from mmech_rf.classifiers._base import ForestClassifier
+    from mmech_rf.schema import Schema
 
 __all__ = ["add_fit", "add_predict", "add_predict_batch"]
 
@@ -46,20 +47,26 @@ TEMPLATES = (
 )
 
 _FIT = """\
-Release a forest with private leaf counts and save it. The model holds noisy numbers
-only: it may be published, and predicts as often as you like at no further cost.
+Release a private forest and save it. The model holds noisy numbers and trees drawn at
+random only: it may be published, and predicts as often as you like at no further cost.
 
 Every run spends epsilon on the records anew; two models of the same records cost the
 sum of both.
 """
 _FIT_EXAMPLES = f"""\
 methods:
+  private           small trees, drawn with their labels for what they get right; often
+                    the most accurate, any number of attributes, nothing to choose
   training          leaf counts through the matrix mechanism
   laplace           baseline: noise on every leaf, all records in every tree
   laplace-disjoint  baseline: noise on every leaf, every record in one tree
 
 examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz --method private \\
+      --n-records 5000
+      where it is no secret that there are about 5,000 records; without that, a noisy
+      count is paid for with 3 % of epsilon
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --trees inf --out mine.npz
       all multiway trees instead of some
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --n-ensembles 5 \\
@@ -98,6 +105,17 @@ examples:
       --method subsample --trees 16 --depth 3 --out labels.csv
 """
 
+_GROWN = (
+    "trees",
+    "depth",
+    "splits",
+    "n_ensembles",
+    "max_features",
+    "template",
+    "voting",
+)
+"""Options of forests that grow before the records are looked at."""
+
 _WORDS = {
     r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
     r"\brow (\d+) of y holds": r"row \1, the class, holds",
@@ -112,6 +130,7 @@ _WORDS = {
     r"\btemplate[= ]'(\w+)'": r"--template \1",
     r"\bsplits='(\w+)'": r"--splits \1",
     r"use None for all of them": "leave it out for all of them",
+    r"use PrivateForestClassifier, which": "use `fit --method private`, which",
     r"or SubsampleAggregateClassifier, which": (
         "or `predict-batch --method subsample` or `fit --method laplace`, which"
     ),
@@ -136,9 +155,9 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
         "--method",
-        choices=("training", "laplace", "laplace-disjoint"),
+        choices=("private", "training", "laplace", "laplace-disjoint"),
         default="training",
-        help="how the leaf counts are released, see below (default: training)",
+        help="how the forest is released, see below (default: training)",
     )
     _add_budget(command)
     add_forest(command, depth="auto")
@@ -150,7 +169,17 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="whether a tree votes for the label of its leaf (hard) or with its counts "
         "(weight) (default: hard)",
     )
+    command.add_argument(
+        "--n-records",
+        type=whole(1),
+        metavar="N",
+        help="roughly how many records there are, where that is public; for --method "
+        "private only (default: a noisy count, for 3 %% of epsilon)",
+    )
     _add_records(command)
+    command.set_defaults(
+        usual={name: command.get_default(name) for name in (*_GROWN, "seed")}
+    )
 
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -296,18 +325,24 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     command.set_defaults(words=_WORDS)
 
 
-def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+def _terms(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "epsilon": args.epsilon,
+        "neighbours": args.neighbours,
+        "handle_unknown": args.handle_unknown,
+        "handle_missing": args.handle_missing,
+    }
+
+
+def _parameters(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        **_terms(args),
         "n_trees": args.trees,
         "depth": args.depth,
         "splits": args.splits,
         "n_ensembles": args.n_ensembles,
         "max_features": args.max_features,
         "voting": args.voting,
-        "neighbours": args.neighbours,
-        "handle_unknown": args.handle_unknown,
-        "handle_missing": args.handle_missing,
         "random_state": args.seed,
     }
 
@@ -317,20 +352,10 @@ def _parameters(args: argparse.Namespace) -> dict[str, Any]:
 
 def _fit(args: argparse.Namespace) -> None:
     check_output(args)
-    from mmech_rf import BatchTrainingClassifier, LaplaceForestClassifier
     from mmech_rf.evaluation import read_schema
 
     schema = read_schema(args.schema, n_bins=args.bins)
-    parameters = _parameters(args)
-    if args.method == "training":
-        model: ForestClassifier = BatchTrainingClassifier(
-            schema, template=args.template, **parameters
-        )
-    else:
-        if args.template != "auto":
-            raise InputError(f"--template does not go with --method {args.method}")
-        data = "disjoint" if args.method == "laplace-disjoint" else "shared"
-        model = LaplaceForestClassifier(schema, data=data, **parameters)
+    model = _unfitted(args, schema)
     bunch = read_records(args, args.data, schema)
     model.fit(bunch.data, bunch.target)
     model.save(args.out)
@@ -339,7 +364,44 @@ def _fit(args: argparse.Namespace) -> None:
         print_wrapped(line.strip(), bullet=True)
 
 
+def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
+    """Return the classifier of a method; raise if an option does not go with it."""
+    from mmech_rf import (
+        BatchTrainingClassifier,
+        LaplaceForestClassifier,
+        PrivateForestClassifier,
+    )
+
+    if args.method == "private":
+        for name, usual in args.usual.items():
+            if getattr(args, name) != usual:
+                raise _does_not_go(name, args)
+        return PrivateForestClassifier(schema, n_records=args.n_records, **_terms(args))
+    if args.n_records is not None:
+        raise _does_not_go("n_records", args)
+    if args.method == "training":
+        return BatchTrainingClassifier(
+            schema, template=args.template, **_parameters(args)
+        )
+    if args.template != "auto":
+        raise _does_not_go("template", args)
+    data = "disjoint" if args.method == "laplace-disjoint" else "shared"
+    return LaplaceForestClassifier(schema, data=data, **_parameters(args))
+
+
+def _does_not_go(name: str, args: argparse.Namespace) -> InputError:
+    option = f"--{name.replace('_', '-')}"
+    return InputError(f"{option} does not go with --method {args.method}")
+
+
 def _structure(model: ForestClassifier) -> str:
+    from mmech_rf import PrivateForestClassifier
+
+    if isinstance(model, PrivateForestClassifier):
+        trees, leaves = len(model.trees_), sum(tree.n_leaves for tree in model.trees_)
+        return (
+            f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"
+        )
     forests = [ensemble.forest for ensemble in model.ensembles_]
     trees = sum(forest.n_trees for forest in forests)
     leaves = sum(forest.n_leaves for forest in forests)

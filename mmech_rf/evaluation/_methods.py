@@ -16,6 +16,7 @@ from mmech_rf.classifiers import (
     BatchTrainingClassifier,
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
+    PrivateForestClassifier,
     SubsampleAggregateClassifier,
 )
 from mmech_rf.schema import Schema
@@ -25,6 +26,7 @@ __all__ = ["METHODS", "Method", "make_methods"]
 #: What every method releases, by name, in the order of the tables.
 METHODS: Mapping[str, str] = MappingProxyType(
     {
+        "private-forest": "labelled trees",
         "batch-training": "leaf counts",
         "batch-prediction": "votes",
         "subsample-aggregate": "votes",
@@ -57,7 +59,7 @@ class Method:
 
     @property
     def released(self) -> str:
-        """What carries the noise: ``"leaf counts"``, ``"votes"`` or neither."""
+        """What is released: drawn trees, noisy leaf counts or votes, or neither."""
         return METHODS[self.name]
 
     @property
@@ -77,6 +79,9 @@ def make_methods(
     subsample_depth: int | str = "auto",
 ) -> list[Method]:
     """Return methods with their settings, in the order of `METHODS`.
+
+    The private forest chooses trees and votes by itself, so that the settings are those
+    of the others.
 
     Parameters
     ----------
@@ -109,6 +114,9 @@ def make_methods(
     by_label, by_weight = voting or "hard", voting or "weight"
     trees: dict[str, Any] = {"n_trees": n_trees, "depth": depth, "splits": splits}
     forest = trees | {"voting": by_label}
+
+    def private(schema: Schema, epsilon: Any, seed: int) -> Any:
+        return PrivateForestClassifier(schema, epsilon=epsilon)
 
     def training(schema: Schema, epsilon: Any, seed: int) -> Any:
         return BatchTrainingClassifier(
@@ -148,6 +156,7 @@ def make_methods(
         return DummyClassifier(strategy="most_frequent")
 
     methods = (
+        Method("private-forest", "private forest", private),
         Method("batch-training", f"batch training ({by_label})", training),
         Method("batch-prediction", "batch prediction (weight)", prediction),
         Method("subsample-aggregate", f"subsample-aggregate ({by_weight})", subsample),

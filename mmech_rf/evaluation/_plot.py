@@ -13,6 +13,7 @@ __all__ = ["check_plot_path", "plot_accuracy"]
 # Okabe and Ito's colours, told apart with any colour vision (two of them darkened, to
 # be read as text); the shapes say the same again.
 _STYLES = {
+    "private-forest": ("#000000", "P"),
     "batch-training": ("#0072B2", "o"),
     "batch-prediction": ("#D55E00", "s"),
     "subsample-aggregate": ("#009E73", "^"),

@@ -48,9 +48,10 @@ class Trial:
     accuracy : float
         Share of test records that got their class. Not private.
     expected_error : float or None
-        Expected total squared error of the released answers, in squared counts.
+        Expected total squared error of the released answers, in squared counts; None
+        where no numbers carry noise.
     n_answers : int
-        How many numbers were released: leaf counts or votes, for every class.
+        How many noisy leaf counts or votes were released, for every class.
     seconds : dict of str to float
         By `STAGES`, none counted in two stages.
     """

@@ -12,6 +12,7 @@ from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
     LaplaceForestClassifier,
+    PrivateForestClassifier,
     Schema,
     load_model,
 )
@@ -163,6 +164,25 @@ def test_options_reach_the_model(run, files):
         "n_jobs": None,
     }
     assert str(model.epsilon) == "1/3"
+
+
+@pytest.mark.parametrize("stated", [[], ["--n-records", 250]])
+def test_a_private_forest_predicts(run, files, stated):
+    """Its cost is said, its trees are in the file, and a rule of one test is found."""
+    policies = ["--neighbours", "replace", "--handle-missing", "drop"]
+    code, out, err = run(*fit(files, "--method", "private", *stated, *policies))
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert "drawn by the exponential mechanism, score of sensitivity 1" in text
+    assert ("number of records measured" in text) == (not stated)
+    model = load_model(files / "fruit.npz")
+    assert type(model) is PrivateForestClassifier
+    assert f"Saved {len(model.trees_)} tree" in text
+    assert model.n_records == (250 if stated else None)
+    assert (model.neighbours, model.handle_missing) == ("replace", "drop")
+    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
+    assert code == 0
+    assert out.split() == ["sold", *TRUTH]
 
 
 def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
@@ -317,6 +337,12 @@ def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
         (["--n-ensembles", 9, "--trees", 3], "--trees must be at least --n-ensembles"),
         (["--trees", "inf", "--splits", "binary"], "needs --splits multiway"),
         (["--method", "laplace", "--template", "union"], "does not go with --method"),
+        (["--n-records", 99], "--n-records does not go with --method training"),
+        (["--n-records", 0, "--method", "private"], "must be a whole number from 1"),
+        (["--method", "private", "--trees", 4], "--trees does not go with --method p"),
+        (["--method", "private", "--voting", "weight"], "--voting does not go with"),
+        (["--method", "private", "--max-features", 2], "--max-features does not go"),
+        (["--method", "private", "--seed", 1], "--seed does not go with"),
         (["--epsilon", "0"], "epsilon must be a finite number > 0"),
         (["--out", "no/model.npz"], "there is no folder 'no'"),
         (["--schema", "none.json"], "'none.json': No such file"),
@@ -347,8 +373,10 @@ def test_domains_that_are_too_large_name_size_and_alternative(run, files):
         outcome = run(*args)
         assert_refused(outcome, "the domain has 10^16 cells", "--max-features")
         assert "predict-batch --method subsample" in outcome[2]
+        assert "`fit --method private`, which keeps none" in outcome[2]
     assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0
     assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "private", "--force"))[0] == 0
     deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
     assert_refused(run(*fit(files, *deep)), "the complete forest of depth 9")
 

@@ -49,7 +49,10 @@ def expected_failures(estimator):
         SubsampleAggregateClassifier(n_trees=1, **MATRIX),
         SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         NonPrivateForestClassifier(n_trees=4, depth=2),
-        PrivateForestClassifier(epsilon=1e6, insecure_rng=0),
+        # several trees where a check has some 100 records; always one
+        PrivateForestClassifier(epsilon=100, insecure_rng=0),
+        PrivateForestClassifier(epsilon=300, insecure_rng=0, n_records=10),
+        PrivateForestClassifier(epsilon=1e6, insecure_rng=0, method="blocks"),
         PrivateForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
     ],
     expected_failed_checks=expected_failures,
