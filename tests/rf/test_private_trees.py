@@ -1,0 +1,308 @@
+"""The private forest of drawn trees: what one record can change, and what it costs.
+
+Weights of candidates are found by watching the draws, for every record that can be
+added on a small domain; prices are compared in exact fractions.
+"""
+
+import math
+import pickle
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import rf_cases
+from rf_cases import CELLS, CLASSES, SCHEMA, records
+
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech.selection import UNITS_PER_ROUNDING
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, tree_selection
+from mmech_rf.views import public_views
+
+RAW = CELLS.astype(str)
+MODES = {
+    "one tree": {"n_records": 100},
+    "noisy number": {},
+    "several trees": {"n_records": 16_000},
+}
+ALL = pytest.mark.parametrize("mode", MODES)
+RELATIONS = pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+
+
+def make(mode, **parameters):
+    settings = {"schema": SCHEMA, "epsilon": 1, "method": "trees"}
+    return PrivateForestClassifier(**(settings | MODES[mode] | parameters))
+
+
+def fit(model, X, y):
+    """Fit with noise that repeats itself."""
+    model.set_params(insecure_rng=7)
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        return model.fit(X, y)
+
+
+def facts(model):
+    """Everything that was released, in a form that compares."""
+    return [
+        (tree.root, tree.branches, [labels.tolist() for labels in tree.labels], scores)
+        for tree, scores in zip(
+            model.trees_, [s.tolist() for s in model._experts.scores], strict=True
+        )
+    ]
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Every draw: its log weights, source of randomness; and every rate."""
+    seen = SimpleNamespace(draws=[], sources=[], rates=[])
+    choose, rate = tree_selection.weighted_choice, tree_selection.fixed_point_rate
+
+    def weighted_choice(log_weights, *, insecure_rng=None):
+        seen.draws.append(np.array(log_weights))
+        seen.sources.append(insecure_rng)
+        return choose(log_weights, insecure_rng=insecure_rng)
+
+    def fixed_point_rate(epsilon, **options):
+        seen.rates.append((epsilon, options, rate(epsilon, **options)))
+        return seen.rates[-1][-1]
+
+    monkeypatch.setattr(tree_selection, "weighted_choice", weighted_choice)
+    monkeypatch.setattr(tree_selection, "fixed_point_rate", fixed_point_rate)
+    return seen
+
+
+# ------------------------------------------------------------ what one record changes
+@pytest.mark.parametrize("size", [0, 12])
+@RELATIONS
+def test_every_addition_of_a_record(size, neighbours, watched):
+    """No root loses weight, none gains more than one record's worth of it.
+
+    So the chance of every tree changes by at most that factor, which is epsilon's.
+    """
+    rows, labels = records(size)
+
+    def root_weights(rows, labels):
+        watched.draws.clear()
+        make("one tree", neighbours=neighbours).fit(np.reshape(rows, (-1, 3)), labels)
+        return watched.draws[0]
+
+    before = root_weights(rows, labels)
+    largest = 0
+    for cell in RAW:
+        for label in CLASSES:
+            after = root_weights([*rows, cell], [*labels, label])
+            change = after - before
+            largest = max(largest, int(change.max()))
+            epsilon, options, rate = watched.rates[-1]
+            rounded = UNITS_PER_ROUNDING * options["roundings"]
+            assert change.min() >= -rounded
+            assert change.max() <= rate + rounded
+    # One draw under "replace" is a removal and an addition, each at half the price.
+    price = epsilon / (2 if neighbours == "replace" else 1)
+    assert largest + rounded <= math.ceil(price * 2**36)
+    assert largest > 0.2 * rate
+
+
+@ALL
+def test_the_order_of_records_does_not_matter(mode):
+    X, y = records(40)
+    order = np.random.default_rng(1).permutation(40)
+    assert facts(fit(make(mode), X, y)) == facts(fit(make(mode), X[order], y[order]))
+
+
+@ALL
+def test_names_do_not_matter(mode):
+    """Other names for classes, attributes and values: the same trees, renamed."""
+    X, y = records(60)
+    renamed = Schema(
+        tuple(
+            Attribute.categorical(f"other {a.name}", [f"<{c}>" for c in a.categories])
+            for a in SCHEMA.attributes
+        ),
+        ("good", "better", "best"),
+    )
+    names = dict(zip(CLASSES, renamed.class_labels, strict=True))
+    values = np.array([[f"<{cell}>" for cell in row] for row in X])
+    plain = fit(make(mode), X, y)
+    other = fit(make(mode, schema=renamed), values, [names[label] for label in y])
+    assert facts(other) == facts(plain)
+    assert other.predict(values).tolist() == [names[c] for c in plain.predict(X)]
+
+
+# ----------------------------------------------------------------------- its price
+@RELATIONS
+@ALL
+def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
+    scales = rf_cases.silence(monkeypatch)
+    epsilon = Fraction(7, 10)
+    n_records = {"n_records": 24_000} if mode == "several trees" else {}
+    model = make(mode, epsilon="0.7", neighbours=neighbours, **n_records)
+    model.fit(*records(30))
+    assert len(model.trees_) == (4 if mode == "several trees" else 1)
+    relation = 2 if neighbours == "replace" else 1
+    assert sum(entry.epsilon for entry in model.releases_) == epsilon
+    assert [e.epsilon for e in model.ledger_.entries] == [
+        e.epsilon for e in model.releases_
+    ]
+    assert model.ledger_.remaining == 0
+    drawn = [e for e in model.releases_ if e.released.startswith("tree")]
+    counted = [e for e in model.releases_ if e not in drawn]
+    assert [e for e, *_ in watched.rates] == [entry.epsilon for entry in drawn]
+    for price, options, rate in watched.rates:
+        unit = options.get("score_unit", 1)
+        assert options["neighbours"] == neighbours
+        assert 0.999 < rate * unit * relation / (price * 2**36) <= 1
+    assert scales == [Fraction(e.sensitivity) / e.epsilon for e in counted]
+    unit = 1 if len(drawn) == 1 else options["score_unit"]
+    assert {entry.sensitivity for entry in counted} == {relation * unit}
+
+
+@ALL
+def test_a_ledger_that_is_too_small_refuses_before_anything_is_drawn(mode, watched):
+    ledger = PrivacyLedger("0.99")
+    with pytest.raises(BudgetExceededError):
+        make(mode, ledger=ledger).fit(*records(10))
+    assert ledger.spent == 0
+    assert watched.draws == []
+
+
+@ALL
+def test_trees_are_drawn_from_the_system_unless_a_test_asks(mode, watched):
+    make(mode, random_state=0).fit(*records(20))
+    assert watched.sources
+    assert set(watched.sources) == {None}
+
+
+@ALL
+def test_the_statement_tells_draws_from_counts(mode):
+    model = make(mode).fit(*records(20))
+    lines = model.privacy_statement_.splitlines()[1:-3]
+    assert len(lines) == len(model.releases_)
+    for line, entry in zip(lines, model.releases_, strict=True):
+        drawn = entry.released.startswith("tree")
+        assert ("exponential mechanism, score of sensitivity 1" in line) == drawn
+        assert ("exact discrete Laplace noise" in line) != drawn
+    # The trees depend on records, through what was paid for.
+    assert "forests" not in model.privacy_statement_
+    assert "all the rest follows from the releases" in model.privacy_statement_
+
+
+# --------------------------------------------------------- what is public stays public
+@pytest.mark.parametrize("mode", ["one tree", "several trees"])
+def test_only_the_draws_see_the_records(mode, watched):
+    """Data of any size: the same candidates, prices and words."""
+    public = []
+    for size, seed in ((0, 0), (1, 1), (90, 2)):
+        watched.draws.clear()
+        watched.rates.clear()
+        model = make(mode).fit(*records(size, seed))
+        choice = model.choice_
+        public.append(
+            (
+                watched.draws[0].shape,
+                watched.rates,
+                (choice.n_records, choice.stated, choice.method, choice.n_trees),
+                model.releases_,
+                model.privacy_statement_,
+                model.classes_.tolist(),
+            )
+        )
+        watched.rates = []
+    assert public[0] == public[1] == public[2]
+    assert public[0][2][0] == MODES[mode]["n_records"]
+
+
+def test_without_a_stated_number_choices_follow_the_noisy_one(monkeypatch):
+    rf_cases.silence(monkeypatch)
+    model = make("noisy number").fit(*records(40))
+    assert (model.choice_.n_records, model.choice_.stated) == (40, False)
+    assert model.releases_[0].released.startswith("number of records")
+    assert model.releases_[0].epsilon == Fraction(3, 100)
+
+
+@pytest.mark.parametrize("rare", [0, 1, 200])
+def test_a_rare_category_leaves_the_support_as_it_is(rare, watched):
+    """All trees and labels of the schema can come out, whatever occurs in the data."""
+    X, _ = records(200)
+    X[:, 0] = RAW[0, 0]
+    X[:rare, 0] = RAW[-1, 0]
+    model = make("one tree").fit(X, np.full(200, CLASSES[0]))
+    (tree,) = model.trees_
+    assert model.classes_.tolist() == list(CLASSES)
+    n_views = len(public_views(SCHEMA.domain_shape).items)
+    root, *rest = watched.draws
+    assert root.size == n_views
+    sizes = [draw.size for draw in rest]
+    expected = []
+    for branch in tree.branches:
+        leaves = 1 if branch is None else branch.size
+        expected += [n_views + 1] + leaves * [len(CLASSES)]
+    assert sizes == expected
+    # Odds of the most and the least likely choice are finite: all of them can occur.
+    largest = 200 * watched.rates[0][-1] + 100 * 2**36
+    assert all(int(draw.max()) - int(draw.min()) <= largest for draw in watched.draws)
+
+
+def test_fitted_models_hold_only_what_was_released():
+    X, y = records(5000)
+    model = make("several trees").fit(X, y)
+    state = pickle.dumps(model)
+    assert len(state) < 20_000  # five thousand records would take more
+    again = pickle.loads(state)
+    assert again.predict(RAW).tolist() == model.predict(RAW).tolist()
+    assert again.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
+    assert again.ledger_ is None
+    with pytest.raises(BudgetExceededError, match="only 0 of"):
+        again.fit(X, y)
+
+
+# --------------------------------------------------------- values outside the schema
+@ALL
+def test_dropped_records_leave_no_trace(mode):
+    X, y = records(40)
+    strange = np.vstack([X[:20], [["0", "none", "0"]], X[20:]])
+    labels = [*y[:20], "no", *y[20:]]
+    plain = fit(make(mode), X, y)
+    dropped = fit(make(mode, handle_unknown="drop"), strange, labels)
+    assert facts(dropped) == facts(plain)
+    with pytest.raises(ValueError, match="column 'x1'"):  # queries need an answer
+        dropped.predict(strange)
+
+
+def test_errors_spend_nothing():
+    X, y = records(10)
+    X[3, 1] = "none"
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ValueError, match="column 'x1'"):
+        make("noisy number", ledger=ledger).fit(X, y)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "attribute", "twin"),
+    [
+        ("clip", Attribute.numeric("x", lower=0, upper=4, n_bins=4), 3.5),
+        (
+            "category",
+            Attribute.categorical("x", ["a", "b", "rest"], other="rest"),
+            None,
+        ),
+    ],
+)
+def test_values_outside_the_schema_count_as_their_cell(policy, attribute, twin):
+    """A number beyond the bounds is one at the bound, a new word is among the rest."""
+    known = [0.5, 1.5, 2.5] if twin else ["a", "b", "a"]
+    strange, usual = (99.0, twin) if twin else ("new", "rest")
+    schema = Schema((attribute,), ("no", "yes"))
+    y = ["no", "no", "no", "yes"] * 10
+    models = [
+        fit(
+            make("one tree", schema=schema, epsilon=20, handle_unknown=policy),
+            np.array([[value] for value in [*known, last]] * 10),
+            y,
+        )
+        for last in (strange, usual)
+    ]
+    assert facts(models[0]) == facts(models[1])
+    queries = np.array([[strange], [usual], [known[0]]])
+    assert models[0].predict(queries).tolist() == ["yes", "yes", "no"]
