@@ -47,8 +47,8 @@ TEMPLATES = (
 )
 
 _FIT = """\
-Release a private forest and save it. The model holds noisy numbers and trees drawn at
-random only: it may be published, and predicts as often as you like at no further cost.
+Release a private forest and save it. The model holds only noisy numbers and privately
+drawn trees: it may be published, and predicts as often as you like at no further cost.
 
 Every run spends epsilon on the records anew; two models of the same records cost the
 sum of both.

@@ -461,11 +461,7 @@ REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
 def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
     """Train on one part of a file at a large budget, predict the other."""
     q, size, missing = REAL[name]
-    with gzip.open(data_dir / f"{name}.csv.gz", "rt", newline="") as stream:
-        header, *rows = csv.reader(stream)
-    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-    write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
-    write_rows(test, [header, *rows[::5]])
+    train, test, truth = parts_of(data_dir / f"{name}.csv.gz", tmp_path)
     options = ["--schema", data_dir / f"{name}.mrf_schema.json", "--epsilon", 20]
     options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
     options += ["--handle-missing", missing, "--depth", 3, "--trees", 60]
@@ -482,8 +478,34 @@ def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
                 "predict-batch", train, test, *options, "--method", mode, *out
             )
     assert code == 0, err
-    labels = (tmp_path / "labels.csv").read_text().split()[1:]
-    truth = [row[-1] for row in rows[::5]]
-    assert len(labels) == len(truth)
-    accuracy = sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
-    assert accuracy > (0.6 if mode == "laplace" else 0.7)
+    assert accuracy(tmp_path / "labels.csv", truth) > (
+        0.6 if mode == "laplace" else 0.7
+    )
+
+
+def test_a_real_file_with_the_private_forest(run, data_dir, tmp_path):
+    """One tree of thirteen attributes, without a word on trees."""
+    train, test, truth = parts_of(data_dir / "heart.csv.gz", tmp_path)
+    model, labels = tmp_path / "m.npz", tmp_path / "labels.csv"
+    options = ["--schema", data_dir / "heart.mrf_schema.json", "--out", model]
+    options += ["--epsilon", 20, "--handle-missing", "drop", "--method", "private"]
+    code, _, err = run("fit", train, *options)
+    assert code == 0, err
+    code, _, err = run("predict", model, test, "--out", labels)
+    assert code == 0, err
+    assert accuracy(labels, truth) > 0.6
+
+
+def parts_of(path, folder):
+    """Write four fifths and the rest to files; return them and the classes of these."""
+    with gzip.open(path, "rt", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    train, test = folder / "train.csv", folder / "test.csv"
+    write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
+    write_rows(test, [header, *rows[::5]])
+    return train, test, [row[-1] for row in rows[::5]]
+
+
+def accuracy(path, truth):
+    labels = path.read_text().split()[1:]
+    return sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
