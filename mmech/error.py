@@ -20,8 +20,9 @@ from mmech._validation import check_epsilon, check_same_domain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity
+from mmech.operators._block_energies import block_energies, tree_components
 from mmech.operators._compose import Scaled
-from mmech.operators._hierarchy import Hierarchy, block_energies
+from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._joint import MAX_CELLS, joint_inverse_gram
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
@@ -377,18 +378,14 @@ def _residuals_gain(workload: QueryMatrix, strategy: Residuals) -> float | None:
 
 
 def _hierarchy_gain(workload: QueryMatrix, strategy: Hierarchy) -> float | None:
-    used = {m: weight for m, weight in strategy.weights.items() if weight != 0}
-    sizes = sorted({1, *used})
-    totals = block_energies(workload, sizes)
-    if totals is None:
+    blocks = block_energies(workload)
+    if blocks is None:
         return None
-    own = totals - np.append(totals[1:], 0.0)
-    parts = [float(used.get(m, 0.0)) ** 2 * m for m in sizes]
-    precisions = np.cumsum(parts)
-    asked = own > SUPPORT_TOLERANCE**2 * totals[0]
-    if (precisions[asked] <= 0).any():
+    energies, variances = tree_components(blocks, strategy)
+    measured = np.isfinite(variances)
+    if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
         raise unsupported(workload, strategy)
-    return float((own[asked] / precisions[asked]).sum())
+    return float(energies[measured] @ variances[measured])
 
 
 def _merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from mmech._validation import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Identity, Ones, Total
+from mmech.operators._basic import Diagonal, Identity, Ones
 from mmech.operators._compose import Product, Scaled
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._hierarchy import Hierarchy
@@ -272,7 +272,7 @@ def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
     weights = _whole_weights(list(used.values()), norm)
     blocks = tuple(
-        IntegerBlock(Kronecker([Identity(strategy.n // m), Total(m)]), weight)
+        IntegerBlock(Hierarchy(strategy.n, {m: 1}), weight)
         for m, weight in zip(used, weights, strict=True)
     )
     form = Hierarchy(strategy.n, dict.fromkeys(used, 1))
@@ -571,6 +571,9 @@ def _plain_sums(matrix: QueryMatrix, norm: str) -> int | Integers:
         return 1
     if isinstance(matrix, Ones):
         return matrix.m
+    if isinstance(matrix, Hierarchy):
+        power = 1 if norm == "L1" else 2
+        return sum(abs(int(weight)) ** power for weight in matrix.weights.values())
     if isinstance(matrix, Kronecker):
         parts = [_plain_sums(factor, norm) for factor in matrix.factors]
         if all(isinstance(part, int) for part in parts):

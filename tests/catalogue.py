@@ -236,6 +236,24 @@ CATALOGUE = {
         Hierarchy(4, {2: 0.5, 4: 1.5}),
         np.vstack([0.5 * np.kron(np.eye(2), [[1, 1]]), 1.5 * np.ones((1, 4))]),
     ),
+    "hierarchy-cut": (
+        Hierarchy(3, {1: 2, 2: 1}),
+        [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [0, 0, 1]],
+    ),
+    "hierarchy-cut-twice": (
+        Hierarchy(5, {1: 0.5, 2: 1.0, 4: -1.5}),
+        np.vstack(
+            [
+                0.5 * np.eye(5),
+                ref.partition([0, 0, 1, 1, 2], 3),
+                -1.5 * ref.partition([0, 0, 0, 0, 1], 2),
+            ]
+        ),
+    ),
+    "hierarchy-beyond": (
+        Hierarchy(3, {2: 1, 8: 2}),
+        [[1, 1, 0], [0, 0, 1], [2, 2, 2]],
+    ),
     "pidentity": (PIdentity(THETA), PI),
     "pidentity-column-scaled": (
         ColumnScaledPIdentity(THETA, np.arange(1, 1 + np.shape(THETA)[1]) / 4),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,21 +11,12 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech._validation import check_integer
-from mmech.operators._base import Array, QueryMatrix, read_only
-from mmech.operators._basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators._compose import Scaled, check_weight
-from mmech.operators._stack import VStack
+from mmech.operators._base import Array, QueryMatrix
+from mmech.operators._compose import check_weight
 
-__all__ = ["Hierarchy", "HierarchyInverseGram", "block_energies"]
-
-MAX_CELLS = 2**26
-"""Largest ordered domain that is summed cell by cell."""
-
-EXPLICIT_CELLS = 4096
-"""Up to this size the gram of a workload of any kind is summed over blocks."""
+__all__ = ["Hierarchy", "HierarchyInverseGram"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -32,20 +24,22 @@ class Hierarchy(QueryMatrix):
     """Sums over blocks of neighbours whose sizes divide each other: a tree.
 
     A level of block size m holds the sums of every m neighbouring cells, times its
-    weight. Products and the pseudoinverse cost O(n) per level.
+    weight. The end of the domain cuts the last block of a level off where m does not
+    divide n. Products and the pseudoinverse cost O(n) per level.
 
     Parameters
     ----------
     n : int
         Number of cells.
     weights : mapping of int to float
-        Weight of the level of every block size; sizes divide n and each the next
-        larger one. Rows come by block size, smallest first.
+        Weight of the level of every block size; each size divides the next larger
+        one, and a block of n cells or more is the total. Rows come by block size,
+        smallest first.
 
     Raises
     ------
     ValueError
-        If sizes do not divide each other and n, or all weights are zero.
+        If sizes do not divide each other, or all weights are zero.
 
     See Also
     --------
@@ -61,13 +55,12 @@ class Hierarchy(QueryMatrix):
     Examples
     --------
     >>> from mmech import Hierarchy
-    >>> Hierarchy(4, {1: 2, 2: 1}).to_dense()
-    array([[2, 0, 0, 0],
-           [0, 2, 0, 0],
-           [0, 0, 2, 0],
-           [0, 0, 0, 2],
-           [1, 1, 0, 0],
-           [0, 0, 1, 1]])
+    >>> Hierarchy(3, {1: 2, 2: 1}).to_dense()
+    array([[2, 0, 0],
+           [0, 2, 0],
+           [0, 0, 2],
+           [1, 1, 0],
+           [0, 0, 1]])
     """
 
     n: int
@@ -80,10 +73,8 @@ class Hierarchy(QueryMatrix):
             for size, weight in dict(weights).items()
         }
         sizes = sorted(levels)
-        if any(large % small for small, large in pairwise([*sizes, cells])):
-            raise ValueError(
-                f"block sizes must divide each other and n = {cells}, got {sizes}"
-            )
+        if any(large % small for small, large in pairwise(sizes)):
+            raise ValueError(f"block sizes must divide each other, got {sizes}")
         if not any(levels.values()):
             raise ValueError("the weights are all zero; at least one level needs one")
         object.__setattr__(self, "n", cells)
@@ -95,9 +86,14 @@ class Hierarchy(QueryMatrix):
         return (type(self), (self.n, dict(self.weights)))
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of blocks of every level."""
+        return tuple(-(-self.n // m) for m in self.weights)
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Number of blocks in all, and number of cells."""
-        return (sum(self.n // m for m in self.weights), self.n)
+        return (sum(self.counts), self.n)
 
     def _arguments(self) -> str:
         return f"n={self.n}, blocks of {', '.join(str(m) for m in self.weights)}"
@@ -116,27 +112,52 @@ class Hierarchy(QueryMatrix):
     def _matmat(self, x: Array, /) -> Array:
         levels, sums, size = [], x, 1
         for m, weight in self.weights.items():
-            shape = (self.n // m, m // size, x.shape[1])
-            sums = sums.reshape(shape).sum(axis=1, dtype=x.dtype)
-            size = m
+            sums, size = _block_sums(sums, m // size), m
             levels.append(sums * x.dtype.type(weight))
         return np.concatenate(levels)
 
     def _rmatmat(self, y: Array, /) -> Array:
-        size, stop = self.n, y.shape[0]
-        out = np.zeros((1, y.shape[1]), y.dtype)
-        for m, weight in reversed(list(self.weights.items())):
-            start = stop - self.n // m
-            out = np.repeat(out, size // m, axis=0)
-            out += y[start:stop] * y.dtype.type(weight)
-            size, stop = m, start
-        return np.repeat(out, size, axis=0)
+        sizes, counts = [1, *self.weights], [self.n, *self.counts]
+        out, stop = np.zeros((counts[-1], y.shape[1]), y.dtype), y.shape[0]
+        for level in range(len(sizes) - 1, 0, -1):
+            start = stop - counts[level]
+            out += y[start:stop] * y.dtype.type(self.weights[sizes[level]])
+            stop = start
+            out = _spread(out, sizes[level] // sizes[level - 1], counts[level - 1])
+        return out
 
     @cached_property
-    def precisions(self) -> NDArray[np.float64]:
-        """κ_l = Σ w² m over the levels of blocks of at most m_l; one per level."""
-        parts = [float(weight) ** 2 * m for m, weight in self.weights.items()]
-        return read_only(np.cumsum(parts))
+    def inside(self) -> Mapping[int, tuple[float, float]]:
+        """Variance of the sum of a block from what is measured inside it, by size.
+
+        Of a block that is not the last of its level and of the last one, under noise
+        of variance one; infinite for cells. Blocks are independent, so that variances
+        of parts add up; the block's own measurement is left out.
+        """
+        variances = {1: (math.inf, math.inf)}
+        size, count = 1, self.n
+        for m, blocks in zip(self.weights, self.counts, strict=True):
+            if m > 1:
+                whole, last = (
+                    self.variance(size, before) for before in variances[size]
+                )
+                parts = count - (blocks - 1) * (m // size)
+                variances[m] = (m // size * whole, (parts - 1) * whole + last)
+                size, count = m, blocks
+        return MappingProxyType(variances)
+
+    def variance(self, size: int, inside: float) -> float:
+        """Return the variance of the sum of a block, its measurement included.
+
+        Parameters
+        ----------
+        size : int
+            Size of the blocks of its level, one for cells.
+        inside : float
+            The variance without its own measurement.
+        """
+        precision = float(self.weights.get(size, 0)) ** 2 + 1.0 / inside
+        return 1.0 / precision if precision else math.inf
 
     def pinv(self) -> QueryMatrix:
         """Return (AᵀA)⁻¹Aᵀ where cells are measured, else the general form."""
@@ -165,8 +186,8 @@ class Hierarchy(QueryMatrix):
 class HierarchyInverseGram(QueryMatrix):
     """(AᵀA)⁻¹ of a hierarchy that measures the cells.
 
-    With B_m the averages over blocks of size m, AᵀA = Σ w_m² m B_m is diagonal in the
-    nested spaces of block averages, with the precisions κ as eigenvalues.
+    A level adds w² 11ᵀ to the gram of every block, which is a rank-one change of its
+    inverse (Sherman and Morrison): sums go up the tree, corrections come down.
 
     Parameters
     ----------
@@ -190,21 +211,32 @@ class HierarchyInverseGram(QueryMatrix):
         return np.dtype(np.float64)
 
     def _matmat(self, x: Array, /) -> Array:
-        sizes = list(self.strategy.weights)
-        inverse = 1.0 / self.strategy.precisions
-        means, blocks = [], x.astype(np.float64, copy=False)
-        for small, large in pairwise([1, *sizes]):
-            shape = (self.strategy.n // large, large // small, x.shape[1])
-            blocks = blocks.reshape(shape).mean(axis=1)
-            means.append(blocks)
-        # From the largest blocks down: Σ_l (B_l - B_{l+1}) x / κ_l.
-        out = means[-1] * inverse[-1]
-        for level in range(len(sizes) - 2, -1, -1):
-            times = sizes[level + 1] // sizes[level]
-            coarse = np.repeat(means[level + 1], times, axis=0)
-            out = np.repeat(out, times, axis=0)
-            out += (means[level] - coarse) * inverse[level]
+        weights, counts = self.strategy.weights, self.strategy.counts
+        cells = x.astype(np.float64, copy=False)
+        # Bottom up: 1ᵀGx of every block, for the inverse G of its gram so far; its
+        # own measurement of weight w multiplies that by 1 / (1 + w² 1ᵀG1).
+        estimates, sums = cells * (1.0 / float(weights[1]) ** 2), []
+        for small, large in pairwise(weights):
+            sums.append(_block_sums(estimates, large // small))
+            estimates = self._shrunk(sums[-1], large)
+        # Top down: multiples of G1 that are taken off Gx.
+        taken = np.zeros((counts[-1], x.shape[1]))
+        for level, (small, large) in reversed([*enumerate(pairwise(weights))]):
+            own = sums[level] * float(weights[large]) ** 2
+            taken = self._shrunk(own + taken, large)
+            taken = _spread(taken, large // small, counts[level])
+        out = (cells - taken) * (1.0 / float(weights[1]) ** 2)
         return out.astype(x.dtype, copy=False)
+
+    def _shrunk(self, blocks: Array, size: int) -> Array:
+        """Return values of all blocks of a size, times 1 / (1 + w² 1ᵀG1)."""
+        square = float(self.strategy.weights[size]) ** 2
+        whole, last = (
+            1.0 / (1.0 + square * before) for before in self.strategy.inside[size]
+        )
+        out = blocks * whole
+        out[-1] = blocks[-1] * last
+        return out
 
     _rmatmat = _matmat
 
@@ -214,62 +246,19 @@ class HierarchyInverseGram(QueryMatrix):
         return self
 
 
-def block_energies(
-    workload: QueryMatrix, sizes: Sequence[int]
-) -> NDArray[np.float64] | None:
-    """Return tr(B_m WᵀW) for averages B_m over blocks of every size m.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Ranges, prefixes and suffixes of any size, unions of such; other workloads of
-        up to 4096 cells.
-    sizes : sequence of int
-        Block sizes that divide n.
-
-    Returns
-    -------
-    ndarray of float64, one per size, or None
-        ``None`` for a workload that is out of reach.
-    """
-    n = workload.shape[1]
-    if isinstance(workload, Scaled):
-        inner = block_energies(workload.operator, sizes)
-        return None if inner is None else float(workload.weight) ** 2 * inner
-    if isinstance(workload, Identity):
-        return np.array([n / m for m in sizes])
-    if isinstance(workload, Ones):
-        return np.full(len(sizes), float(workload.m) * n)
-    if isinstance(workload, VStack):
-        parts = [block_energies(block, sizes) for block in workload.blocks]
-        known = [part for part in parts if part is not None]
-        return np.sum(known, axis=0) if len(known) == len(parts) else None
-    if n > MAX_CELLS:
-        return None
-    if isinstance(workload, (AllRange, Prefix, Suffix)):
-        rising, falling = np.arange(1.0, n + 1), np.arange(float(n), 0.0, -1.0)
-        ones = np.ones(n)
-    if isinstance(workload, AllRange):  # V_ij = min(i, j) (n + 1 - max(i, j))
-        return _separable_energies(rising, falling, sizes)
-    if isinstance(workload, Prefix):
-        return _separable_energies(ones, falling, sizes)
-    if isinstance(workload, Suffix):
-        return _separable_energies(rising, ones, sizes)
-    if n > EXPLICIT_CELLS:
-        return None
-    gram = workload.gram()._dense().astype(np.float64)
-    return np.array(
-        [np.einsum("bibj->", gram.reshape(n // m, m, n // m, m)) / m for m in sizes]
-    )
+def _block_sums(x: Array, times: int) -> Array:
+    """Return sums of every `times` rows; the last sum may have fewer."""
+    if times == 1:
+        return x
+    whole = x.shape[0] // times
+    cut = whole * times
+    sums = x[:cut].reshape(whole, times, x.shape[1]).sum(axis=1, dtype=x.dtype)
+    if cut == x.shape[0]:
+        return sums
+    last = x[cut:].sum(axis=0, keepdims=True, dtype=x.dtype)
+    return np.concatenate([sums, last])
 
 
-def _separable_energies(
-    low: NDArray[np.float64], high: NDArray[np.float64], sizes: Sequence[int]
-) -> NDArray[np.float64]:
-    """Return the energies of a gram V_ij = low_i high_j for i <= j."""
-    out = []
-    for m in sizes:
-        below, above = low.reshape(-1, m), high.reshape(-1, m)
-        earlier = np.cumsum(below, axis=1) - below
-        out.append(float((above * (below + 2.0 * earlier)).sum()) / m)
-    return np.array(out)
+def _spread(blocks: Array, times: int, count: int) -> Array:
+    """Return every row `times` times, the last one as often as makes `count` rows."""
+    return np.repeat(blocks, min(times, count), axis=0)[:count]

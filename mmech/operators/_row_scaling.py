@@ -67,7 +67,7 @@ def _structured(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
             return Merged(inner, operator.groups, operator.weights)
         return Permuted(inner, operator.permutation)
     if isinstance(operator, Hierarchy):
-        ends = np.cumsum([operator.n // m for m in operator.weights])
+        ends = np.cumsum(operator.counts)
         parts = np.split(factors, ends[:-1])
         if any((part != part[0]).any() for part in parts):
             return None

@@ -15,8 +15,8 @@ import numpy as np
 from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
+from mmech.operators._block_energies import block_energies
 from mmech.operators._compose import Product, Scaled, Transpose
-from mmech.operators._hierarchy import block_energies
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import (
     MAX_ENUMERATED_CELLS,
@@ -361,7 +361,7 @@ def _reason_to_skip(
     if name == "hierarchy":
         if n <= LARGE_DOMAIN:
             return "p-Identity suits ordered domains of this size", math.inf
-        if block_energies(workload, [1]) is None:
+        if block_energies(workload) is None:
             return "not ranges of an ordered domain", math.inf
     if name == "kronecker" and (products is None or len(products[0][1]) < 2):
         return "not a union of products", math.inf

@@ -1,6 +1,7 @@
 """Trees over an ordered domain: the operator, its loss and the search for levels."""
 
-from itertools import combinations
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -25,8 +26,9 @@ from mmech import (
     supports,
 )
 from mmech.integer_strategy import integer_strategy
-from mmech.operators._hierarchy import block_energies
-from mmech.strategies._hierarchy import _descend, hierarchy_strategy
+from mmech.operators._block_energies import block_energies
+from mmech.strategies._hierarchy import _descend, _Search, hierarchy_strategy
+from mmech.testing import assert_query_matrix
 
 WORKLOADS = [
     AllRange(12),
@@ -48,21 +50,69 @@ def tree(n, weights):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("weights", [{1: 1}, {2: 3, 1: -1}, {6: 0.5, 1: 2, 12: 1.5}])
-def test_rows_are_sums_over_blocks(weights):
-    strategy = Hierarchy(12, weights)
-    assert np.array_equal(strategy.to_dense(), tree(12, weights))
+DIVIDING = [{1: 1}, {2: 3, 1: -1}, {6: 0.5, 1: 2, 12: 1.5}]
+CUT = [
+    {1: 1, 5: 2},
+    {1: 2, 8: -1, 32: 3},
+    {1: 0.5, 3: 0.2, 9: 0.3},
+    {1: 0.3, 2: 0.0, 4: 1.5, 16: 0.7},
+]
+
+
+@pytest.mark.parametrize("n", [1, 2, 11, 12, 13])
+@pytest.mark.parametrize("weights", [*DIVIDING, *CUT], ids=str)
+def test_rows_are_sums_over_blocks(n, weights):
+    strategy = Hierarchy(n, weights)
+    assert np.array_equal(strategy.to_dense(), tree(n, weights))
     np.testing.assert_allclose(
-        strategy.pinv().to_dense(), ref.pinv(tree(12, weights)), atol=1e-12
+        strategy.pinv().to_dense(), ref.pinv(tree(n, weights)), atol=1e-12
+    )
+    assert_query_matrix(strategy, tree(n, weights))
+
+
+def test_a_block_beyond_the_end_takes_no_memory():
+    strategy = Hierarchy(3, {1: 1, 2**50: 1})
+    assert np.array_equal(strategy.to_dense(), tree(3, {1: 1, 3: 1}))
+    np.testing.assert_allclose(
+        strategy.pinv().to_dense(), ref.pinv(tree(3, {1: 1, 3: 1})), atol=1e-12
     )
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
-@pytest.mark.parametrize("weights", [{1: 0.5, 3: 0.2, 6: 0.3}, {1: 1, 2: -2, 12: 1}])
+@pytest.mark.parametrize(
+    "weights", [{1: 0.5, 3: 0.2, 6: 0.3}, {1: 1, 2: -2, 12: 1}, *CUT], ids=str
+)
 def test_loss_is_the_dense_one(workload, weights):
     strategy = Hierarchy(12, weights)
     wanted = ref.loss(workload.to_dense().astype(float), tree(12, weights))
-    assert loss(workload, strategy) == pytest.approx(wanted)
+    assert loss(workload, strategy) == pytest.approx(wanted, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", [AllRange, Prefix, Suffix, Identity, Total])
+@pytest.mark.parametrize("n", [1, 2, 7, 23, 24, 25, 31])
+@pytest.mark.parametrize(
+    "weights", [{1: 1, 2: 1, 4: 2, 8: 1, 16: 3}, {1: 1e-3, 5: 1, 10: 1, 20: 1}], ids=str
+)
+def test_loss_where_the_end_cuts_blocks(kind, n, weights):
+    wanted = ref.loss(kind(n).to_dense().astype(float), tree(n, weights))
+    found = loss(kind(n), Hierarchy(n, weights))
+    assert found == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+def test_energies_of_blocks_and_segments(workload):
+    """The formulas of ranges beside the gram of the workload."""
+    energies = block_energies(workload)
+    gram = workload.gram().to_dense()
+    for first, size, count in [(0, 1, 12), (0, 3, 4), (2, 4, 2), (5, 7, 1), (0, 5, 0)]:
+        starts = range(first, first + size * count, size)
+        wanted = sum(gram[s : s + size, s : s + size].sum() for s in starts)
+        assert energies.of_blocks(first, size, count) == pytest.approx(wanted)
+    edges = [3, 4, 9, 12]
+    wanted = [
+        [gram[a:b, c:d].sum() for c, d in pairwise(edges)] for a, b in pairwise(edges)
+    ]
+    np.testing.assert_allclose(energies.of_segments(edges), wanted)
 
 
 def test_what_a_tree_without_cells_can_answer():
@@ -76,24 +126,42 @@ def test_what_a_tree_without_cells_can_answer():
         loss(Prefix(12), strategy)
 
 
-@pytest.mark.parametrize("workload", [AllRange(16), Prefix(16)], ids=str)
-def test_levels_are_the_best_of_all_sets(workload):
-    sizes = [1, 2, 4, 8, 16]
-    totals = block_energies(workload, sizes)
-    every = [
-        _descend((0, *levels), np.array(sizes, float), totals)[0]
-        for count in range(5)
-        for levels in combinations(range(1, 5), count)
-    ]
-    assert hierarchy_strategy(workload).loss == pytest.approx(min(every), rel=1e-6)
+def test_a_cut_tree_without_cells():
+    weights = {3: 1, 6: 2}
+    groups = Partition(np.arange(11) // 3, 4)
+    wanted = ref.loss(groups.to_dense().astype(float), tree(11, weights))
+    assert loss(groups, Hierarchy(11, weights)) == pytest.approx(wanted)
+    with pytest.raises(UnsupportedWorkloadError):
+        loss(Prefix(11), Hierarchy(11, weights))
+
+
+def every_tree(n, size=1):
+    """All chains of block sizes up to the first that covers the domain."""
+    yield (size,)
+    if size < n:
+        for times in range(2, -(-n // size) + 1):
+            for chain in every_tree(n, size * times):
+                yield (size, *chain)
+
+
+@pytest.mark.parametrize("n", [16, 29])
+@pytest.mark.parametrize("kind", [AllRange, Prefix])
+def test_levels_are_the_best_of_all_sets(kind, n):
+    workload = kind(n)
+    search = _Search(n, block_energies(workload))
+    trees = [Hierarchy(n, weights) for weights in search._weights([*every_tree(n)])]
+    least = min(loss(workload, strategy) for strategy in trees)
+    result = hierarchy_strategy(workload)
+    assert result.loss == pytest.approx(least, rel=1e-5)
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_weights_are_optimal_for_their_levels():
     """Against a general-purpose optimizer from many starts, on the dense formula."""
     workload = Prefix(16)
-    found, _ = _descend(
-        (0, 2, 3), np.array([1.0, 2, 4, 8]), block_energies(workload, [1, 2, 4, 8])
-    )
+    energies = block_energies(workload)
+    totals = [energies.of_blocks(0, m, 16 // m) / m for m in (1, 4, 8)]
+    (found,), _ = _descend(np.array([[1.0, 4, 8]]), np.array([totals]), 300)
 
     def objective(logs):
         weights = dict(zip((1, 4, 8), np.exp(logs).tolist(), strict=True))
@@ -101,6 +169,28 @@ def test_weights_are_optimal_for_their_levels():
 
     run = scipy.optimize.minimize(objective, np.zeros(3), method="Nelder-Mead")
     assert found == pytest.approx(run.fun, rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [1000, 1009, 4096, 12345])
+@pytest.mark.parametrize("kind", [AllRange, Prefix, Suffix])
+def test_no_padded_regular_tree_is_better(kind, n):
+    """Trees of one branching on the next power, the cells beyond the end empty."""
+    energies = block_energies(kind(n))
+
+    @cache
+    def padded(size):
+        blocks, rest = divmod(n, size)
+        last = energies.of_blocks(n - rest, rest, 1) if rest else 0
+        return (energies.of_blocks(0, size, blocks) + last) / size
+
+    losses = []
+    for branching in range(2, 65):
+        sizes = [1]
+        while sizes[-1] < n:
+            sizes.append(sizes[-1] * branching)
+        table = np.array([sizes], float), np.array([[padded(m) for m in sizes]])
+        losses.append(_descend(*table, 300)[0][0])
+    assert hierarchy_strategy(kind(n)).loss < min(losses)
 
 
 @pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
@@ -114,6 +204,18 @@ def test_no_regular_tree_is_better(workload):
             regular = {m: base**level for level, m in enumerate(sizes)}
             assert result.loss <= loss(workload, Hierarchy(256, regular)) * (1 + 1e-9)
     assert result.loss < loss(workload, Identity(256))
+
+
+@pytest.mark.parametrize(
+    ("workload", "least"),
+    [(Total(12), 1.0), (Partition(np.arange(12) // 3, 4), 4.0), (0 * Prefix(12), 0.0)],
+    ids=str,
+)
+def test_workloads_that_need_no_cells(workload, least):
+    """Cells keep a share of 1e-9 of the budget."""
+    result = hierarchy_strategy(workload)
+    assert result.loss == pytest.approx(least, rel=1e-8)
+    assert result.strategy.weights[1] > 0
 
 
 def test_large_ordered_domains_are_measured_by_a_tree():
@@ -143,8 +245,23 @@ def test_released_as_counts_with_whole_weights():
     )
 
 
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+def test_cut_blocks_are_released_as_counts(norm):
+    exact = integer_strategy(Hierarchy(7, {1: 2.0, 3: 1.0, 6: 1.0}), norm=norm)
+    rows = np.concatenate([block.matrix.to_dense() for block in exact.blocks])
+    assert np.array_equal(rows, tree(7, {1: 1, 3: 1, 6: 1}))
+    assert exact.sensitivity == (4 if norm == "L1" else 6)
+    factors = np.repeat([0.5, 2.0, 1.0], [7, 3, 2])
+    np.testing.assert_array_equal(
+        exact.scaled(factors).to_dense(), factors[:, None] * rows
+    )
+    mechanism = MatrixMechanism(Prefix(7), Hierarchy(7, {1: 2, 3: 1, 6: 1}), epsilon=1)
+    assert mechanism.expected_error() > 0
+    assert mechanism.answer(np.arange(7)).shape == (7,)
+
+
 def test_errors_read_aloud():
-    with pytest.raises(ValueError, match=r"must divide each other and n = 12"):
+    with pytest.raises(ValueError, match=r"must divide each other, got \[1, 4, 6\]"):
         Hierarchy(12, {1: 1, 4: 1, 6: 1})
     with pytest.raises(ValueError, match="at least one level needs one"):
         Hierarchy(4, {1: 0})
