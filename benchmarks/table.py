@@ -293,6 +293,9 @@ HDMM = "HDMM, best of its restarts, measured apart"
 HDMM_LOSS = {("AllRange", 256): 1.0698e6, ("AllRange", 1024): 3.2164e7}
 """Least loss of 25 restarts of HDMM at p = n / 16 (two at n = 1024, 12-16 s each)."""
 
+BEST_TREE = "best b-ary tree"
+"""Branching 2 to 256, empty cells beyond the domain; powers of two in any order."""
+
 WHOLE = [
     Whole(
         f"{found} of {name}({n:,}), {shown}",
@@ -300,7 +303,7 @@ WHOLE = [
         "loss",
         reference,
         (lambda name=name, n=n: best_tree(name, n)[0])
-        if reference == "best tree"
+        if reference == BEST_TREE
         else (lambda name=name, n=n: HDMM_LOSS[name, n]),
     )
     for found, name, n, shown, options, reference in (
@@ -316,7 +319,7 @@ WHOLE = [
                 "p-Identity",
                 *(name, n, f"p = {p}"),
                 f'template="pidentity", p={p}',
-                "best tree",
+                BEST_TREE,
             )
             for name, n, p in (
                 ("AllRange", 1024, 64),
@@ -324,8 +327,8 @@ WHOLE = [
                 ("Prefix", 65_536, 32),
             )
         ),
-        ('a tree, by "auto",', "AllRange", 16_384, "default options", "", "best tree"),
-        ('a tree, by "auto",', "Prefix", 65_536, "default options", "", "best tree"),
+        ('a tree, by "auto",', "AllRange", 16_384, "default options", "", BEST_TREE),
+        ('a tree, by "auto",', "Prefix", 65_536, "default options", "", BEST_TREE),
     )
 ]
 
