@@ -27,7 +27,12 @@ from mmech import (
 )
 from mmech.integer_strategy import integer_strategy
 from mmech.operators._block_energies import block_energies
-from mmech.strategies._hierarchy import _descend, _Search, hierarchy_strategy
+from mmech.strategies._hierarchy import (
+    _descend,
+    _Search,
+    _simple_trees,
+    hierarchy_strategy,
+)
 from mmech.testing import assert_query_matrix
 
 WORKLOADS = [
@@ -193,6 +198,13 @@ def test_no_padded_regular_tree_is_better(kind, n):
     assert hierarchy_strategy(kind(n)).loss < min(losses)
 
 
+def test_branchings_that_differ_by_level_are_better():
+    workload = AllRange(12345)
+    simple = _Search(12345, block_energies(workload))
+    simple.settle(_simple_trees(12345))
+    assert hierarchy_strategy(workload).loss < 0.999 * simple.result().loss
+
+
 @pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
 def test_no_regular_tree_is_better(workload):
     result = hierarchy_strategy(workload)
@@ -254,6 +266,10 @@ def test_cut_blocks_are_released_as_counts(norm):
     factors = np.repeat([0.5, 2.0, 1.0], [7, 3, 2])
     np.testing.assert_array_equal(
         exact.scaled(factors).to_dense(), factors[:, None] * rows
+    )
+    product = Kronecker([Hierarchy(7, {1: 2, 3: 1}), Identity(2)])
+    assert integer_strategy(product, norm=norm).sensitivity == (
+        3 if norm == "L1" else 5
     )
     mechanism = MatrixMechanism(Prefix(7), Hierarchy(7, {1: 2, 3: 1, 6: 1}), epsilon=1)
     assert mechanism.expected_error() > 0
