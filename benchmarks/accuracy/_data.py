@@ -2,38 +2,84 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from mmech_rf import Schema, datasets
+from mmech_rf import Attribute, Schema, datasets
 
-BUILT_IN: dict[str, Callable[[], Any]] = {
-    "car": datasets.load_car,
-    "balance-scale": datasets.load_balance_scale,
-    "iris": datasets.load_iris,
-    "nursery": datasets.load_nursery,
-    "tic-tac-toe": datasets.load_tic_tac_toe,
-}
-"""Rules and scikit-learn's own; a file of the same name goes first."""
+GRID = 64
+"""Cells of equal width that numbers are put in: fine, and the same everywhere."""
 
-FROM_FILES = (
-    "heart",
-    "mushroom",
-    "adult",
-    "banknote",
-    "blood-transfusion",
-    "bank-marketing",
-    "magic",
-    "wall-robot",
-    "claves",
-    "student-por",
+PAPER_FEATURES = (
+    "age",
+    "workclass",
+    "education",
+    "marital-status",
+    "occupation",
+    "race",
+    "sex",
+    "hours-per-week",
 )
+"""The eight attributes of Adult that the paper looks at."""
 
-DATA_SETS = (*BUILT_IN, *FROM_FILES)
+
+@dataclass(frozen=True)
+class Source:
+    """Where records come from.
+
+    Attributes
+    ----------
+    file : str
+        Name of the files, without what follows the first dot.
+    paper : bool
+        Whether cells are those of the paper; otherwise raw categories, and numbers on
+        the grid between the public bounds of the schema.
+    features : tuple of str, optional
+        Attributes that are kept; all by default.
+    built_in : callable, optional
+        What loads the set where there is no file: rules, and scikit-learn's own.
+    """
+
+    file: str
+    paper: bool = False
+    features: tuple[str, ...] | None = None
+    built_in: Callable[[], Any] | None = None
+
+
+SOURCES = {
+    "car": Source("car", paper=True, built_in=datasets.load_car),
+    "balance-scale": Source(
+        "balance-scale", paper=True, built_in=datasets.load_balance_scale
+    ),
+    "iris": Source("iris", paper=True, built_in=datasets.load_iris),
+    "heart": Source("heart", paper=True),
+    "mushroom": Source("mushroom", paper=True),
+    "adult": Source("adult", features=PAPER_FEATURES),
+    "adult-binary": Source("adult-binary"),
+    "nursery": Source("nursery", built_in=datasets.load_nursery),
+    "tic-tac-toe": Source("tic-tac-toe", built_in=datasets.load_tic_tac_toe),
+    "banknote": Source("banknote"),
+    "blood-transfusion": Source("blood-transfusion"),
+    "bank-marketing": Source("bank-marketing"),
+    "magic": Source("magic"),
+    "wall-robot": Source("wall-robot"),
+    "claves": Source("claves"),
+    "student-por": Source("student-por"),
+    "iris-grid": Source("iris", built_in=partial(datasets.load_iris, n_bins=GRID)),
+    "heart-grid": Source("heart"),
+    "adult-paper-bins": Source("adult", paper=True),
+}
+
+DATA_SETS = tuple(SOURCES)
 
 
 def load(name: str) -> Any | None:
@@ -41,24 +87,81 @@ def load(name: str) -> Any | None:
 
     Rows with a missing value that the schema does not know are left out.
     """
+    source = SOURCES[name]
     folder = os.environ.get("MMECH_DATA_DIR", "")
-    table = Path(folder, f"{name}.csv.gz")
+    table = Path(folder, f"{source.file}.csv.gz")
     if not folder or not table.exists():
-        return BUILT_IN[name]() if name in BUILT_IN else None
-    own, plain = (
-        Path(folder, f"{name}.{kind}.json") for kind in ("mrf_schema", "schema")
-    )
-    schema = Schema.from_json(own if own.exists() else plain)
-    bunch = datasets.load_csv(table, schema)
+        return None if source.built_in is None else source.built_in()
+    kind = "mrf_schema" if source.paper else "schema"
+    path = Path(folder, f"{source.file}.{kind}.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    bunch = datasets.load_csv(table, Schema.from_json(on_grid(document), n_bins=GRID))
+    if groups := document.get("one_hot_groups"):
+        bunch = merged(bunch, groups)
     try:
-        schema.encode(bunch.data, bunch.target)
+        bunch.schema.encode(bunch.data, bunch.target)
     except ValueError:
         whole = (bunch.data != "").all(axis=1)
         bunch.data, bunch.target = bunch.data[whole], bunch.target[whole]
+    if source.features is not None:
+        columns = [bunch.feature_names.index(name) for name in source.features]
+        bunch.data = bunch.data[:, columns]
+        bunch.schema = bunch.schema.select(source.features)
     return bunch
 
 
-def split(n: int, repetition: int) -> tuple[Any, Any]:
+def on_grid(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose whole numbers, where they are few, have a cell each."""
+    features = [
+        entry | {"lower": entry["lower"] - 0.5, "upper": entry["upper"] + 0.5}
+        | {"n_bins": entry["upper"] - entry["lower"] + 1}
+        if entry.get("integer") and entry["upper"] - entry["lower"] < GRID
+        else entry
+        for entry in document.get("features", ())
+    ]  # fmt: skip
+    return document | {"features": features} if features else document
+
+
+def merged(bunch: Any, groups: Sequence[dict[str, Any]]) -> Any:
+    """Return the records with one attribute for each group of 0/1 columns.
+
+    A record without a 1 in a group is missing there, which is a category of its own.
+
+    Parameters
+    ----------
+    bunch : Bunch
+        Data of 0/1 columns, target and schema.
+    groups : sequence of dict
+        Name, first column and number of columns of every attribute; public.
+
+    Raises
+    ------
+    ValueError
+        If a record has several ones in a group.
+    """
+    ones = bunch.schema.encode(bunch.data)
+    columns, attributes = [], []
+    for group in groups:
+        first, count, name = group["first"], group["count"], group["attribute"]
+        part = ones[:, first : first + count]
+        if (part.sum(axis=1) > 1).any():
+            raise ValueError(f"a record has several ones among the columns of {name!r}")
+        labels = np.array([*map(str, range(count)), "missing"], dtype=object)
+        columns.append(labels[np.where(part.any(axis=1), part.argmax(axis=1), count)])
+        attributes.append(Attribute.categorical(name, labels.tolist()))
+    schema = Schema(
+        tuple(attributes), bunch.schema.class_labels, name=bunch.schema.name
+    )
+    return Bunch(
+        data=np.stack(columns, axis=1),
+        target=bunch.target,
+        schema=schema,
+        feature_names=list(schema.feature_names),
+        name=schema.name,
+    )
+
+
+def split(n: int, repetition: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return positions of 80 % and 20 % of n records, the same for all methods."""
     order = np.random.default_rng(repetition).permutation(n)
     cut = round(0.8 * n)

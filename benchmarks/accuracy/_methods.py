@@ -1,17 +1,28 @@
-"""What is compared: the classifiers of the package and an honest naive Bayes."""
+"""What is compared: the classifiers of the package, naive Bayes, peers, no privacy."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.accuracy import _others
 from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech_rf import BatchTrainingClassifier, PrivateForestClassifier, Schema
+
+Make = Callable[[Schema, float, int], Any]
+
+MOST_CELLS = 10**6
+"""Domains with more cells are too large for the pipeline of the paper."""
+
+COARSE = 10
+"""Naive Bayes puts numbers in at most so many groups of neighbouring cells."""
 
 
 class NaiveBayes:
@@ -37,8 +48,9 @@ class NaiveBayes:
         share = epsilon / self.schema.n_features
         self.ledger_ = PrivacyLedger(epsilon)
         noisy = []
-        for i, size in enumerate(self.schema.domain_shape):
-            counts = np.bincount(codes[:, i] * k + classes, minlength=size * k)
+        for i, groups in enumerate(self._groups()):
+            size = int(groups[-1]) + 1
+            counts = np.bincount(groups[codes[:, i]] * k + classes, minlength=size * k)
             mechanism = MatrixMechanism(
                 Identity(size), Identity(size), epsilon=share, ledger=self.ledger_
             )
@@ -46,8 +58,20 @@ class NaiveBayes:
         totals = np.maximum(np.mean([t.sum(axis=0) for t in noisy], axis=0), 1.0)
         self._log_classes = np.log(totals / totals.sum())
         smooth = [np.maximum(table, 0) + 1.0 for table in noisy]
-        self._log_tables = [np.log(table / table.sum(axis=0)) for table in smooth]
+        self._log_tables = [
+            np.log(table / table.sum(axis=0))[groups]
+            for table, groups in zip(smooth, self._groups(), strict=True)
+        ]
         return self
+
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """Return the group of every cell, for each attribute."""
+        return [
+            np.arange(attribute.size) * COARSE // attribute.size
+            if attribute.kind == "numeric" and attribute.size > COARSE
+            else np.arange(attribute.size)
+            for attribute in self.schema.attributes
+        ]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of every record."""
@@ -57,40 +81,116 @@ class NaiveBayes:
         return np.asarray(self.schema.decode_target(best))
 
 
-def _stated(schema: Schema, epsilon: float, n: int) -> Any:
+@dataclass(frozen=True)
+class Method:
+    """A row of the table.
+
+    Attributes
+    ----------
+    make : callable
+        Returns the classifier for a schema, epsilon and number of training records.
+    private : bool
+        Whether it is run at every epsilon, or once.
+    strict : bool
+        Whether a warning is an error; peers warn of their own affairs.
+    takes : callable
+        Whether it can do with a schema.
+    """
+
+    make: Make
+    private: bool = True
+    strict: bool = True
+    takes: Callable[[Schema], bool] = lambda schema: True
+
+
+def _forest(**settings: Any) -> Make:
+    return lambda schema, epsilon, n: PrivateForestClassifier(
+        schema, epsilon=epsilon, **settings
+    )
+
+
+def _forest_of_known_size(schema: Schema, epsilon: float, n: int) -> Any:
     return PrivateForestClassifier(schema, epsilon=epsilon, n_records=n)
 
 
-def _paper(voting: str) -> Callable[[Schema, float, int], Any]:
-    def make(schema: Schema, epsilon: float, n: int) -> Any:
-        # What the published runs of optimized strategies come down to.
-        return BatchTrainingClassifier(
-            schema, epsilon=epsilon, voting=voting, template="identity"
+def _paper(schema: Schema, epsilon: float, n: int) -> Any:
+    # What the published runs of optimized strategies come down to.
+    return BatchTrainingClassifier(
+        schema, epsilon=epsilon, voting="hard", template="identity"
+    )
+
+
+def _has_few_cells(schema: Schema) -> bool:
+    return schema.n_cells <= MOST_CELLS
+
+
+def _has_two_classes(schema: Schema) -> bool:
+    return schema.n_classes == 2
+
+
+def _methods() -> dict[str, Method]:
+    found = {
+        "private forest": Method(_forest()),
+        "private forest, N stated": Method(_forest_of_known_size),
+        "private forest, blocks": Method(_forest(method="blocks")),
+        "batch training": Method(_paper, takes=_has_few_cells),
+        "naive Bayes": Method(lambda s, epsilon, n: NaiveBayes(s, epsilon=epsilon)),
+    }
+    if _others.HAS_DIFFPRIVLIB:
+        found |= {
+            "diffprivlib forest": Method(_others.diffprivlib_forest, strict=False),
+            "diffprivlib GaussianNB": Method(_others.diffprivlib_bayes, strict=False),
+        }
+    if _others.HAS_INTERPRET:
+        found["DP-EBM (ε, δ)"] = Method(
+            _others.explainable_boosting, strict=False, takes=_has_two_classes
         )
+    for name in (
+        "gradient_boosting",
+        "random_forest",
+        "extra_trees",
+        "logistic_regression",
+    ):
+        label = name.replace("_", " ") + ", not private"
+        found[label] = Method(getattr(_others, name), private=False, strict=False)
+    return found
 
-    return make
 
+METHODS = _methods()
+"""Rows of the table, in their order; peers where they are installed."""
 
-METHODS: dict[str, Callable[[Schema, float, int], Any]] = {
-    "private forest": lambda schema, epsilon, n: PrivateForestClassifier(
-        schema, epsilon=epsilon
-    ),
-    "private forest, N stated": _stated,
-    "batch training": _paper("hard"),
-    "naive Bayes": lambda schema, epsilon, n: NaiveBayes(schema, epsilon=epsilon),
-}
-"""Name to a function of schema, epsilon and the number of training records."""
+OURS = ("private forest", "private forest, N stated", "private forest, blocks")
+CEILINGS = tuple(name for name, method in METHODS.items() if not method.private)
+PEERS = tuple(
+    name
+    for name in (
+        "naive Bayes",
+        "diffprivlib forest",
+        "diffprivlib GaussianNB",
+        "DP-EBM (ε, δ)",
+    )
+    if name in METHODS
+)
 
 
 def accuracy(
-    method: str, bunch: Any, epsilon: float, parts: tuple[Any, Any]
-) -> float | None:
-    """Fit on one part, score on the other; ``None`` where the domain is too large."""
-    train, test = parts
-    model = METHODS[method](bunch.schema, epsilon, len(train))
-    if isinstance(model, BatchTrainingClassifier) and bunch.schema.n_cells > 10**6:
+    method: Method, bunch: Any, epsilon: float, parts: tuple[Any, Any]
+) -> tuple[float, float] | None:
+    """Fit on one part, score on the other.
+
+    Returns
+    -------
+    tuple of float, or None where the method cannot do with the schema
+        Share of right answers, and seconds of processor time.
+    """
+    if not method.takes(bunch.schema):
         return None
+    train, test = parts
+    model = method.make(bunch.schema, epsilon, len(train))
+    start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error" if method.strict else "ignore")
         model.fit(bunch.data[train], bunch.target[train])
-    return float(np.mean(model.predict(bunch.data[test]) == bunch.target[test]))
+        found = model.predict(bunch.data[test])
+    seconds = time.process_time() - start
+    return float(np.mean(found == bunch.target[test])), seconds

@@ -1,0 +1,90 @@
+"""Pictures of accuracy against epsilon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy._methods import CEILINGS
+from benchmarks.accuracy._table import EPSILONS, NO_NOISE, Values, floors
+
+STYLES: dict[str, dict[str, Any]] = {
+    "private forest": {"color": "#c1272d", "lw": 2.4, "marker": "o", "zorder": 5},
+    "private forest, blocks": {"color": "#e8927c", "marker": "o"},
+    "batch training": {"color": "#0072b2", "marker": "s"},
+    "naive Bayes": {"color": "#009e73", "marker": "^"},
+    "diffprivlib forest": {"color": "#8c6bb1", "marker": "v"},
+    "diffprivlib GaussianNB": {"color": "#b8860b", "marker": "D"},
+    "DP-EBM (ε, δ)": {"color": "#444444", "marker": "x"},
+}
+"""Lines of the pictures, in the order of the legend."""
+
+
+def draw(values: Values, path: Path) -> None:
+    """Draw one picture for each data set; nothing where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    names = list(dict.fromkeys(key[0] for key in values))
+    if not names:
+        return
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(3.1 * columns, 2.5 * rows + 0.6), layout="constrained")
+    axes: Any = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat[len(names) :]:
+        ax.set_axis_off()
+    handles: dict[str, Any] = {}
+    for ax, name in zip(axes.flat, names, strict=False):
+        handles |= _panel(ax, values, name)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("test accuracy")
+    for j in range(columns):
+        last = max(i for i in range(rows) if i * columns + j < len(names))
+        axes[last, j].set_xlabel("ε")
+    order = [label for label in (*STYLES, "floor", "not private") if label in handles]
+    figure.legend(
+        [handles[label] for label in order],
+        order,
+        loc="outside lower center",
+        ncols=min(5, len(order)),
+        frameon=False,
+        fontsize=9,
+    )
+    figure.savefig(path, dpi=130)
+
+
+def _panel(ax: Any, values: Values, name: str) -> dict[str, Any]:
+    handles = {}
+    for method, style in STYLES.items():
+        points = [
+            (epsilon, float(np.mean(values[name, method, epsilon])))
+            for epsilon in EPSILONS
+            if (name, method, epsilon) in values
+        ]
+        if points:
+            x, y = zip(*points, strict=True)
+            style = {"lw": 1.2, "ms": 4} | style
+            (handles[method],) = ax.plot(x, y, **style)
+    found = floors(values, name)
+    if found is not None:
+        (handles["floor"],) = ax.plot(EPSILONS, found, "k_", ms=11, mew=1.6, zorder=4)
+    best = [
+        float(np.mean(values[name, method, NO_NOISE]))
+        for method in CEILINGS
+        if (name, method, NO_NOISE) in values
+    ]
+    if best:
+        handles["not private"] = ax.axhline(max(best), color="0.6", ls="--", lw=1)
+    ax.set_xscale("log")
+    ax.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    ax.minorticks_off()
+    ax.set_title(name, fontsize=10)
+    ax.grid(axis="y", color="0.92")
+    ax.tick_params(labelsize=8)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return handles

@@ -1,0 +1,110 @@
+"""Floors, and the Markdown table of accuracies beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from benchmarks.accuracy._methods import CEILINGS, METHODS, OURS
+
+EPSILONS = (0.1, 0.5, 1.0, 2.0)
+NO_NOISE = math.inf
+"""Stands for epsilon where there is no privacy."""
+
+FLOORS = {
+    "car": (0.72, 0.83, 0.87, 0.90),
+    "balance-scale": (0.65, 0.83, 0.88, 0.905),
+    "iris": (0.68, 0.90, 0.935, 0.945),
+    "heart": (0.66, 0.78, 0.82, 0.84),
+    "mushroom": (0.95, 0.985, 0.99, 0.995),
+    "adult": (0.822, 0.824, 0.826, 0.828),
+    "adult-binary": (0.827, 0.838, 0.842, 0.845),
+}
+"""What to reach at each epsilon: a little above the best of all peers in hindsight."""
+
+Values = Mapping[tuple[str, str, float], list[float]]
+"""Accuracies by data set, method and epsilon."""
+
+
+def standard_error(values: list[float]) -> float:
+    """Return the standard error of the mean; NaN for a single value."""
+    if len(values) < 2:
+        return math.nan
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def cap(values: Values, name: str) -> float:
+    """Return what the best model without privacy reaches, less two standard errors."""
+    reached = [
+        (float(np.mean(found)), standard_error(found))
+        for method in CEILINGS
+        if len(found := values.get((name, method, NO_NOISE), [])) > 1
+    ]
+    if not reached:
+        return math.inf
+    mean, error = max(reached)
+    return mean - 2 * error
+
+
+def floors(values: Values, name: str) -> tuple[float, ...] | None:
+    """Return what to reach on a data set: never more than is possible at all."""
+    if name not in FLOORS:
+        return None
+    most = cap(values, name)
+    return tuple(min(floor, most) for floor in FLOORS[name])
+
+
+def table(values: Values) -> str:
+    """Return the Markdown table of means, floors, and what is missing to them."""
+    heads = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
+    lines = [
+        "| data set | method | " + " | ".join(heads) + " | splits |",
+        "|---|---|" + "---|" * (len(EPSILONS) + 1),
+    ]
+    for name in dict.fromkeys(key[0] for key in values):
+        lines += _rows(values, name)
+    return "\n".join(lines) + "\n"
+
+
+def _rows(values: Values, name: str) -> list[str]:
+    present = {key[1] for key in values if key[0] == name}
+    lines = []
+    for method in (method for method in METHODS if method in present):
+        if method in CEILINGS:
+            found = [values[name, method, NO_NOISE]]
+            cells = ["", "", "", _mean(found[0])]
+        else:
+            found = [values.get((name, method, epsilon), []) for epsilon in EPSILONS]
+            cells = [_mean(part) for part in found]
+        if method == OURS[0]:
+            cells = [f"**{cell}**" if cell else "" for cell in cells]
+        splits = max(map(len, found))
+        lines.append(f"| {name} | {method} | " + " | ".join(cells) + f" | {splits} |")
+    wanted = floors(values, name)
+    if wanted is not None:
+        cells = [f"{floor:.3f}" for floor in wanted]
+        lines.append(f"| {name} | *floor* | " + " | ".join(cells) + " | |")
+        cells = [
+            verdict(values.get((name, OURS[0], epsilon), []), floor)
+            for epsilon, floor in zip(EPSILONS, wanted, strict=True)
+        ]
+        lines.append(f"| {name} | *floor reached* | " + " | ".join(cells) + " | |")
+    return lines
+
+
+def verdict(found: list[float], floor: float) -> str:
+    """Return "yes", or how much is missing to a floor; of three digits."""
+    if not found:
+        return ""
+    missing = round(floor, 3) - round(float(np.mean(found)), 3)
+    return "yes" if missing < 5e-4 else f"no, −{missing:.3f}"
+
+
+def _mean(found: list[float]) -> str:
+    if not found:
+        return ""
+    text = f"{np.mean(found):.3f}"
+    error = 2 * standard_error(found)
+    return text if math.isnan(error) else f"{text} ± {error:.3f}"

@@ -1,0 +1,89 @@
+"""Fits, written to a file one by one, so that a run can go on from where it was."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks.accuracy._data import load, split
+from benchmarks.accuracy._methods import Method, accuracy
+from benchmarks.accuracy._table import EPSILONS, NO_NOISE
+
+FIELDS = ("dataset", "method", "epsilon", "repetition", "accuracy", "seconds")
+Key = tuple[str, str, float, int]
+Known = dict[Key, tuple[float, float]]
+"""Accuracy and seconds of every fit."""
+
+
+def read(path: Path, *, without: Collection[str] = ()) -> Known:
+    """Return the fits in a file, but those of some methods; these leave the file.
+
+    A last line that was cut off is left out as well.
+    """
+    if not path.exists():
+        return {}
+    known: Known = {}
+    with open(path, newline="", encoding="utf-8") as stream:
+        for row in csv.DictReader(stream):
+            if row["method"] in without or not row["seconds"]:
+                continue
+            key = row["dataset"], row["method"], float(row["epsilon"])
+            value = float(row["accuracy"]), float(row["seconds"])
+            known[*key, int(row["repetition"])] = value
+    half = path.with_suffix(".part")
+    with open(half, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(FIELDS)
+        writer.writerows([*key, *value] for key, value in known.items())
+    half.replace(path)
+    return known
+
+
+def run(
+    known: Known,
+    path: Path,
+    datasets: Sequence[str],
+    methods: Mapping[str, Method],
+    n_splits: int,
+) -> None:
+    """Run what is not known yet, and add it to `known` and to the file."""
+    with open(path, "a", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        if stream.tell() == 0:
+            writer.writerow(FIELDS)
+        for name in tqdm(datasets, desc="data sets"):
+            plan = [
+                (label, epsilon, i)
+                for i in range(n_splits)
+                for label, method in methods.items()
+                for epsilon in (EPSILONS if method.private else (NO_NOISE,))
+                if (name, label, epsilon, i) not in known
+            ]
+            bunch = load(name) if plan else None
+            if bunch is None:
+                if plan:
+                    tqdm.write(f"{name}: no file in the folder of MMECH_DATA_DIR")
+                continue
+            for label, epsilon, i in tqdm(plan, desc=name, leave=False):
+                parts = split(len(bunch.target), i)
+                found = accuracy(methods[label], bunch, epsilon, parts)
+                if found is None:
+                    continue
+                value = round(found[0], 6), round(found[1], 3)
+                known[name, label, epsilon, i] = value
+                writer.writerow([name, label, epsilon, i, *value])
+                stream.flush()
+
+
+def grouped(
+    known: Known, order: Sequence[str]
+) -> dict[tuple[str, str, float], list[float]]:
+    """Return accuracies by data set, method and epsilon; data sets in a given order."""
+    found: dict[tuple[str, str, float], list[float]] = defaultdict(list)
+    for name, label, epsilon, i in sorted(known, key=lambda key: order.index(key[0])):
+        found[name, label, epsilon].append(known[name, label, epsilon, i][0])
+    return dict(found)
