@@ -83,7 +83,11 @@ class CountedLabels:
         counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
         np.add.at(counts, (self._tree.leaves(codes), classes), 1)
         measured = laplace_release(
-            counts, sensitivity=1, epsilon=self.epsilon / 2, ledger=ledger
+            counts,
+            sensitivity=1,
+            epsilon=self.epsilon / 2,
+            released="class counts",
+            ledger=ledger,
         )
         self._labels = measured.values.argmax(axis=1)
         return self

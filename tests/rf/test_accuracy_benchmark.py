@@ -1,0 +1,163 @@
+"""The benchmark of accuracy: data, floors, table, runs that go on where they were."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.utils import Bunch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.accuracy import _ablation, _data, _methods, _table, _trials
+from benchmarks.accuracy.__main__ import main
+from mmech_rf import Attribute, Schema, datasets, views
+
+GROUPS = (
+    {"attribute": "colour", "first": 0, "count": 3},
+    {"attribute": "shape", "first": 3, "count": 2},
+)
+
+
+def one_hot(rows):
+    schema = Schema(
+        [Attribute.categorical(str(i), ["0", "1"]) for i in range(5)], ["no", "yes"]
+    )
+    data = np.array(rows).astype(str).astype(object)
+    return Bunch(data=data, target=np.array(["no"] * len(rows)), schema=schema)
+
+
+def test_one_hot_groups_become_attributes_and_no_one_is_missing():
+    bunch = _data.merged(
+        one_hot([[1, 0, 0, 0, 1], [0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]), GROUPS
+    )
+    assert bunch.data.tolist() == [["0", "1"], ["2", "0"], ["missing", "missing"]]
+    assert bunch.schema.domain_shape == (4, 3)
+    assert bunch.schema.feature_names == ("colour", "shape")
+    assert bunch.schema.encode(bunch.data).tolist() == [[0, 1], [2, 0], [3, 2]]
+
+
+def test_two_ones_in_a_group_are_refused():
+    with pytest.raises(ValueError, match="several ones among the columns of 'shape'"):
+        _data.merged(one_hot([[1, 0, 0, 1, 1]]), GROUPS)
+
+
+def test_whole_numbers_have_a_cell_each_where_they_are_few():
+    features = [
+        {"name": "few", "type": "numeric", "lower": 1, "upper": 4, "integer": True},
+        {"name": "many", "type": "numeric", "lower": 0, "upper": 64, "integer": True},
+        {"name": "real", "type": "numeric", "lower": 0, "upper": 1},
+    ]
+    document = _data.on_grid(
+        {"features": features, "target": {"name": "class", "categories": ["a", "b"]}}
+    )
+    schema = Schema.from_json(document, n_bins=_data.GRID)
+    assert schema.domain_shape == (4, 64, 64)
+    assert schema.encode([[1, 0, 0.0], [4, 64, 1.0]]).tolist() == [
+        [0, 0, 0],
+        [3, 63, 63],
+    ]
+    paper = {"attributes": [], "target": "class"}
+    assert _data.on_grid(paper) is paper
+
+
+def test_splits_are_disjoint_and_the_same_every_time():
+    train, test = _data.split(101, 3)
+    assert sorted([*train, *test]) == list(range(101))
+    assert test.size == 20
+    np.testing.assert_array_equal(_data.split(101, 3)[1], test)
+
+
+def test_without_files_built_in_sets_are_there(monkeypatch):
+    monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
+    assert _data.load("iris-grid").schema.domain_shape == (64,) * 4
+    assert _data.load("adult") is None
+
+
+# ---- floors and table --------------------------------------------------------
+
+FOREST, CEILING = _methods.OURS[0], _methods.CEILINGS[0]
+
+
+def test_a_floor_is_at_most_what_no_privacy_reaches():
+    values = {("iris", CEILING, math.inf): [0.91, 0.93]}
+    # The mean is 0.92 and its standard error 0.01.
+    assert _table.floors(values, "iris") == pytest.approx((0.68, 0.90, 0.90, 0.90))
+    assert _table.floors({}, "iris") == _table.FLOORS["iris"]
+    assert _table.floors(values, "nursery") is None
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([0.70, 0.72], "yes"),
+        ([0.7096], "yes"),
+        ([0.7094], "no, −0.001"),
+        ([0.6], "no, −0.110"),
+        ([], ""),
+    ],
+)
+def test_verdict(found, said):
+    assert _table.verdict(found, 0.71) == said
+
+
+def test_table_has_means_floors_and_verdicts():
+    values = {
+        ("iris", FOREST, 0.1): [0.6, 0.7],
+        ("iris", FOREST, 1.0): [0.95],
+        ("iris", CEILING, math.inf): [1.0, 1.0],
+    }
+    lines = _table.table(values).splitlines()[2:]
+    assert lines == [
+        f"| iris | {FOREST} | **0.650 ± 0.100** |  | **0.950** |  | 2 |",
+        f"| iris | {CEILING} |  |  |  | 1.000 ± 0.000 | 2 |",
+        "| iris | *floor* | 0.680 | 0.900 | 0.935 | 0.945 | |",
+        "| iris | *floor reached* | no, −0.030 |  | yes |  | |",
+    ]
+
+
+# ---- runs --------------------------------------------------------------------
+
+
+def test_a_run_goes_on_and_methods_can_be_run_again(tmp_path, monkeypatch):
+    monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
+    common = ["--output", str(tmp_path), "--datasets", "iris", "adult"]
+    main([*common, "--methods", FOREST, "naive Bayes", "--splits", "1"])
+    path = tmp_path / "trials.csv"
+    first = _trials.read(path)
+    assert len(first) == 2 * 4
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1][:-9]]), encoding="utf-8")
+    main([*common, "--methods", FOREST, "naive Bayes", "--splits", "2"])
+    second = _trials.read(path)
+    assert len(second) == 2 * 4 * 2
+    kept = [key for key in first if second[key] == first[key]]
+    assert len(kept) >= len(first) - 1
+    assert "| iris | *floor* |" in (tmp_path / "accuracy.md").read_text("utf-8")
+    left = _trials.read(path, without=[FOREST])
+    assert {key[1] for key in left} == {"naive Bayes"}
+    assert _trials.read(path) == left
+
+
+def test_the_pipeline_of_the_paper_sits_out_where_there_are_too_many_cells():
+    bunch = datasets.load_iris(n_bins=64)
+    method = _methods.METHODS["batch training"]
+    assert _methods.accuracy(method, bunch, 1.0, _data.split(150, 0)) is None
+
+
+@pytest.mark.parametrize("label", _ablation.ABLATIONS)
+def test_ablations_run_and_leave_no_trace(label):
+    names = ("MOST_SUMS", "MOST_PAIRS")
+    before = [getattr(views, name) for name in names]
+    bunch = datasets.load_iris()
+    method = _ablation.ABLATIONS[label]
+    found = _methods.accuracy(method, bunch, 100.0, _data.split(150, 0))
+    assert found is not None
+    assert found[0] > 0.5
+    assert [getattr(views, name) for name in names] == before
+
+
+def test_a_constant_that_is_gone_raises():
+    with pytest.raises(AttributeError), _ablation.settings(((views, "GONE", 1),)):
+        pass
