@@ -38,14 +38,14 @@ def standard_error(values: list[float]) -> float:
 def cap(values: Values, name: str) -> float:
     """Return what the best model without privacy reaches, less two standard errors."""
     reached = [
-        (float(np.mean(found)), standard_error(found))
+        (float(np.mean(found)), -standard_error(found))
         for method in CEILINGS
         if len(found := values.get((name, method, NO_NOISE), [])) > 1
     ]
     if not reached:
         return math.inf
-    mean, error = max(reached)
-    return mean - 2 * error
+    mean, minus_error = max(reached)
+    return mean + 2 * minus_error
 
 
 def floors(values: Values, name: str) -> tuple[float, ...] | None:

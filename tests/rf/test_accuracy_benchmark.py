@@ -80,6 +80,14 @@ def test_without_files_built_in_sets_are_there(monkeypatch):
 FOREST, CEILING = _methods.OURS[0], _methods.CEILINGS[0]
 
 
+def test_of_two_equal_models_the_surer_one_caps_floors():
+    values = {
+        ("iris", CEILING, math.inf): [0.8, 1.0],
+        ("iris", _methods.CEILINGS[1], math.inf): [0.9, 0.9],
+    }
+    assert _table.cap(values, "iris") == pytest.approx(0.9)
+
+
 def test_a_floor_is_at_most_what_no_privacy_reaches():
     values = {("iris", CEILING, math.inf): [0.91, 0.93]}
     # The mean is 0.92 and its standard error 0.01.
