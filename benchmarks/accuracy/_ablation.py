@@ -122,7 +122,10 @@ ABLATIONS = {
     "labels from counts": Method(
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
-    "one tree": _changed((_selected_trees, "MOST_ROUNDS", 1)),
+    "one tree": _changed(
+        (_selected_trees, "RECORDS_PER_ROUND", 1e18),
+        (_selected_trees, "EPSILON_PER_VOTE", 10**9),
+    ),
     "two trees always": _changed(
         (_selected_trees, "RECORDS_PER_ROUND", 1e-9),
         (_selected_trees, "MOST_ROUNDS", 2),
