@@ -189,6 +189,11 @@ def select_tree(
     )
     check_logarithms(unit * class_codes.size, rate)
     if ledger is not None:
+        if ledger.neighbours != neighbours:
+            raise ValueError(
+                f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
+                f"selection is for {neighbours!r}; use the same relation for both"
+            )
         ledger.spend(epsilon, "labelled tree", sensitivity=1)
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)

@@ -1,9 +1,10 @@
 r"""Views of a domain: few, coarse and public ways to look at a record.
 
-A view maps every record to one of a few cells. Four families are offered to a
-private selection, each as likely as the others before any record is seen:
+A view maps every record to one of a few cells. Three families are offered to a
+private selection, each as likely as the others before any record is seen, and with a
+small probability a view that tells no records apart, so that nothing finer is chosen
+for nothing:
 
-* **all records alike**, so that nothing finer is chosen for nothing;
 * **single attributes**, at every resolution 2, 4, 8, ... of those with many cells;
 * **pairs** of them, within a limit of cells;
 * **signed sums** :math:`\sum_{i \in S} \pm t_i` of attributes at their positions
@@ -35,6 +36,9 @@ FLAT = 8
 
 MOST_CELLS = 64
 """Most cells of a view."""
+
+WHOLE = 0.05
+"""Prior probability of looking at nothing."""
 
 MOST_SUMS = 1500
 """Sums of one more attribute are left out when there would be more of them."""
@@ -130,7 +134,7 @@ class Views:
     sizes : ndarray of int64, shape (v,)
         Cells of every view.
     log_prior : ndarray of float64, shape (v,)
-        Logarithms of probabilities: even over families, even within each.
+        Logarithms of probabilities: even over the three families, even within each.
     """
 
     items: tuple[View, ...]
@@ -144,8 +148,13 @@ class Views:
     def log_prior(self) -> NDArray[np.float64]:
         """Logarithms of prior probabilities, shape (v,)."""
         families = [view.family for view in self.items]
-        counts = {family: families.count(family) for family in families}
-        return np.array([-math.log(len(counts) * counts[f]) for f in families])
+        shares = dict.fromkeys(families, 1.0)
+        if len(shares) > 1 and "whole" in shares:
+            shares["whole"] = WHOLE / (1 - WHOLE) * (len(shares) - 1)
+        total = sum(shares.values())
+        return np.array(
+            [math.log(shares[f] / total / families.count(f)) for f in families]
+        )
 
     def cells(self, codes: Codes) -> NDArray[np.uint8]:
         """Return the cell of every record in every view, shape (v, N)."""
@@ -195,20 +204,20 @@ def _resolutions(n: int) -> list[tuple[int, ...]]:
 
 
 def _pairs(coarse: list[list[tuple[int, ...]]]) -> list[View]:
-    views = [
-        View(
-            (i, j),
-            (tuple(code * (max(second) + 1) for code in first), second),
-            (),
-            (max(first) + 1) * (max(second) + 1),
-            "pair",
-        )
+    groups = [[max(table) + 1 for table in tables] for tables in coarse]
+    within = [
+        (g * h, i, j, a, b)
         for i, j in combinations(range(len(coarse)), 2)
-        for first in coarse[i]
-        for second in coarse[j]
-        if (max(first) + 1) * (max(second) + 1) <= MOST_CELLS
+        for a, g in enumerate(groups[i])
+        for b, h in enumerate(groups[j])
+        if g * h <= MOST_CELLS
     ]
-    return sorted(views, key=lambda view: view.size)[:MOST_PAIRS]
+    views = []
+    for size, i, j, a, b in sorted(within)[:MOST_PAIRS]:
+        step = groups[j][b]
+        first = tuple(code * step for code in coarse[i][a])
+        views.append(View((i, j), (first, coarse[j][b]), (), size, "pair"))
+    return views
 
 
 def _sums(sizes: tuple[int, ...]) -> Iterator[View]:

@@ -123,13 +123,10 @@ ABLATIONS = {
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
     "one tree": _changed(
-        (_selected_trees, "RECORDS_PER_ROUND", 1e18),
+        (_selected_trees, "BOOSTING", 1e18),
         (_selected_trees, "EPSILON_PER_VOTE", 10**9),
     ),
-    "two trees always": _changed(
-        (_selected_trees, "RECORDS_PER_ROUND", 1e-9),
-        (_selected_trees, "MOST_ROUNDS", 2),
-    ),
+    "always boosting": _changed((_selected_trees, "BOOSTING", 0.0)),
 }
 """Columns of the table of ablations."""
 

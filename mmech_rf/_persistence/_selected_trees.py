@@ -15,7 +15,7 @@ from mmech_rf.views import View
 
 __all__ = ["describe_trees", "read_trees"]
 
-FAMILIES = ("single", "pair", "sum")
+FAMILIES = ("whole", "single", "pair", "sum")
 
 LARGEST = 2**20
 """Numbers in tables stay below this, so that sums of them fit into 32 bits."""
@@ -74,7 +74,8 @@ def read_trees(content: dict[str, Any], read: Read, schema: Schema) -> SelectedT
 
 def _view(stored: dict[str, Any], sizes: tuple[int, ...]) -> View:
     attributes = whole_numbers(stored["attributes"], least=0, most=len(sizes) - 1)
-    if not attributes or list(attributes) != sorted(set(attributes)):
+    whole = stored["family"] == "whole"
+    if whole == bool(attributes) or list(attributes) != sorted(set(attributes)):
         raise ValueError("attributes out of order")
     tables = tuple(
         whole_numbers(table, least=-LARGEST, most=LARGEST) for table in stored["tables"]

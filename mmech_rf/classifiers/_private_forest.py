@@ -37,10 +37,11 @@ from mmech_rf.classifiers._experts import (
     Weights,
 )
 from mmech_rf.classifiers._selected_trees import (
+    CHOSEN,
     DRAWN,
+    Grower,
+    Plan,
     SelectedTrees,
-    grow_selected_trees,
-    number_of_trees,
 )
 from mmech_rf.growth import complete_forest
 from mmech_rf.schema import Schema
@@ -81,9 +82,10 @@ class Choice:
     voting : str
         How trees vote.
     n_trees : int
-        Number of trees: drawn ones, or one per block.
-    boosted : bool
-        Whether trees were drawn for what those before them get wrong.
+        Number of trees: drawn ones and one-way tables that were chosen as a start, or
+        one per block.
+    rounds : int
+        Number of trees that were drawn for what those before them get wrong.
     blocks : tuple of tuple of int
         Attributes of every tree of the method "blocks".
     shares : tuple of float
@@ -103,7 +105,7 @@ class Choice:
     method: str
     voting: str
     n_trees: int
-    boosted: bool = False
+    rounds: int = 0
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False
@@ -122,8 +124,9 @@ class PrivateForestClassifier(ForestClassifier):
     (`mmech_rf.tree_selection`). Their tests are public views of the domain: attributes
     at several resolutions, pairs, and signed sums of attributes in the order of their
     cells. Up to some thousand records times epsilon all of the budget goes into one
-    tree; more pays for further trees, which weigh the records that those before get
-    wrong (boosting), and for counts in their leaves.
+    tree. More pays for counts in leaves, for a choice between a tree and one-way
+    tables as a start, and for further trees, which weigh the records that those before
+    them get wrong (boosting).
 
     **blocks**: the class counts of all cells of disjoint blocks of neighbouring
     attributes are released once through the matrix mechanism. Partition and budgets
@@ -298,22 +301,20 @@ class PrivateForestClassifier(ForestClassifier):
         n_records: float,
     ) -> None:
         assert self.ledger_ is not None
-        n_trees, boosting = number_of_trees(n_records, epsilon)
+        domain_shape = self.schema_.domain_shape
+        grower = Grower(
+            domain_shape,
+            codes,
+            class_codes,
+            n_classes=self.schema_.n_classes,
+            n_records=n_records,
+            neighbours=self._terms.neighbours,
+            ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
+            note=self._note,
+        )
         with self._timed("measurement"):
-            experts = grow_selected_trees(
-                self.schema_.domain_shape,
-                codes,
-                class_codes,
-                n_classes=self.schema_.n_classes,
-                epsilon=epsilon,
-                n_records=n_records,
-                n_trees=n_trees,
-                boosting=boosting,
-                neighbours=self._terms.neighbours,
-                ledger=self.ledger_,
-                insecure_rng=self._insecure_rng,
-                note=self._note,
-            )
+            experts = grower.grow(epsilon)
         self._experts: Experts = experts
         self.trees_ = experts.trees
         self.choice_ = Choice(
@@ -321,8 +322,8 @@ class PrivateForestClassifier(ForestClassifier):
             stated=self.n_records is not None,
             method="trees",
             voting=experts.voting,
-            n_trees=n_trees,
-            boosted=boosting,
+            n_trees=len(experts.trees),
+            rounds=Plan.of(n_records, epsilon, len(domain_shape)).rounds,
         )
 
     def _release_blocks(
@@ -406,7 +407,7 @@ class PrivateForestClassifier(ForestClassifier):
         self.releases_ = (*self.releases_, entry)
 
     def _how(self, entry: LedgerEntry) -> str:
-        if entry.released.endswith(DRAWN):
+        if entry.released.endswith((DRAWN, CHOSEN)):
             return "drawn by the exponential mechanism, score of sensitivity 1"
         return super()._how(entry)
 

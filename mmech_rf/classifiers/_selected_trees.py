@@ -5,26 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from mmech import Measurement, PrivacyLedger, laplace_release
+from mmech import (
+    Measurement,
+    PrivacyLedger,
+    exponential_mechanism,
+    laplace_release,
+)
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._experts import Experts
 from mmech_rf.tree_selection import SelectedTree, select_tree
-from mmech_rf.views import public_views
+from mmech_rf.views import FLAT, View, Views, public_views
 
-__all__ = ["DRAWN", "SelectedTrees", "grow_selected_trees", "number_of_trees"]
+__all__ = ["CHOSEN", "DRAWN", "Grower", "Plan", "SelectedTrees"]
 
 Floats = NDArray[np.float64]
 
-RECORDS_PER_ROUND = 4000
-"""Records times epsilon that pay for a further tree, by boosting."""
+BOOSTING = 4000.0
+"""Records times epsilon that pay for boosting."""
 
-MOST_ROUNDS = 8
+TABLES_SHARE = Fraction(20, 100)
+RECORDS_PER_TABLE = 250
+FIRST_SHARE = Fraction(38, 100)
+RECORDS_OF_FIRST = 5000
+CHOICE_SHARE = Fraction(2, 100)
+"""Shares of epsilon, with boosting: one-way tables, the first tree, and the choice
+between them. The rest goes to further trees in equal parts. Tables and first tree get
+less where so many records times epsilon, for each attribute and all in all, do."""
+
+RECORDS_PER_ROUND = 2000.0
+"""Records times epsilon that pay for each further tree."""
+
+MOST_ROUNDS = 7
 
 EPSILON_PER_VOTE = 1.5
 """A tree drawn with much more than this fits what is chance in its records; a larger
@@ -33,8 +50,13 @@ budget pays for an odd number of trees that vote."""
 CALIBRATION_SHARE = Fraction(3, 100)
 """Share of a tree's epsilon that counts what its labels get right."""
 
-SELECTION_SHARE = Fraction(1, 2)
-"""Share of a round's epsilon that draws its tree; the rest counts in its leaves."""
+FIRST_SELECTION = Fraction(3, 4)
+SELECTION = Fraction(1, 2)
+"""Shares of the epsilon of the first and of a further tree that draw it; the rest
+counts in its leaves."""
+
+RECORDS_PER_CELL = 5.0
+"""Records per cell that a finer one-way table needs, in scales of its noise."""
 
 UNIT = 256
 """Weights of records are multiples of 1 / UNIT."""
@@ -45,30 +67,55 @@ STEP = 0.5
 SMOOTHING = 1.5
 """Smallest count added to a leaf, in scales of its noise, beside half a record."""
 
+CHOSEN = "the better start of a tree and one-way tables"
+"""Words for the choice between two released starts."""
+
 DRAWN = "and its labels"
 """How the words for a release end that was drawn, rather than measured with noise."""
 
 
-def number_of_trees(n_records: float, epsilon: Fraction) -> tuple[int, bool]:
-    """Return how many trees a budget pays for, and whether by boosting.
-
-    Parameters
-    ----------
-    n_records : float
-        Public number of records, roughly.
-    epsilon : Fraction
-        Budget of all trees together.
-
-    Returns
-    -------
-    n_trees : int
-    boosting : bool
-    """
-    rounds = int(n_records * float(epsilon) // RECORDS_PER_ROUND)
-    if rounds > 1:
-        return min(rounds, MOST_ROUNDS), True
+def number_of_votes(epsilon: Fraction) -> int:
+    """Return how many labelled trees vote where boosting is not affordable."""
     votes = int(epsilon / Fraction(EPSILON_PER_VOTE))
-    return max(1, votes - (votes + 1) % 2), False
+    return max(1, votes - (votes + 1) % 2)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shares of epsilon with boosting, from public numbers.
+
+    Attributes
+    ----------
+    tables, first, choice : Fraction
+        Shares of one-way tables, of the first tree, and of the choice between them.
+    further : Fraction
+        Share of every further tree.
+    rounds : int
+        Number of further trees; none without boosting.
+    """
+
+    tables: Fraction
+    first: Fraction
+    choice: Fraction
+    further: Fraction
+    rounds: int
+
+    @classmethod
+    def of(cls, n_records: float, epsilon: Fraction, n_features: int) -> Plan:
+        """Return the plan for a budget."""
+        information = n_records * float(epsilon)
+        if information < BOOSTING:
+            return cls(Fraction(0), Fraction(0), Fraction(0), Fraction(0), 0)
+        tables = min(TABLES_SHARE, _share(RECORDS_PER_TABLE * n_features, information))
+        first = min(FIRST_SHARE, _share(RECORDS_OF_FIRST, information))
+        rest = 1 - tables - first - CHOICE_SHARE
+        rounds = int(np.clip(information * rest // RECORDS_PER_ROUND, 1, MOST_ROUNDS))
+        return cls(tables, first, CHOICE_SHARE, rest / rounds, rounds)
+
+
+def _share(part: float, whole: float) -> Fraction:
+    """Return a share, at least a thousandth, with a small denominator."""
+    return Fraction(max(1, int(1000 * part / whole)), 1000)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,31 +143,11 @@ class SelectedTrees(Experts):
         return out
 
 
-def grow_selected_trees(
-    domain_shape: tuple[int, ...],
-    codes: NDArray[np.int64],
-    class_codes: NDArray[np.int64],
-    *,
-    n_classes: int,
-    epsilon: Fraction,
-    n_records: float,
-    n_trees: int,
-    boosting: bool,
-    neighbours: str,
-    ledger: PrivacyLedger,
-    insecure_rng: np.random.Generator | None,
-    note: Callable[[Fraction, str, float], None],
-) -> SelectedTrees:
-    """Release trees, and what their leaves vote.
+@dataclass(frozen=True)
+class Grower:
+    """Releases trees of one set of records, paid for from one ledger.
 
-    Without boosting every tree is one draw of the exponential mechanism, labels and
-    all, and a count of what it gets right, which weighs its vote. With boosting every
-    tree after the first weighs records by min(1, (1 - p) / p), with p the probability
-    that the trees before give to the record's own class (MadaBoost), so that no record
-    counts for more than one; the weighted class counts of its leaves are released and
-    vote with their log-odds.
-
-    Parameters
+    Attributes
     ----------
     domain_shape : tuple of int, length d
         Sizes of the attributes.
@@ -128,14 +155,8 @@ def grow_selected_trees(
         Records. Sensitive.
     n_classes : int
         Number of classes.
-    epsilon : Fraction
-        Budget of all rounds together, in nats.
     n_records : float
         Public number of records, roughly.
-    n_trees : int
-        Number of trees, with the same budget each.
-    boosting : bool
-        Whether trees look at what those before them get wrong.
     neighbours : {"add_remove", "replace"}
         Neighbour relation of the guarantee.
     ledger : PrivacyLedger
@@ -144,65 +165,181 @@ def grow_selected_trees(
         Source for tests.
     note : callable
         Told epsilon, what was released and its sensitivity, of every release.
-
-    Returns
-    -------
-    SelectedTrees
-
-    References
-    ----------
-    .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
     """
-    views = public_views(domain_shape)
-    cells = views.cells(codes)
-    every: dict[str, Any] = {
-        "neighbours": neighbours,
-        "ledger": ledger,
-        "insecure_rng": insecure_rng,
-    }
-    budget = epsilon / n_trees
-    share = SELECTION_SHARE if boosting else 1 - CALIBRATION_SHARE
-    trees: list[SelectedTree] = []
-    scores: list[Floats] = []
-    log_odds = np.zeros((class_codes.size, n_classes))
-    for number in range(n_trees):
-        weights = None
-        if boosting and number:
-            weights = _weights(log_odds, class_codes)
-        tree = select_tree(
-            views,
-            cells,
-            class_codes,
-            n_classes=n_classes,
-            epsilon=budget * share,
-            n_records=n_records,
-            weights=weights,
-            unit=UNIT if boosting else 1,
-            **every,
-        )
-        note(budget * share, f"tree {number + 1} {DRAWN}", 1.0)
-        leaf = tree.leaves(codes)
-        release: dict[str, Any] = {"epsilon": budget * (1 - share), **every}
-        if boosting:
-            counts = np.zeros((tree.n_leaves, n_classes), np.int64)
-            amount = np.int64(UNIT) if weights is None else weights
-            np.add.at(counts, (leaf, class_codes), amount)
-            what = f"class counts in the leaves of tree {number + 1}"
-            measured = laplace_release(
-                counts, sensitivity=UNIT, released=what, **release
+
+    domain_shape: tuple[int, ...]
+    codes: NDArray[np.int64]
+    class_codes: NDArray[np.int64]
+    n_classes: int
+    n_records: float
+    neighbours: str
+    ledger: PrivacyLedger
+    insecure_rng: np.random.Generator | None
+    note: Callable[[Fraction, str, float], None]
+
+    def grow(self, epsilon: Fraction) -> SelectedTrees:
+        """Release a forest that suits a budget."""
+        plan = Plan.of(self.n_records, epsilon, len(self.domain_shape))
+        if plan.rounds:
+            return self.boosted(epsilon, plan)
+        return self.voting(epsilon, number_of_votes(epsilon))
+
+    def voting(self, epsilon: Fraction, n_trees: int) -> SelectedTrees:
+        """Release labelled trees, each drawn as a whole.
+
+        A count of what each gets right weighs its vote.
+        """
+        share = epsilon / n_trees
+        trees, scores = [], []
+        for number in range(n_trees):
+            tree = self._draw(share * (1 - CALIBRATION_SHARE), number)
+            labels = np.concatenate(tree.labels)
+            right = labels[tree.leaves(self.codes)] == self.class_codes
+            measured = self._release(
+                np.array([right.sum(), right.size - right.sum()]),
+                share * CALIBRATION_SHARE,
+                f"counts of right and wrong labels of tree {number + 1}",
             )
-            score = _leaf_scores(measured, first=number == 0)
-        else:
-            right = np.concatenate(tree.labels)[leaf] == class_codes
-            counts = np.array([right.sum(), right.size - right.sum()])
-            what = f"counts of right and wrong labels of tree {number + 1}"
-            measured = laplace_release(counts, sensitivity=1, released=what, **release)
-            score = _label_scores(tree, measured, n_classes)
-        note(measured.epsilon, what, measured.sensitivity)
-        trees.append(tree)
-        scores.append(score)
-        log_odds += score[leaf]
-    return SelectedTrees(tuple(trees), tuple(scores))
+            trees.append(tree)
+            scores.append(_label_scores(tree, measured, self.n_classes))
+        return SelectedTrees(tuple(trees), tuple(scores))
+
+    def boosted(self, epsilon: Fraction, plan: Plan) -> SelectedTrees:
+        """Release trees, each for the records that those before it get wrong.
+
+        The first is the better of a tree and of one-way tables of all attributes,
+        which is the better start where many attributes each say a little; a small
+        share of epsilon pays for the choice, by what they get right. Every further
+        tree weighs records by min(1, (1 - p) / p), with p the probability that the
+        trees before give to the record's own class (MadaBoost), so that no record
+        counts for more than one. The weighted class counts of leaves are released and
+        vote with their log-odds.
+
+        References
+        ----------
+        .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
+        """
+        tables = self._tables(epsilon * plan.tables)
+        tree = self._draw(epsilon * plan.first * FIRST_SELECTION, 0)
+        scores = self._count(tree, epsilon * plan.first * (1 - FIRST_SELECTION), 0)
+        starts = (SelectedTrees((tree,), (scores,)), tables)
+        right = [
+            int((start.log_odds(self.codes).argmax(axis=1) == self.class_codes).sum())
+            for start in starts
+        ]
+        forest = starts[
+            exponential_mechanism(
+                right,
+                epsilon=epsilon * plan.choice,
+                released=CHOSEN,
+                monotone=True,
+                neighbours=self.neighbours,
+                ledger=self.ledger,
+                insecure_rng=self.insecure_rng,
+            )
+        ]
+        self.note(epsilon * plan.choice, CHOSEN, 1.0)
+        log_odds = forest.log_odds(self.codes)
+        budget = epsilon * plan.further
+        for number in range(1, plan.rounds + 1):
+            weights = _weights(log_odds, self.class_codes)
+            tree = self._draw(budget * SELECTION, number, weights)
+            scores = self._count(tree, budget * (1 - SELECTION), number, weights)
+            forest = SelectedTrees((*forest.trees, tree), (*forest.scores, scores))
+            log_odds += scores[tree.leaves(self.codes)]
+        return forest
+
+    @cached_property
+    def _views(self) -> Views:
+        return public_views(self.domain_shape)
+
+    @cached_property
+    def _cells(self) -> NDArray[np.uint8]:
+        return self._views.cells(self.codes)
+
+    def _draw(
+        self, epsilon: Fraction, number: int, weights: NDArray[np.int64] | None = None
+    ) -> SelectedTree:
+        tree = select_tree(
+            self._views,
+            self._cells,
+            self.class_codes,
+            n_classes=self.n_classes,
+            epsilon=epsilon,
+            n_records=self.n_records,
+            weights=weights,
+            unit=1 if weights is None else UNIT,
+            neighbours=self.neighbours,
+            ledger=self.ledger,
+            insecure_rng=self.insecure_rng,
+        )
+        self.note(epsilon, f"tree {number + 1} {DRAWN}", 1.0)
+        return tree
+
+    def _release(
+        self, counts: NDArray[np.int64], epsilon: Fraction, what: str, unit: int = 1
+    ) -> Measurement:
+        measured = laplace_release(
+            counts,
+            sensitivity=unit,
+            epsilon=epsilon,
+            released=what,
+            neighbours=self.neighbours,
+            ledger=self.ledger,
+            insecure_rng=self.insecure_rng,
+        )
+        self.note(epsilon, what, measured.sensitivity)
+        return measured
+
+    def _count(
+        self,
+        tree: SelectedTree,
+        epsilon: Fraction,
+        number: int,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Floats:
+        """Release the class counts of leaves; return what they vote."""
+        counts = np.zeros((tree.n_leaves, self.n_classes), np.int64)
+        amount = np.int64(1) if weights is None else weights
+        np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
+        unit = 1 if weights is None else UNIT
+        what = f"class counts in the leaves of tree {number + 1}"
+        measured = self._release(counts, epsilon, what, unit)
+        if weights is None:
+            logarithms, _ = _log_shares(measured, unit)
+            return logarithms
+        logarithms, _ = _log_shares(measured, unit, even=True)
+        centred = logarithms - logarithms.mean(axis=1, keepdims=True)
+        return np.asarray(STEP * centred)
+
+    def _tables(self, epsilon: Fraction) -> SelectedTrees:
+        """Release the class counts of every attribute; they vote as independent."""
+        d = len(self.domain_shape)
+        finest = self.n_records * float(epsilon) / (d * RECORDS_PER_CELL)
+        chosen: dict[int, View] = {}
+        for view in self._views.items:
+            if view.family == "single" and (
+                view.attributes[0] not in chosen or view.size <= max(finest, FLAT)
+            ):
+                chosen[view.attributes[0]] = view
+        if not chosen:  # every attribute has one cell
+            chosen[0] = self._views.items[0]
+        trees, scores = [], []
+        totals = np.zeros(self.n_classes)
+        for i, view in chosen.items():
+            whole = (np.zeros(1, np.int64),) * view.size
+            tree = SelectedTree(view, (None,) * view.size, whole)
+            counts = np.zeros((view.size, self.n_classes), np.int64)
+            np.add.at(counts, (view.cells(self.codes), self.class_codes), 1)
+            what = f"class counts of attribute {i + 1}"
+            measured = self._release(counts, epsilon / len(chosen), what)
+            logarithms, shares = _log_shares(measured, 1)
+            trees.append(tree)
+            # log p(c | x) - log p(c), which is log p(x | c) up to a constant.
+            scores.append(logarithms - np.log(shares))
+            totals += shares
+        scores[0] = scores[0] + np.log(totals / totals.sum())
+        return SelectedTrees(tuple(trees), tuple(scores))
 
 
 def _weights(log_odds: Floats, class_codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -226,20 +363,20 @@ def _label_scores(tree: SelectedTree, measured: Measurement, n_classes: int) -> 
     return out
 
 
-def _leaf_scores(measured: Measurement, *, first: bool) -> Floats:
-    """Return smoothed log-odds of leaves, from noisy weighted counts."""
-    counts = measured.values / UNIT
+def _log_shares(
+    measured: Measurement, unit: int, *, even: bool = False
+) -> tuple[Floats, Floats]:
+    """Return log shares of the classes in every leaf, and in all leaves.
+
+    Smoothed towards the shares in all leaves, or towards even ones.
+    """
+    counts = measured.values / unit
     n_classes = counts.shape[1]
-    added = SMOOTHING * float(measured.scale) / UNIT + 0.5
-    shares = np.full(n_classes, 1.0 / n_classes)
-    if first:
-        totals = np.maximum(counts.sum(axis=0), 1.0)
-        shares = totals / totals.sum()
+    added = SMOOTHING * float(measured.scale) / unit + 0.5
+    totals = np.maximum(counts.sum(axis=0), 1.0)
+    shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
-    logarithms = np.log(smooth / smooth.sum(axis=1, keepdims=True))
-    if first:
-        return np.asarray(logarithms)
-    return np.asarray(STEP * (logarithms - logarithms.mean(axis=1, keepdims=True)))
+    return np.log(smooth / smooth.sum(axis=1, keepdims=True)), shares
 
 
 def _deviation(measured: Measurement) -> float:

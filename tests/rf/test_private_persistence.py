@@ -21,7 +21,7 @@ DAMAGED = "is not a model file or is damaged"
 MODELS = {
     "one tree": (SCHEMA, {"epsilon": "1/3", "n_records": 300}),
     "noisy number": (SCHEMA, {"neighbours": "replace"}),
-    "eight trees": (SCHEMA, {"n_records": 16_000}),
+    "several trees": (SCHEMA, {"n_records": 16_000}),
     "sums and pairs": (CAR.schema, {"n_records": 1728}),
     "blocks": (SCHEMA, {"method": "blocks", "n_records": np.int64(300)}),
     "blocks, noisy number": (SCHEMA, {"method": "blocks", "prior": SignalPrior(0.1)}),
@@ -90,7 +90,8 @@ def test_a_model_is_equal_after_reloading(name, path):
 
 
 def test_several_trees_are_several_after_reloading(path):
-    assert len(reloaded(fitted("eight trees"), path).trees_) == 8
+    model = fitted("several trees")
+    assert len(reloaded(model, path).trees_) == len(model.trees_) > 5
 
 
 @pytest.mark.parametrize("name", ["one tree", "blocks"])
@@ -129,13 +130,16 @@ def test_a_schema_read_from_records_stays_a_confession(path, rng):
 
 def test_the_file_holds_released_numbers_only(path):
     """Trees, their labels and scores; every view once; nothing per record."""
-    model = fitted("eight trees")
+    model = fitted("several trees")
     model.save(path)
     content = description(path)
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         text = archive.read("description.json").decode()
-    assert names == {"description.json", *(f"array_{i}.npy" for i in range(16))}
+    assert names == {
+        "description.json",
+        *(f"array_{i}.npy" for i in range(2 * len(model.trees_))),
+    }
     assert "seconds" not in text
     assert "rng" not in text
     views = {view for tree in model.trees_ for view in (tree.root, *tree.branches)}
@@ -223,7 +227,10 @@ def drop_last(*keys):
     ],
 )
 def test_descriptions_of_trees_that_do_not_fit(change, path):
-    fitted("one tree").save(path)
+    model = fitted("one tree")
+    while model.trees_[0].root.family == "whole":
+        model = fitted("one tree")
+    model.save(path)
     rewrite(path, change)
     with pytest.raises(ValueError, match=DAMAGED):
         load_model(path)

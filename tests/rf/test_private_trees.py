@@ -17,6 +17,7 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, tree_selection
+from mmech_rf.classifiers._selected_trees import CHOSEN
 from mmech_rf.views import public_views
 
 RAW = CELLS.astype(str)
@@ -138,7 +139,7 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     n_records = {"n_records": 24_000} if mode == "several trees" else {}
     model = make(mode, epsilon="0.7", neighbours=neighbours, **n_records)
     model.fit(*records(30))
-    assert len(model.trees_) == (4 if mode == "several trees" else 1)
+    assert model.choice_.rounds == (5 if mode == "several trees" else 0)
     relation = 2 if neighbours == "replace" else 1
     assert sum(entry.epsilon for entry in model.releases_) == epsilon
     assert [e.epsilon for e in model.ledger_.entries] == [
@@ -146,15 +147,16 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     ]
     assert model.ledger_.remaining == 0
     drawn = [e for e in model.releases_ if e.released.startswith("tree")]
-    counted = [e for e in model.releases_ if e not in drawn]
+    chosen = [e for e in model.releases_ if e.released == CHOSEN]
+    counted = [e for e in model.releases_ if e not in drawn + chosen]
     assert [e for e, *_ in watched.rates] == [entry.epsilon for entry in drawn]
     for price, options, rate in watched.rates:
         unit = options.get("score_unit", 1)
         assert options["neighbours"] == neighbours
         assert 0.999 < rate * unit * relation / (price * 2**36) <= 1
     assert scales == [Fraction(e.sensitivity) / e.epsilon for e in counted]
-    unit = 1 if len(drawn) == 1 else options["score_unit"]
-    assert {entry.sensitivity for entry in counted} == {relation * unit}
+    units = {1} if len(drawn) == 1 else {1, options["score_unit"]}
+    assert {e.sensitivity for e in counted} == {relation * unit for unit in units}
 
 
 @ALL
@@ -179,7 +181,7 @@ def test_the_statement_tells_draws_from_counts(mode):
     lines = model.privacy_statement_.splitlines()[1:-3]
     assert len(lines) == len(model.releases_)
     for line, entry in zip(lines, model.releases_, strict=True):
-        drawn = entry.released.startswith("tree")
+        drawn = entry.released.startswith("tree") or entry.released == CHOSEN
         assert ("exponential mechanism, score of sensitivity 1" in line) == drawn
         assert ("exact discrete Laplace noise" in line) != drawn
     # The trees depend on records, through what was paid for.
@@ -201,7 +203,7 @@ def test_only_the_draws_see_the_records(mode, watched):
             (
                 watched.draws[0].shape,
                 watched.rates,
-                (choice.n_records, choice.stated, choice.method, choice.n_trees),
+                (choice.n_records, choice.stated, choice.method, choice.rounds),
                 model.releases_,
                 model.privacy_statement_,
                 model.classes_.tolist(),

@@ -11,7 +11,7 @@ import mmech_rf.classifiers._selected_trees as selected
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
-from mmech_rf.classifiers._selected_trees import UNIT, number_of_trees
+from mmech_rf.classifiers._selected_trees import UNIT, Grower, Plan, number_of_votes
 
 RAW = CELLS.astype(str)
 PLANS = {"one": (100, 1), "votes": (100, 5), "boosted": (10**6, 1)}
@@ -34,8 +34,9 @@ def test_price(plan, neighbours):
     entries = model.ledger_.entries
     assert sum(entry.epsilon for entry in entries) == Fraction(9, 10)
     assert [e.epsilon for e in entries] == [e.epsilon for e in model.releases_]
-    assert len(entries) == 2 * model.choice_.n_trees
-    assert model.trees_[0].root in model.trees_[0].__dict__.values()
+    rounds = model.choice_.rounds
+    # Boosting: three tables, a choice, and two releases for each tree.
+    assert len(entries) == (3 + 1 + 2 * (1 + rounds) if rounds else 2)
 
 
 def test_a_noisy_number_of_records_is_paid_for():
@@ -47,12 +48,18 @@ def test_a_noisy_number_of_records_is_paid_for():
 
 
 def test_plans():
-    assert number_of_trees(100, Fraction(1, 10)) == (1, False)
-    assert number_of_trees(100, Fraction(2)) == (1, False)
-    assert number_of_trees(100, Fraction(5)) == (3, False)
-    assert number_of_trees(7999, Fraction(1)) == (1, False)
-    assert number_of_trees(8000, Fraction(1)) == (2, True)
-    assert number_of_trees(10**9, Fraction(1)) == (8, True)
+    assert number_of_votes(Fraction(1, 10)) == 1
+    assert number_of_votes(Fraction(2)) == 1
+    assert number_of_votes(Fraction(5)) == 3
+    assert Plan.of(3999, Fraction(1), 5).rounds == 0
+    assert Plan.of(4000, Fraction(1), 5).rounds == 1
+    assert Plan.of(10**9, Fraction(1), 5).rounds == 7
+    for information in (4000, 20_000, 10**9):
+        for n_features in (1, 16, 1000):
+            plan = Plan.of(information, Fraction(1), n_features)
+            shares = plan.tables + plan.first + plan.choice
+            assert shares + plan.rounds * plan.further == 1
+            assert min(plan.tables, plan.first, plan.choice, plan.further) > 0
 
 
 @EVERY
@@ -60,93 +67,109 @@ def test_choices_never_see_the_records(plan):
     seen = []
     for size, seed in ((0, 0), (1, 1), (90, 2)):
         model = make(plan).fit(*records(size, seed))
-        seen.append((repr(model.choice_), model.privacy_statement_))
+        seen.append((model.choice_.rounds, model.privacy_statement_))
     assert seen[0] == seen[1] == seen[2]
 
 
 # ---------------------------------------------------------------------- what it sees
-@pytest.mark.parametrize("plan", ["one", "boosted"])
-def test_every_addition_of_a_record(plan, monkeypatch):
-    """With draws held fixed, one record changes one released count, by at most 1."""
+@pytest.mark.parametrize("boosting", [False, True])
+def test_every_addition_of_a_record(boosting, monkeypatch):
+    """With draws held fixed, one record changes one entry of every released count.
+
+    The guarantee composes over releases, each given those before it: here what the
+    records were told to vote is held fixed, and so are the drawn trees.
+    """
     silence(monkeypatch)
-    X, y = records(12)
-    drawn = list(make(plan).fit(X, y).trees_)
-    trees = []
-    weighed = []
+    X, y = SCHEMA.encode(*records(12))
+    epsilon = Fraction(1)
+    released, weighed, fixed = [], [], {}
 
-    def same(views, cells, class_codes, **settings):
-        weighed.append((settings["weights"], settings["unit"]))
-        return trees.pop(0)
+    def grow(codes, classes):
+        released.clear()
+        weighed.clear()
+        grower = Grower(
+            SCHEMA.domain_shape,
+            codes,
+            classes,
+            n_classes=SCHEMA.n_classes,
+            n_records=10**6,
+            neighbours="add_remove",
+            ledger=PrivacyLedger(1),
+            insecure_rng=None,
+            note=lambda *entry: None,
+        )
+        if boosting:
+            grower.boosted(epsilon, Plan.of(10**6, epsilon, 3))
+        else:
+            grower.voting(epsilon, 3)
+        return list(released), list(weighed)
 
-    released = []
-    release = selected.laplace_release
+    def once(kind, make):
+        """Return what the first run made at this place."""
+        place = kind, sum(k == kind for k, _ in weighed)
+        if place not in fixed:
+            fixed[place] = make()
+        return fixed[place]
+
+    select, release, log_shares, choose = (
+        selected.select_tree,
+        selected.laplace_release,
+        selected._log_shares,
+        selected.exponential_mechanism,
+    )
+
+    def same_tree(*args, **settings):
+        tree = once("tree", lambda: select(*args, **settings))
+        weighed.append(("tree", settings["weights"]))
+        return tree
+
+    def same_choice(scores, **settings):
+        chosen = once("choice", lambda: choose(scores, **settings))
+        weighed.append(("choice", np.array(scores)))
+        return chosen
+
+    def same_shares(*args, **settings):
+        found = once("shares", lambda: log_shares(*args, **settings))
+        weighed.append(("shares", None))
+        return found
 
     def note(values, **settings):
         released.append((np.array(values), settings["sensitivity"]))
         return release(values, **settings)
 
-    monkeypatch.setattr(selected, "select_tree", same)
+    monkeypatch.setattr(selected, "select_tree", same_tree)
+    monkeypatch.setattr(selected, "exponential_mechanism", same_choice)
+    monkeypatch.setattr(selected, "_log_shares", same_shares)
     monkeypatch.setattr(selected, "laplace_release", note)
-
-    def measured(rows, labels, only=None):
-        trees[:] = drawn[:only]
-        released.clear()
-        weighed.clear()
-        make(plan).fit(np.array(rows), np.array(labels))
-        return list(released), list(weighed)
-
-    monkeypatch.setattr(
-        selected, "number_of_trees", lambda *a: (1 if plan == "one" else 3, False)
-    )
-    if plan == "boosted":
-        # What later rounds see depends on earlier releases: those are held fixed too.
-        scores = selected._leaf_scores
-        kept = {}
-
-        def frozen(measurement, *, first):
-            place = len(kept.setdefault("now", []))
-            kept["now"].append(None)
-            if place not in kept:
-                kept[place] = scores(measurement, first=first)
-            return kept[place]
-
-        monkeypatch.setattr(selected, "_leaf_scores", frozen)
-        monkeypatch.setattr(
-            "mmech_rf.classifiers._private_forest.number_of_trees",
-            lambda *a: (3, True),
-        )
-    unit = UNIT if plan == "boosted" else 1
-    before, weights = measured(X.tolist(), y.tolist())
-    for cell in RAW.tolist()[::3]:
-        for label in SCHEMA.class_labels:
+    before, seen = grow(X, y)
+    for cell in CELLS[::3]:
+        for label in range(SCHEMA.n_classes):
             for place in (0, 12):
-                rows = [*X.tolist()[:place], cell, *X.tolist()[place:]]
-                labels = [*y.tolist()[:place], label, *y.tolist()[place:]]
-                if plan == "boosted":
-                    kept["now"] = []
-                after, heavier = measured(rows, labels)
+                codes = np.insert(X, place, cell, axis=0)
+                after, heavier = grow(codes, np.insert(y, place, label))
                 assert len(after) == len(before)
                 for (old, claimed), (new, _) in zip(before, after, strict=True):
                     change = new - old
                     assert (change != 0).sum() <= 1
-                    assert 0 <= change.sum() <= unit == claimed
-                for (old, _), (new, most) in zip(weights, heavier, strict=True):
-                    assert most == unit
-                    if old is None:
-                        assert new is None
-                        continue
-                    # Nobody else's weight changes.
-                    others = np.delete(new, place)
-                    np.testing.assert_array_equal(others, old)
-                    assert 0 <= new[place] <= UNIT
+                    assert 0 <= change.sum() <= claimed
+                for (kind, old), (_, new) in zip(seen, heavier, strict=True):
+                    if kind == "choice":
+                        assert set(new - old) <= {0, 1}
+                    if kind == "tree" and old is not None:
+                        # Nobody else's weight changes.
+                        np.testing.assert_array_equal(np.delete(new, place), old)
+                        assert 0 <= new[place] <= UNIT
+    assert len(before) == (3 + 1 + 7 if boosting else 3)
+    assert {claimed for _, claimed in before} == ({1, UNIT} if boosting else {1})
 
 
 def test_released_counts_have_the_scale_of_the_largest_weight(monkeypatch):
     scales = silence(monkeypatch)
-    model = make("boosted", epsilon=1).fit(*records(30))
-    n_trees = model.choice_.n_trees
-    assert n_trees == 8
-    assert scales == [UNIT * n_trees * 2] * n_trees
+    make("boosted", epsilon=1).fit(*records(30))
+    plan = Plan.of(10**6, Fraction(1), 3)
+    tables = [3 / plan.tables] * 3
+    first = [4 / plan.first]
+    assert scales == tables + first + [2 * UNIT / plan.further] * 7
 
 
 # -------------------------------------------------------------------- what it learns
@@ -182,10 +205,10 @@ def test_boosting_adds_up_what_no_tree_of_two_levels_can_tell():
         tuple(Attribute.categorical(f"x{i}", range(3)) for i in range(6)), (0, 1)
     )
     found = {}
-    for epsilon in (1, 20):
+    for epsilon in (0.9, 20):
         model = PrivateForestClassifier(schema, epsilon=epsilon, n_records=4000)
         model.fit(X, y)
-        found[model.choice_.boosted] = (model.predict(X) == y).mean()
+        found[model.choice_.rounds > 0] = (model.predict(X) == y).mean()
     assert found[True] > found[False] + 0.02
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmech_rf.views import GRID, MOST_CELLS, MOST_SUMS, public_views
+from mmech_rf.views import GRID, MOST_CELLS, MOST_SUMS, WHOLE, public_views
 
 SHAPES = [(2, 3), (5, 5, 5, 5), (4, 4, 4, 3, 3, 3), (64, 8, 100, 1), (2,) * 20]
 
@@ -33,8 +33,10 @@ def test_families_are_as_likely_as_each_other(shape):
     prior = np.exp(views.log_prior)
     assert prior.sum() == pytest.approx(1)
     families = [view.family for view in views.items]
-    shares = [prior[[f == g for g in families]].sum() for f in set(families)]
-    np.testing.assert_allclose(shares, 1 / len(set(families)))
+    assert prior[families.index("whole")] == pytest.approx(WHOLE)
+    kinds = set(families) - {"whole"}
+    shares = [prior[[f == g for g in families]].sum() for f in kinds]
+    np.testing.assert_allclose(shares, (1 - WHOLE) / len(kinds))
 
 
 def test_sums_follow_positions():
