@@ -47,6 +47,8 @@ EPSILON_PER_VOTE = 1.5
 """A tree drawn with much more than this fits what is chance in its records; a larger
 budget pays for an odd number of trees that vote."""
 
+MOST_VOTES = 9
+
 CALIBRATION_SHARE = Fraction(3, 100)
 """Share of a tree's epsilon that counts what its labels get right."""
 
@@ -76,7 +78,7 @@ DRAWN = "and its labels"
 
 def number_of_votes(epsilon: Fraction) -> int:
     """Return how many labelled trees vote where boosting is not affordable."""
-    votes = int(epsilon / Fraction(EPSILON_PER_VOTE))
+    votes = min(int(epsilon / Fraction(EPSILON_PER_VOTE)), MOST_VOTES)
     return max(1, votes - (votes + 1) % 2)
 
 

@@ -51,6 +51,7 @@ def test_plans():
     assert number_of_votes(Fraction(1, 10)) == 1
     assert number_of_votes(Fraction(2)) == 1
     assert number_of_votes(Fraction(5)) == 3
+    assert number_of_votes(Fraction(10**6)) == 9
     assert Plan.of(3999, Fraction(1), 5).rounds == 0
     assert Plan.of(4000, Fraction(1), 5).rounds == 1
     assert Plan.of(10**9, Fraction(1), 5).rounds == 7
