@@ -79,7 +79,7 @@ from mmech.records import Records
 from mmech.reduction import reduce_domain
 from mmech.release import Measurement, laplace_release
 from mmech.report import Report, confidence_interval, report
-from mmech.selection import exponential_mechanism
+from mmech.selection import exponential_mechanism, permute_and_flip
 from mmech.strategies import (
     Candidate,
     StrategyResult,
@@ -158,6 +158,7 @@ __all__ = [
     "exponential_mechanism",
     "laplace_release",
     "maximum_entropy",
+    "permute_and_flip",
     "shrink",
     # Gaussian noise and zCDP
     "GaussianMeasurement",

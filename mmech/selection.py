@@ -1,4 +1,4 @@
-r"""Private selection: the exponential mechanism, for the bits and not for ideal reals.
+r"""Private selection, for the bits and not for ideal reals.
 
 Probabilities proportional to :math:`e^{\rho q}` are irrational, so that no program
 draws from them exactly. Here logarithms of weights are whole numbers of
@@ -21,14 +21,19 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.noise import (
+    FRACTION_BITS,
+    flip_negative_exponential,
+    random_permutation,
+    weighted_choice,
+)
 from mmech.release import whole_numbers
 
-__all__ = ["exponential_mechanism", "fixed_point_rate"]
+__all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
 LARGEST_LOGARITHM = 2**62
 """Sums of logarithms stay below this, so that they cannot leave 64 bits."""
@@ -74,8 +79,7 @@ def fixed_point_rate(
     ValueError
         If epsilon is too small for the roundings.
     """
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    rate = epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
+    rate = _rate(epsilon, monotone, neighbours)
     units = math.floor(rate * 2**FRACTION_BITS) - UNITS_PER_ROUNDING * roundings
     if units < score_unit:
         least = UNITS_PER_ROUNDING * roundings / 2.0**FRACTION_BITS
@@ -84,6 +88,12 @@ def fixed_point_rate(
             f"{roundings:,} sums; it takes about {4 * least:.1g} or more"
         )
     return units // score_unit
+
+
+def _rate(epsilon: Fraction, monotone: bool, neighbours: str) -> Fraction:
+    """Return the factor of scores in the exponent."""
+    check_choice(neighbours, "neighbours", NEIGHBOURS)
+    return epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
 
 
 def check_logarithms(largest_score: int, rate: int) -> None:
@@ -157,22 +167,108 @@ def exponential_mechanism(
     ... )
     1
     """
+    exact = _scores(scores)
+    price = check_epsilon(epsilon)
+    rate = fixed_point_rate(
+        price, monotone=monotone, neighbours=neighbours, roundings=1
+    )
+    check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
+    spend(ledger, price, released, neighbours)
+    return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+
+
+def permute_and_flip(
+    scores: ArrayLike,
+    *,
+    epsilon: Any,
+    released: str,
+    monotone: bool = False,
+    neighbours: str = "add_remove",
+    ledger: PrivacyLedger | None = None,
+    insecure_rng: np.random.Generator | None = None,
+) -> int:
+    r"""Choose among few candidates; never worse than `exponential_mechanism`.
+
+    Candidates are asked in random order, and candidate i is taken with probability
+    :math:`e^{-\rho (\max_j q_j - q_i)}`, with :math:`\rho = \epsilon` for monotone
+    scores and half of it otherwise. The expected shortfall is at most that of the
+    exponential mechanism, and down to half of it. Every flip compares random bits with
+    the binary expansion of its probability, so that the guarantee is exact.
+
+    Parameters
+    ----------
+    scores : array_like of int, shape (n,)
+        Score of every candidate; one added or removed record changes each by at most
+        one. Sensitive.
+    epsilon : float, str or Fraction
+        Privacy parameter in nats.
+    released : str
+        What is chosen, in words, for the ledger.
+    monotone : bool, default=False
+        Whether an added record never lowers a score.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation; ``"replace"`` halves the rate.
+    ledger : PrivacyLedger, default=None
+        Budget to charge; ``None`` charges nobody.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests, validated by the caller.
+
+    Returns
+    -------
+    int
+        The chosen candidate, safe to publish.
+
+    Raises
+    ------
+    BudgetExceededError
+        If the ledger does not cover `epsilon`; nothing is drawn.
+    ValueError
+        If scores are not whole numbers in one row; nothing is spent.
+
+    References
+    ----------
+    .. [1] McKenna, Sheldon, "Permute-and-flip: a new mechanism for differentially
+       private selection", NeurIPS 2020, Algorithm 1 and Theorems 1 to 3.
+
+    Examples
+    --------
+    >>> from mmech import permute_and_flip
+    >>> permute_and_flip(
+    ...     [3, 90, 5], epsilon=2.0, released="the most frequent word", monotone=True
+    ... )
+    1
+    """
+    exact = _scores(scores)
+    price = check_epsilon(epsilon)
+    rate = _rate(price, monotone, neighbours)
+    spend(ledger, price, released, neighbours)
+    best = int(exact.max())
+    for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
+        exponent = rate * (best - int(exact[candidate]))
+        if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
+            return int(candidate)
+    raise AssertionError("the best candidate is always taken")
+
+
+def _scores(scores: ArrayLike) -> NDArray[np.int64]:
     exact = whole_numbers(scores)
     if exact.ndim != 1 or not exact.size:
         raise ValueError(
             "scores must be one row with a number per candidate, got shape "
             f"{exact.shape}"
         )
-    price = check_epsilon(epsilon)
-    rate = fixed_point_rate(
-        price, monotone=monotone, neighbours=neighbours, roundings=1
-    )
-    check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
-    if ledger is not None:
-        if ledger.neighbours != neighbours:
-            raise ValueError(
-                f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-                f"selection is for {neighbours!r}; use the same relation for both"
-            )
-        ledger.spend(price, released, sensitivity=1)
-    return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+    return exact
+
+
+def spend(
+    ledger: PrivacyLedger | None, epsilon: Fraction, released: str, neighbours: str
+) -> None:
+    """Charge a ledger for a selection, if there is one and it fits."""
+    if ledger is None:
+        return
+    if ledger.neighbours != neighbours:
+        raise ValueError(
+            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
+            f"selection is for {neighbours!r}; use the same relation for both"
+        )
+    ledger.spend(epsilon, released, sensitivity=1)

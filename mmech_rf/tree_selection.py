@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from mmech import PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
-from mmech.selection import check_logarithms, fixed_point_rate
+from mmech.selection import check_logarithms, fixed_point_rate, spend
 from mmech_rf.views import View, Views
 
 __all__ = ["SelectedTree", "select_tree"]
@@ -188,13 +188,7 @@ def select_tree(
         score_unit=unit,
     )
     check_logarithms(unit * class_codes.size, rate)
-    if ledger is not None:
-        if ledger.neighbours != neighbours:
-            raise ValueError(
-                f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-                f"selection is for {neighbours!r}; use the same relation for both"
-            )
-        ledger.spend(epsilon, "labelled tree", sensitivity=1)
+    spend(ledger, epsilon, "labelled tree", neighbours)
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
     log_prior = _fixed(views.log_prior)

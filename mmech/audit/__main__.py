@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from mmech import (
     epsilon_from_rho,
     exponential_mechanism,
     laplace_release,
+    permute_and_flip,
 )
 from mmech._validation import check_epsilon, check_integer
 from mmech.audit import (
@@ -102,7 +103,8 @@ def cases(epsilon: float) -> Iterator[Case]:
         yield _laplace_case(epsilon, neighbours)
     for neighbours in ("add_remove", "replace"):
         for monotone in (True, False):
-            yield _choice_case(epsilon, neighbours, monotone)
+            yield _choice_case(exponential_mechanism, epsilon, neighbours, monotone)
+        yield _choice_case(permute_and_flip, epsilon, neighbours, True)
     for kind, (workload, strategy) in strategies().items():
         for neighbours in ("add_remove", "replace"):
             mechanism = MatrixMechanism(
@@ -151,7 +153,9 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
     return Case("laplace_release", neighbours, epsilon, 0.0, release, first, second)
 
 
-def _choice_case(epsilon: float, neighbours: str, monotone: bool) -> Case:
+def _choice_case(
+    choose: Callable[..., int], epsilon: float, neighbours: str, monotone: bool
+) -> Case:
     """Choose between a rare and a frequent candidate; a record favours the rare one.
 
     Then the normalisation hardly changes and the rare one's chance by all of epsilon:
@@ -160,7 +164,7 @@ def _choice_case(epsilon: float, neighbours: str, monotone: bool) -> Case:
     """
 
     def release(scores: Counts) -> int:
-        return exponential_mechanism(
+        return choose(
             scores,
             epsilon=epsilon,
             released="audit",
@@ -177,7 +181,7 @@ def _choice_case(epsilon: float, neighbours: str, monotone: bool) -> Case:
     up, down = changes[monotone, neighbours]
     first = np.array([0, math.ceil(RARE * (up - down) / epsilon)])
     return Case(
-        f"exponential_mechanism{', monotone' if monotone else ''}",
+        f"{choose.__name__}{', monotone' if monotone else ''}",
         neighbours,
         epsilon,
         0.0,

@@ -12,7 +12,13 @@ a released number carries anything about the count beneath it (the attack of Mir
 "On significance of the least significant bits for differential privacy", CCS 2012).
 """
 
-from mmech.noise._choice import integers_below, keyed_argmax, random_argmax
+from mmech.noise._bernoulli import flip_negative_exponential
+from mmech.noise._choice import (
+    integers_below,
+    keyed_argmax,
+    random_argmax,
+    random_permutation,
+)
 from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
 from mmech.noise._system import check_insecure_rng, system_words
@@ -25,9 +31,11 @@ __all__ = [
     "discrete_gaussian_variance",
     "discrete_laplace",
     "discrete_laplace_variance",
+    "flip_negative_exponential",
     "integers_below",
     "keyed_argmax",
     "random_argmax",
+    "random_permutation",
     "system_words",
     "weighted_choice",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from mmech.noise._system import random_words
+from mmech.noise._thresholds import exp_bits
 
-__all__ = ["bernoulli"]
+__all__ = ["bernoulli", "flip_negative_exponential"]
 
 Bits = Callable[[int], int]
 """Function from a number of bits to floor(2**bits * p)."""
@@ -38,3 +41,27 @@ def bernoulli(
         expansion = probability(bits) & (2**64 - 1)
         if word != expansion:
             return word < expansion
+
+
+def flip_negative_exponential(
+    exponent: Fraction, *, insecure_rng: np.random.Generator | None = None
+) -> bool:
+    """Return True with probability exactly exp(-exponent).
+
+    Parameters
+    ----------
+    exponent : Fraction
+        At least zero.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.noise import flip_negative_exponential
+    >>> flip_negative_exponential(Fraction(0))
+    True
+    """
+    if exponent < 0:
+        raise ValueError(f"exponent must be at least 0, got {exponent}")
+    return exponent == 0 or bernoulli(partial(exp_bits, exponent), insecure_rng)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.noise._system import random_words
 
-__all__ = ["integers_below", "keyed_argmax", "random_argmax"]
+__all__ = ["integers_below", "keyed_argmax", "random_argmax", "random_permutation"]
 
 
 def integers_below(
@@ -44,6 +44,36 @@ def integers_below(
         out[done] = words[accepted] % limit[done]
         pending = pending[~accepted]
     return out.astype(np.int64)
+
+
+def random_permutation(
+    n: int, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Return 0..n-1 in an order drawn uniformly from all (Fisher and Yates).
+
+    Parameters
+    ----------
+    n : int
+        Number of items.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Examples
+    --------
+    >>> from mmech.noise import random_permutation
+    >>> sorted(random_permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    order = np.arange(n)
+    others = integers_below(np.arange(n, 0, -1), insecure_rng=insecure_rng)
+    for place, ahead in enumerate(others.tolist()):
+        other = place + ahead
+        order[place], order[other] = order[other], order[place]
+    return order
 
 
 def random_argmax(

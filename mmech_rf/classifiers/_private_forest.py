@@ -407,8 +407,10 @@ class PrivateForestClassifier(ForestClassifier):
         self.releases_ = (*self.releases_, entry)
 
     def _how(self, entry: LedgerEntry) -> str:
-        if entry.released.endswith((DRAWN, CHOSEN)):
+        if entry.released.endswith(DRAWN):
             return "drawn by the exponential mechanism, score of sensitivity 1"
+        if entry.released == CHOSEN:
+            return "chosen by permute-and-flip, score of sensitivity 1"
         return super()._how(entry)
 
     # ---- post-processing -------------------------------------------------

@@ -14,8 +14,8 @@ from scipy.special import softmax
 from mmech import (
     Measurement,
     PrivacyLedger,
-    exponential_mechanism,
     laplace_release,
+    permute_and_flip,
 )
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._experts import Experts
@@ -230,7 +230,7 @@ class Grower:
             for start in starts
         ]
         forest = starts[
-            exponential_mechanism(
+            permute_and_flip(
                 right,
                 epsilon=epsilon * plan.choice,
                 released=CHOSEN,

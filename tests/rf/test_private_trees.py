@@ -181,9 +181,11 @@ def test_the_statement_tells_draws_from_counts(mode):
     lines = model.privacy_statement_.splitlines()[1:-3]
     assert len(lines) == len(model.releases_)
     for line, entry in zip(lines, model.releases_, strict=True):
-        drawn = entry.released.startswith("tree") or entry.released == CHOSEN
+        drawn = entry.released.startswith("tree")
+        chosen = entry.released == CHOSEN
+        assert ("permute-and-flip" in line) == chosen
         assert ("exponential mechanism, score of sensitivity 1" in line) == drawn
-        assert ("exact discrete Laplace noise" in line) != drawn
+        assert ("exact discrete Laplace noise" in line) != (drawn or chosen)
     # The trees depend on records, through what was paid for.
     assert "forests" not in model.privacy_statement_
     assert "all the rest follows from the releases" in model.privacy_statement_

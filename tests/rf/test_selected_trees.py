@@ -116,7 +116,7 @@ def test_every_addition_of_a_record(boosting, monkeypatch):
         selected.select_tree,
         selected.laplace_release,
         selected._log_shares,
-        selected.exponential_mechanism,
+        selected.permute_and_flip,
     )
 
     def same_tree(*args, **settings):
@@ -139,7 +139,7 @@ def test_every_addition_of_a_record(boosting, monkeypatch):
         return release(values, **settings)
 
     monkeypatch.setattr(selected, "select_tree", same_tree)
-    monkeypatch.setattr(selected, "exponential_mechanism", same_choice)
+    monkeypatch.setattr(selected, "permute_and_flip", same_choice)
     monkeypatch.setattr(selected, "_log_shares", same_shares)
     monkeypatch.setattr(selected, "laplace_release", note)
     before, seen = grow(X, y)

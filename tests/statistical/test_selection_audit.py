@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import mmech.selection
-import mmech_rf.tree_selection
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound, one_by_one
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
@@ -23,21 +22,23 @@ RUNS = 4000
 FITS = 3000
 CHOICES = [
     (name, neighbours)
-    for name in ("exponential_mechanism", "exponential_mechanism, monotone")
+    for name in (
+        "exponential_mechanism",
+        "exponential_mechanism, monotone",
+        "permute_and_flip, monotone",
+    )
     for neighbours in ("add_remove", "replace")
 ]
 SCHEMA = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
 
 
-def double_the_rate(monkeypatch, module):
-    correct = module.fixed_point_rate
-    monkeypatch.setattr(
-        module, "fixed_point_rate", lambda *args, **rest: 2 * correct(*args, **rest)
-    )
+def double_the_rate(monkeypatch):
+    correct = mmech.selection._rate
+    monkeypatch.setattr(mmech.selection, "_rate", lambda *args: 2 * correct(*args))
 
 
 @pytest.mark.parametrize(("name", "neighbours"), CHOICES)
-def test_the_exponential_mechanism(name, neighbours, monkeypatch):
+def test_choices_between_two_candidates(name, neighbours, monkeypatch):
     """The cases of ``python -m mmech.audit``, nearer to each other for fewer runs."""
     monkeypatch.setattr(command, "RARE", 1.0)
     (case,) = (
@@ -57,7 +58,7 @@ def test_the_exponential_mechanism(name, neighbours, monkeypatch):
         )
 
     assert not bound().refutes(case.claimed)
-    double_the_rate(monkeypatch, mmech.selection)
+    double_the_rate(monkeypatch)
     assert bound().refutes(case.claimed)
 
 
@@ -87,5 +88,5 @@ def label_audit(first, second):
 def test_a_whole_private_forest(monkeypatch):
     first, second = ["yes"], ["yes", "no"]
     assert not label_audit(first, second).refutes(1.0)
-    double_the_rate(monkeypatch, mmech_rf.tree_selection)
+    double_the_rate(monkeypatch)
     assert label_audit(first, second).refutes(1.0)

@@ -10,9 +10,14 @@ import pytest
 from scipy.stats import chisquare
 
 import mmech.noise._weighted as weighted
-from mmech import PrivacyLedger, exponential_mechanism
+from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
 from mmech.exceptions import BudgetExceededError
-from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.noise import (
+    FRACTION_BITS,
+    flip_negative_exponential,
+    random_permutation,
+    weighted_choice,
+)
 from mmech.selection import fixed_point_rate
 
 ONE = 1 << FRACTION_BITS
@@ -161,6 +166,74 @@ def test_it_prefers_high_scores_and_pays():
     with pytest.raises(BudgetExceededError):
         exponential_mechanism([0, 1], epsilon=0.6, released="more", ledger=ledger)
     assert ledger.remaining == Fraction(1, 2)
+
+
+# ---------------------------------------------------------------- permute and flip
+def flip_probabilities(scores, rate):
+    """Return the law of permute-and-flip, by listing who would be taken."""
+    taken = np.exp(-rate * (max(scores) - np.array(scores, float)))
+    law = np.zeros(len(scores))
+    for outcome in itertools.product([False, True], repeat=len(scores)):
+        chance = np.prod(np.where(outcome, taken, 1 - taken))
+        if any(outcome):
+            law[list(outcome)] += chance / sum(outcome)
+    return law
+
+
+@pytest.mark.parametrize(("monotone", "rate"), [(True, 1.0), (False, 0.5)])
+def test_flips_follow_their_law(monotone, rate, rng):
+    scores = [4, 5, 3, 5]
+    drawn = [
+        permute_and_flip(
+            scores, epsilon=1, released="x", monotone=monotone, insecure_rng=rng
+        )
+        for _ in range(5000)
+    ]
+    law = flip_probabilities(scores, rate)
+    counts = np.bincount(drawn, minlength=4)
+    assert chisquare(counts, law * len(drawn)).pvalue > 1e-6
+    for change in itertools.product((0, 1) if monotone else (-1, 0, 1), repeat=4):
+        other = flip_probabilities(np.add(scores, change), rate)
+        assert np.abs(np.log(other / law)).max() <= 1 + 1e-12
+
+
+def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism():
+    for scores in ([0, 0, 1], [5, 4, 0], [3, 3, 3], [0, 7, 7]):
+        weights = np.exp(np.array(scores, float))
+        expected = (weights / weights.sum()) @ scores
+        assert flip_probabilities(scores, 1.0) @ scores >= expected - 1e-12
+
+
+def test_flips_and_orders_are_exact(rng):
+    assert flip_negative_exponential(Fraction(0))
+    assert not any(flip_negative_exponential(Fraction(10**6)) for _ in range(20))
+    heads = [
+        flip_negative_exponential(Fraction(1, 2), insecure_rng=rng) for _ in range(4000)
+    ]
+    assert (
+        chisquare(
+            [sum(heads), 4000 - sum(heads)],
+            [4000 * math.exp(-0.5), 4000 - 4000 * math.exp(-0.5)],
+        ).pvalue
+        > 1e-6
+    )
+    with pytest.raises(ValueError, match="at least 0"):
+        flip_negative_exponential(Fraction(-1))
+    orders = [tuple(random_permutation(3, insecure_rng=rng)) for _ in range(3000)]
+    counts = [orders.count(o) for o in itertools.permutations(range(3))]
+    assert sum(counts) == 3000
+    assert chisquare(counts).pvalue > 1e-6
+
+
+def test_permute_and_flip_pays_first():
+    ledger = PrivacyLedger("0.5")
+    with pytest.raises(BudgetExceededError):
+        permute_and_flip([1, 2], epsilon=1, released="x", ledger=ledger)
+    with pytest.raises(ValueError, match="one row"):
+        permute_and_flip([], epsilon="0.5", released="x", ledger=ledger)
+    assert ledger.spent == 0
+    permute_and_flip([1, 2], epsilon="0.5", released="x", ledger=ledger)
+    assert ledger.remaining == 0
 
 
 @pytest.mark.parametrize(
