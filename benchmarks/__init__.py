@@ -1,0 +1,1 @@
+"""Benchmarks: speed (asv suite and tables), accuracy, reproduction, leaks."""
