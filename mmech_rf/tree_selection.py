@@ -41,7 +41,12 @@ from numpy.typing import NDArray
 
 from mmech import PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
-from mmech.selection import check_logarithms, fixed_point_rate, spend
+from mmech.selection import (
+    LARGEST_LOGARITHM,
+    check_logarithms,
+    fixed_point_rate,
+    spend,
+)
 from mmech_rf.views import View, Views
 
 __all__ = ["SelectedTree", "select_tree"]
@@ -173,8 +178,8 @@ def select_tree(
     BudgetExceededError
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
-        If epsilon is too small for the arithmetic, or records times epsilon too
-        large; nothing is spent.
+        If epsilon is too small for the arithmetic, or there are far more records than
+        `n_records` and epsilon is huge; nothing is spent.
     """
     from mmech_rf._kernels import root_log_weights, split_log_weights
 
@@ -187,6 +192,8 @@ def select_tree(
         roundings=1 + most * (1 + most),
         score_unit=unit,
     )
+    # So much budget that logarithms would not fit is not needed either.
+    rate = max(1, min(rate, int(LARGEST_LOGARITHM / (4 * unit * max(n_records, 1.0)))))
     check_logarithms(unit * class_codes.size, rate)
     spend(ledger, epsilon, "labelled tree", neighbours)
     if weights is None:

@@ -55,6 +55,9 @@ VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 COUNT_SHARE = Fraction(3, 100)
 """Share of epsilon that pays for a noisy number of records."""
 
+LEAST_EPSILON = Fraction(1, 100_000)
+"""Budgets below this drown in what roundings of a draw may add up to."""
+
 FEW = 500.0
 """Below this number of records times epsilon noise weighs more than the bias of weight
 votes, which take attributes for evenly spread: two classes are then told apart by
@@ -279,6 +282,12 @@ class PrivateForestClassifier(ForestClassifier):
         assert self.ledger_ is not None
         epsilon = check_epsilon(self.epsilon)
         self.ledger_.check(epsilon)
+        blocks = self.method == "blocks" or self.voting != "auto"
+        if not blocks and epsilon < LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw trees, got "
+                f"{float(epsilon):g}; use method='blocks'"
+            )
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
@@ -289,7 +298,6 @@ class PrivateForestClassifier(ForestClassifier):
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
-        blocks = self.method == "blocks" or self.voting != "auto"
         release = self._release_blocks if blocks else self._release_trees
         release(codes, class_codes, epsilon - spent, n_records)
 

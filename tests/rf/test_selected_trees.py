@@ -256,3 +256,12 @@ def test_a_seed_for_tests_fixes_everything():
         with pytest.warns(PrivacyLeakWarning):
             texts.add(make("one", insecure_rng=3).fit(*records(60)).describe())
     assert len(texts) == 1
+
+
+def test_a_budget_too_small_for_a_draw_is_refused_before_anything_is_spent():
+    ledger = PrivacyLedger(1)
+    model = PrivateForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger)
+    with pytest.raises(ValueError, match="at least 1e-05 to draw trees, got 1e-06"):
+        model.fit(*records(20))
+    assert ledger.spent == 0
+    model.set_params(method="blocks").fit(*records(20))

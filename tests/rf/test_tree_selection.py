@@ -261,11 +261,18 @@ def test_the_ledger_is_asked_first():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "message"),
-    [("1e-9", "too small for a selection"), ("1e9", r"reach 2\*\*26")],
+    ("epsilon", "n_records", "message"),
+    [("1e-9", 100, "too small for a selection"), ("1e9", 0.1, r"reach 2\*\*26")],
 )
-def test_budgets_that_do_not_fit(epsilon, message):
+def test_budgets_that_do_not_fit(epsilon, n_records, message):
     ledger = PrivacyLedger("1e10")
+    codes, classes = np.zeros((20, 2), int), np.zeros(20, int)
     with pytest.raises(ValueError, match=message):
-        draw(SMALL, *DATA[1], epsilon=epsilon, ledger=ledger)
+        draw(SMALL, codes, classes, epsilon=epsilon, n_records=n_records, ledger=ledger)
     assert ledger.spent == 0
+
+
+def test_a_budget_beyond_any_need_is_taken_as_what_fits():
+    codes, classes = np.zeros((20, 2), int), np.ones(20, int)
+    tree = draw(SMALL, codes, classes, epsilon="1e9", n_records=20)
+    assert np.concatenate(tree.labels)[tree.leaves(codes[:1])] == 1
