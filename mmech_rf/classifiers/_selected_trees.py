@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from mmech import (
     Measurement,
@@ -62,6 +61,16 @@ RECORDS_PER_CELL = 5.0
 
 UNIT = 256
 """Weights of records are multiples of 1 / UNIT."""
+
+VOTE_STEPS = 256
+"""Weights follow from votes in whole steps of 1 / VOTE_STEPS."""
+
+EXPONENTIALS = np.rint(
+    2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
+).astype(np.int64)
+EXPONENTIALS[-1] = 0
+EXPONENTIALS.flags.writeable = False
+"""Exponentials of minus so many steps, in units of 2**-32; none beyond the last."""
 
 STEP = 0.5
 """What trees after the first add, of the log-odds in their leaves."""
@@ -142,6 +151,14 @@ class SelectedTrees(Experts):
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
         for tree, scores in zip(self.trees, self.scores, strict=True):
             out += scores[tree.leaves(codes)]
+        return out
+
+    def whole_votes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k)."""
+        out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
+        for tree, scores in zip(self.trees, self.scores, strict=True):
+            steps = np.rint(VOTE_STEPS * scores).astype(np.int64)
+            out += steps[tree.leaves(codes)]
         return out
 
 
@@ -241,14 +258,14 @@ class Grower:
             )
         ]
         self.note(epsilon * plan.choice, CHOSEN, 1.0)
-        log_odds = forest.log_odds(self.codes)
+        votes = forest.whole_votes(self.codes)
         budget = epsilon * plan.further
         for number in range(1, plan.rounds + 1):
-            weights = _weights(log_odds, self.class_codes)
+            weights = _weights(votes, self.class_codes)
             tree = self._draw(budget * SELECTION, number, weights)
             scores = self._count(tree, budget * (1 - SELECTION), number, weights)
             forest = SelectedTrees((*forest.trees, tree), (*forest.scores, scores))
-            log_odds += scores[tree.leaves(self.codes)]
+            votes += SelectedTrees((tree,), (scores,)).whole_votes(self.codes)
         return forest
 
     @cached_property
@@ -344,11 +361,21 @@ class Grower:
         return SelectedTrees(tuple(trees), tuple(scores))
 
 
-def _weights(log_odds: Floats, class_codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return min(1, (1 - p) / p) of every record, in units of 1 / UNIT."""
-    own = softmax(log_odds, axis=1)[np.arange(class_codes.size), class_codes]
-    against = np.minimum(1.0, (1.0 - own) / np.maximum(own, 1e-12))
-    return np.rint(UNIT * against).astype(np.int64)
+def _weights(
+    votes: NDArray[np.int64], class_codes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    r"""Return min(1, (1 - p) / p) of every record, in units of 1 / UNIT.
+
+    With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
+    are added up in whole numbers from a table of exponentials, so that the weight of a
+    record does not depend on where it stands: vectorised exponentials may differ in
+    their last bit from place to place.
+    """
+    own = np.take_along_axis(votes, class_codes[:, None], axis=1)
+    gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)
+    # The class itself has a gap of zero, which counts as one.
+    against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
+    return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
 
 
 def _label_scores(tree: SelectedTree, measured: Measurement, n_classes: int) -> Floats:

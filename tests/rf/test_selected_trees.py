@@ -265,3 +265,22 @@ def test_a_budget_too_small_for_a_draw_is_refused_before_anything_is_spent():
         model.fit(*records(20))
     assert ledger.spent == 0
     model.set_params(method="blocks").fit(*records(20))
+
+
+def test_weights_are_the_odds_against_in_whole_numbers(rng):
+    votes = rng.integers(-800, 800, (500, 3))
+    classes = rng.integers(0, 3, 500)
+    odds = np.exp(votes / selected.VOTE_STEPS)
+    own = odds[np.arange(500), classes]
+    expected = np.minimum(1, (odds.sum(axis=1) - own) / own)
+    found = selected._weights(votes, classes)
+    assert found.dtype == np.int64
+    assert found.min() >= 0
+    assert found.max() <= UNIT
+    np.testing.assert_allclose(found / UNIT, expected, atol=1.01 / UNIT)
+    # Every record by itself, and in any company.
+    alone = [
+        selected._weights(v[None], c[None])[0]
+        for v, c in zip(votes, classes, strict=True)
+    ]
+    np.testing.assert_array_equal(alone, found)
