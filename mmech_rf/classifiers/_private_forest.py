@@ -36,6 +36,7 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
+from mmech_rf.classifiers._payments import PurePayments
 from mmech_rf.classifiers._selected_trees import (
     CHOSEN,
     DRAWN,
@@ -316,10 +317,9 @@ class PrivateForestClassifier(ForestClassifier):
             class_codes,
             n_classes=self.schema_.n_classes,
             n_records=n_records,
-            neighbours=self._terms.neighbours,
-            ledger=self.ledger_,
-            insecure_rng=self._insecure_rng,
-            note=self._note,
+            payments=PurePayments(
+                self._terms.neighbours, self.ledger_, self._insecure_rng, self._note
+            ),
         )
         with self._timed("measurement"):
             experts = grower.grow(epsilon)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,15 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import (
-    Measurement,
-    PrivacyLedger,
-    laplace_release,
-    permute_and_flip,
-)
+from mmech import Measurement
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._experts import Experts
-from mmech_rf.tree_selection import SelectedTree, select_tree
+from mmech_rf.classifiers._payments import PurePayments
+from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import FLAT, View, Views, public_views
 
 __all__ = ["CHOSEN", "DRAWN", "Grower", "Plan", "SelectedTrees"]
@@ -164,7 +159,7 @@ class SelectedTrees(Experts):
 
 @dataclass(frozen=True)
 class Grower:
-    """Releases trees of one set of records, paid for from one ledger.
+    """Releases trees of one set of records, for shares of a total cost.
 
     Attributes
     ----------
@@ -176,14 +171,8 @@ class Grower:
         Number of classes.
     n_records : float
         Public number of records, roughly.
-    neighbours : {"add_remove", "replace"}
-        Neighbour relation of the guarantee.
-    ledger : PrivacyLedger
-        Budget to charge.
-    insecure_rng : numpy.random.Generator or None
-        Source for tests.
-    note : callable
-        Told epsilon, what was released and its sensitivity, of every release.
+    payments : PurePayments
+        What releases are made and paid with.
     """
 
     domain_shape: tuple[int, ...]
@@ -191,10 +180,7 @@ class Grower:
     class_codes: NDArray[np.int64]
     n_classes: int
     n_records: float
-    neighbours: str
-    ledger: PrivacyLedger
-    insecure_rng: np.random.Generator | None
-    note: Callable[[Fraction, str, float], None]
+    payments: PurePayments
 
     def grow(self, epsilon: Fraction) -> SelectedTrees:
         """Release a forest that suits a budget."""
@@ -203,18 +189,18 @@ class Grower:
             return self.boosted(epsilon, plan)
         return self.voting(epsilon, number_of_votes(epsilon))
 
-    def voting(self, epsilon: Fraction, n_trees: int) -> SelectedTrees:
+    def voting(self, cost: Fraction, n_trees: int) -> SelectedTrees:
         """Release labelled trees, each drawn as a whole.
 
         A count of what each gets right weighs its vote.
         """
-        share = epsilon / n_trees
+        share = cost / n_trees
         trees, scores = [], []
         for number in range(n_trees):
             tree = self._draw(share * (1 - CALIBRATION_SHARE), number)
             labels = np.concatenate(tree.labels)
             right = labels[tree.leaves(self.codes)] == self.class_codes
-            measured = self._release(
+            measured = self.payments.release(
                 np.array([right.sum(), right.size - right.sum()]),
                 share * CALIBRATION_SHARE,
                 f"counts of right and wrong labels of tree {number + 1}",
@@ -223,7 +209,7 @@ class Grower:
             scores.append(_label_scores(tree, measured, self.n_classes))
         return SelectedTrees(tuple(trees), tuple(scores))
 
-    def boosted(self, epsilon: Fraction, plan: Plan) -> SelectedTrees:
+    def boosted(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release trees, each for the records that those before it get wrong.
 
         The first is the better of a tree and of one-way tables of all attributes,
@@ -238,28 +224,17 @@ class Grower:
         ----------
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
-        tables = self._tables(epsilon * plan.tables)
-        tree = self._draw(epsilon * plan.first * FIRST_SELECTION, 0)
-        scores = self._count(tree, epsilon * plan.first * (1 - FIRST_SELECTION), 0)
+        tables = self._tables(cost * plan.tables)
+        tree = self._draw(cost * plan.first * FIRST_SELECTION, 0)
+        scores = self._count(tree, cost * plan.first * (1 - FIRST_SELECTION), 0)
         starts = (SelectedTrees((tree,), (scores,)), tables)
         right = [
             int((start.log_odds(self.codes).argmax(axis=1) == self.class_codes).sum())
             for start in starts
         ]
-        forest = starts[
-            permute_and_flip(
-                right,
-                epsilon=epsilon * plan.choice,
-                released=CHOSEN,
-                monotone=True,
-                neighbours=self.neighbours,
-                ledger=self.ledger,
-                insecure_rng=self.insecure_rng,
-            )
-        ]
-        self.note(epsilon * plan.choice, CHOSEN, 1.0)
+        forest = starts[self.payments.choose(right, cost * plan.choice, CHOSEN)]
         votes = forest.whole_votes(self.codes)
-        budget = epsilon * plan.further
+        budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
             weights = _weights(votes, self.class_codes)
             tree = self._draw(budget * SELECTION, number, weights)
@@ -277,43 +252,24 @@ class Grower:
         return self._views.cells(self.codes)
 
     def _draw(
-        self, epsilon: Fraction, number: int, weights: NDArray[np.int64] | None = None
+        self, cost: Fraction, number: int, weights: NDArray[np.int64] | None = None
     ) -> SelectedTree:
-        tree = select_tree(
+        return self.payments.draw_tree(
             self._views,
             self._cells,
             self.class_codes,
+            cost,
+            f"tree {number + 1} {DRAWN}",
             n_classes=self.n_classes,
-            epsilon=epsilon,
             n_records=self.n_records,
             weights=weights,
             unit=1 if weights is None else UNIT,
-            neighbours=self.neighbours,
-            ledger=self.ledger,
-            insecure_rng=self.insecure_rng,
         )
-        self.note(epsilon, f"tree {number + 1} {DRAWN}", 1.0)
-        return tree
-
-    def _release(
-        self, counts: NDArray[np.int64], epsilon: Fraction, what: str, unit: int = 1
-    ) -> Measurement:
-        measured = laplace_release(
-            counts,
-            sensitivity=unit,
-            epsilon=epsilon,
-            released=what,
-            neighbours=self.neighbours,
-            ledger=self.ledger,
-            insecure_rng=self.insecure_rng,
-        )
-        self.note(epsilon, what, measured.sensitivity)
-        return measured
 
     def _count(
         self,
         tree: SelectedTree,
-        epsilon: Fraction,
+        cost: Fraction,
         number: int,
         weights: NDArray[np.int64] | None = None,
     ) -> Floats:
@@ -323,7 +279,7 @@ class Grower:
         np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
         unit = 1 if weights is None else UNIT
         what = f"class counts in the leaves of tree {number + 1}"
-        measured = self._release(counts, epsilon, what, unit)
+        measured = self.payments.release(counts, cost, what, unit)
         if weights is None:
             logarithms, _ = _log_shares(measured, unit)
             return logarithms
@@ -331,10 +287,10 @@ class Grower:
         centred = logarithms - logarithms.mean(axis=1, keepdims=True)
         return np.asarray(STEP * centred)
 
-    def _tables(self, epsilon: Fraction) -> SelectedTrees:
+    def _tables(self, cost: Fraction) -> SelectedTrees:
         """Release the class counts of every attribute; they vote as independent."""
         d = len(self.domain_shape)
-        finest = self.n_records * float(epsilon) / (d * RECORDS_PER_CELL)
+        finest = self.n_records * float(cost) / (d * RECORDS_PER_CELL)
         chosen: dict[int, View] = {}
         for view in self._views.items:
             if view.family == "single" and (
@@ -351,7 +307,7 @@ class Grower:
             counts = np.zeros((view.size, self.n_classes), np.int64)
             np.add.at(counts, (view.cells(self.codes), self.class_codes), 1)
             what = f"class counts of attribute {i + 1}"
-            measured = self._release(counts, epsilon / len(chosen), what)
+            measured = self.payments.release(counts, cost / len(chosen), what)
             logarithms, shares = _log_shares(measured, 1)
             trees.append(tree)
             # log p(c | x) - log p(c), which is log p(x | c) up to a constant.

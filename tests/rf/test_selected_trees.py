@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rf_cases import CELLS, SCHEMA, records, silence
 
+import mmech_rf.classifiers._payments as payments
 import mmech_rf.classifiers._selected_trees as selected
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
@@ -94,10 +95,9 @@ def test_every_addition_of_a_record(boosting, monkeypatch):
             classes,
             n_classes=SCHEMA.n_classes,
             n_records=10**6,
-            neighbours="add_remove",
-            ledger=PrivacyLedger(1),
-            insecure_rng=None,
-            note=lambda *entry: None,
+            payments=payments.PurePayments(
+                "add_remove", PrivacyLedger(1), None, lambda *entry: None
+            ),
         )
         if boosting:
             grower.boosted(epsilon, Plan.of(10**6, epsilon, 3))
@@ -113,10 +113,10 @@ def test_every_addition_of_a_record(boosting, monkeypatch):
         return fixed[place]
 
     select, release, log_shares, choose = (
-        selected.select_tree,
-        selected.laplace_release,
+        payments.select_tree,
+        payments.laplace_release,
         selected._log_shares,
-        selected.permute_and_flip,
+        payments.permute_and_flip,
     )
 
     def same_tree(*args, **settings):
@@ -138,10 +138,10 @@ def test_every_addition_of_a_record(boosting, monkeypatch):
         released.append((np.array(values), settings["sensitivity"]))
         return release(values, **settings)
 
-    monkeypatch.setattr(selected, "select_tree", same_tree)
-    monkeypatch.setattr(selected, "permute_and_flip", same_choice)
+    monkeypatch.setattr(payments, "select_tree", same_tree)
+    monkeypatch.setattr(payments, "permute_and_flip", same_choice)
     monkeypatch.setattr(selected, "_log_shares", same_shares)
-    monkeypatch.setattr(selected, "laplace_release", note)
+    monkeypatch.setattr(payments, "laplace_release", note)
     before, seen = grow(X, y)
     for cell in CELLS[::3]:
         for label in range(SCHEMA.n_classes):
