@@ -112,8 +112,10 @@ class BayesRisk:
         Number of values of every attribute.
     pool : iterable of tuple of int
         Blocks.
-    epsilon : float
-        Privacy parameter of the whole measurement, nats.
+    epsilon : float, optional
+        Privacy parameter of the whole measurement with Laplace noise, nats.
+    rho : float, optional
+        In its place, the zCDP parameter of one with Gaussian noise.
     n_records : float
         Number of records.
     n_columns : int
@@ -127,7 +129,8 @@ class BayesRisk:
         domain_shape: tuple[int, ...],
         pool: Iterable[Subset],
         *,
-        epsilon: float,
+        epsilon: float | None = None,
+        rho: float | None = None,
         n_records: float,
         n_columns: int,
         prior: SignalPrior,
@@ -147,6 +150,9 @@ class BayesRisk:
         self._sampling = n_records / (n_columns * sizes)
         scale = float(sizes @ energies)
         self._weights = sizes * self._ranks / scale
+        # Variances of noise are 2 / (epsilon theta)^2 or 1 / (2 rho theta).
+        self._power = 2 if rho is None else 1
+        precision = 0.5 * (epsilon or 0.0) ** 2 if rho is None else 2 * rho
         rows, columns, entries = [], [], []
         for j, block in enumerate(self.pool):
             own = product_of(domain_shape[i] for i in block)
@@ -156,25 +162,27 @@ class BayesRisk:
                     row = closure[s]
                     rows.append(row)
                     columns.append(j)
-                    entries.append(0.5 * epsilon**2 * cells[row] / own)
+                    entries.append(precision * cells[row] / own)
         shape = (len(subsets), len(self.pool))
         self._precisions = sp.csr_array((entries, (rows, columns)), shape=shape)
 
     def __call__(self, shares: Floats) -> tuple[float, Floats]:
         """Return the relative risk in [0, 1] and its gradient by the shares."""
-        precision = self._precisions @ np.square(shares)
+        precision = self._precisions @ shares**self._power
         # 1 / (1/g + 1/tau) with tau = 1 / precision + sampling, finite at precision 0.
         own = 1.0 + self._sampling * precision
         bottom = own + self._signal * precision
         risk = float(self._weights @ (self._signal * own / bottom))
         slope = -self._weights * np.square(self._signal / bottom)
-        return risk, 2 * shares * (self._precisions.T @ slope)
+        inner = self._power * shares ** (self._power - 1)
+        return risk, inner * (self._precisions.T @ slope)
 
 
 def bayes_risk_strategy(
     domain_shape: Sequence[int],
     *,
-    epsilon: Any,
+    epsilon: Any = None,
+    rho: Any = None,
     n_records: float,
     n_columns: int = 2,
     prior: SignalPrior | None = None,
@@ -191,8 +199,10 @@ def bayes_risk_strategy(
     ----------
     domain_shape : sequence of int
         Number of values of every attribute.
-    epsilon : float, str or Fraction
-        Privacy parameter of the measurement, nats.
+    epsilon : float, str or Fraction, optional
+        Privacy parameter of a measurement with Laplace noise, nats.
+    rho : float, str or Fraction, optional
+        In its place, the zCDP parameter of a measurement with Gaussian noise.
     n_records : float
         Number of records: public by the user's statement, or a noisy count. Never the
         length of a private table.
@@ -208,13 +218,14 @@ def bayes_risk_strategy(
     Returns
     -------
     StrategyResult
-        Its `strategy` is a `Marginals` whose weights are the budget shares; its `loss`
-        is the expected squared error of the contrasts relative to no measurement.
+        Its `strategy` is a `Marginals` whose weights are the budget shares, of rho
+        their roots; its `loss` is the expected squared error of the contrasts relative
+        to no measurement.
 
     Raises
     ------
     ValueError
-        If an argument is out of its range.
+        If an argument is out of its range, or not one of epsilon and rho is given.
 
     References
     ----------
@@ -233,7 +244,12 @@ def bayes_risk_strategy(
     [(0, 1, 2, 3)]
     """
     sizes = check_domain_shape(domain_shape)
-    budget = float(check_epsilon(epsilon))
+    if (epsilon is None) == (rho is None):
+        raise ValueError(
+            "one of epsilon (Laplace noise) and rho (Gaussian noise) must be given"
+        )
+    gaussian = rho is not None
+    budget = float(check_epsilon(rho, "rho") if gaussian else check_epsilon(epsilon))
     if not n_records > 0 or not math.isfinite(n_records):
         raise ValueError(f"n_records must be a finite number > 0, got {n_records!r}")
     check_integer(n_columns, "n_columns")
@@ -242,7 +258,8 @@ def bayes_risk_strategy(
     risk = BayesRisk(
         sizes,
         keys,
-        epsilon=budget,
+        epsilon=None if gaussian else budget,
+        rho=budget if gaussian else None,
         n_records=n_records,
         n_columns=n_columns,
         prior=SignalPrior() if prior is None else prior,
@@ -258,7 +275,9 @@ def bayes_risk_strategy(
         tried.append((risk(shares)[0], name, shares, steps, seconds))
     best = min(tried, key=lambda entry: entry[0])
     weights = {
-        key: float(share) for key, share in zip(keys, best[2], strict=True) if share > 0
+        key: math.sqrt(share) if gaussian else float(share)
+        for key, share in zip(keys, best[2], strict=True)
+        if share > 0
     }
     return StrategyResult(
         strategy=Marginals(sizes, weights),
@@ -272,6 +291,7 @@ def bayes_risk_strategy(
             Candidate(name, value, seconds)
             for value, name, _, _, seconds in sorted(tried, key=lambda entry: entry[0])
         ),
+        norm="L2" if gaussian else "L1",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mmech import __version__
 from mmech._archive import position, read_archive, write_archive
-from mmech._validation import check_choice
+from mmech._validation import check_choice, check_delta, check_epsilon
 from mmech.budget import NEIGHBOURS, LedgerEntry
 from mmech_rf._persistence._contents import Contents, reader
 from mmech_rf._persistence._forests import LeafCounts
@@ -24,6 +24,7 @@ from mmech_rf.classifiers import (
     PrivateForestClassifier,
 )
 from mmech_rf.classifiers._base import STAGES, ForestClassifier, Terms, _spent_ledger
+from mmech_rf.classifiers._payments import ConcentratedRelease
 from mmech_rf.schema import Schema
 
 __all__ = ["load_model", "save_model"]
@@ -37,6 +38,9 @@ DTYPES = {"int32", "int64", "float64"}
 
 NOT_SAVED = ("schema", "epsilon", "ledger", "random_state", "insecure_rng")
 """Parameters with an entry of their own, or none: sources of randomness stay here."""
+
+COSTS = {"epsilon", "rho"}
+"""Names of what a release cost, one of them in each."""
 
 POLICIES = ("error", "category", "drop", "clip")
 
@@ -111,8 +115,17 @@ def _refusal(model: ForestClassifier) -> str:
     )
 
 
-def _entry(entry: LedgerEntry) -> dict[str, Any]:
-    return {**asdict(entry), "epsilon": str(entry.epsilon)}
+def _entry(entry: LedgerEntry | ConcentratedRelease) -> dict[str, Any]:
+    described = asdict(entry)
+    for name in COSTS & set(described):
+        described[name] = str(described[name])
+    return described
+
+
+def _read_entry(stored: dict[str, Any]) -> LedgerEntry | ConcentratedRelease:
+    costs = {name: Fraction(stored[name]) for name in COSTS & set(stored)}
+    kind = ConcentratedRelease if "rho" in costs else LedgerEntry
+    return kind(**{**stored, **costs})
 
 
 # ---- loading -----------------------------------------------------------------
@@ -169,7 +182,7 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
     """Make a model of a description; anything that does not fit raises."""
     cls = {known.__name__: known for known in SAVEABLE}[content["class"]]
     contents = SAVEABLE[cls]
-    terms = Terms(**content["terms"])
+    terms = _terms(content["terms"])
     check_choice(terms.neighbours, "neighbours", NEIGHBOURS)
     schema = Schema.from_json(content["schema"])
     model = cls(
@@ -192,16 +205,21 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
             raise ValueError("not one name per column")
         model.feature_names_in_ = np.array(content["columns"], dtype=object)
     contents.restore(model, content, reader(arrays))
-    model.releases_ = tuple(
-        LedgerEntry(**{**entry, "epsilon": Fraction(entry["epsilon"])})
-        for entry in content["releases"]
-    )
+    model.releases_ = tuple(map(_read_entry, content["releases"]))
     model.ledger_ = None
     model.timings_ = dict.fromkeys(STAGES, 0.0)
     model._terms = terms
     model._insecure_rng = None
     model._tie_key = position(content["tie_key"])
     return model
+
+
+def _terms(stored: dict[str, Any]) -> Terms:
+    terms = Terms(**stored)
+    if terms.promised is None:
+        return terms
+    epsilon, delta = terms.promised
+    return replace(terms, promised=(float(check_epsilon(epsilon)), check_delta(delta)))
 
 
 def _classes(stored: dict[str, Any], schema: Schema) -> NDArray[Any]:

@@ -99,6 +99,7 @@ def _choice(stored: dict[str, Any], schema: Schema) -> Choice:
         stored = stored | {name: math.nan if stored[name] is None else stored[name]}
     choice = Choice(**(stored | {"blocks": blocks, "shares": shares}))
     check_choice(choice.method, "method", ("trees", "blocks"))
+    check_choice(choice.accounting, "accounting", ("pure", "zcdp"))
     whole_numbers([choice.n_trees], least=1, most=2**31)
     if not all(isinstance(fact, bool) for fact in (choice.stated, choice.signed)):
         raise ValueError("neither true nor false")

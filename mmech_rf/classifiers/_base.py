@@ -75,11 +75,14 @@ class Terms:
         Whether the schema was read from the records.
     insecure : bool
         Whether the noise came from ``insecure_rng``.
+    promised : tuple of float, or None
+        The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
     """
 
     neighbours: str
     inferred: bool
     insecure: bool
+    promised: tuple[float, float] | None = None
 
 
 class ForestClassifier(ClassifierMixin, BaseEstimator):
@@ -181,7 +184,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 f"the ledger accounts for neighbours={self.ledger_.neighbours!r} but "
                 f"the classifier for {self.neighbours!r}; use the same for both"
             )
-        self.releases_: tuple[LedgerEntry, ...] = ()
+        self.releases_: tuple[Any, ...] = ()
         self._tie_key = int(self._words(1)[0])
         self._fit_counts(codes, class_codes)
 
@@ -461,28 +464,31 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         "records."
     )
 
-    def _how(self, entry: LedgerEntry) -> str:
+    def _how(self, entry: Any) -> str:
         """Return in words how a release was made private."""
         return f"L1 sensitivity {entry.sensitivity:g}, exact discrete Laplace noise"
+
+    def _cost(self, entries: Sequence[Any]) -> str:
+        """Return in words what releases cost."""
+        spent = sum((entry.epsilon for entry in entries), Fraction(0))
+        return f"epsilon = {float(spent):g}"
 
     @property
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
-        spent = sum((entry.epsilon for entry in self.releases_), Fraction(0))
         relation = {
             "add_remove": "by adding or removing one record",
             "replace": "by replacing one record",
         }[self._terms.neighbours]
         lines = [
-            f"Released so far: epsilon = {float(spent):g} for neighbouring data sets "
+            f"Released so far: {self._cost(self.releases_)} for neighbouring data sets "
             f"that differ {relation}."
             if self.releases_
             else "Nothing has been released yet."
         ]
         lines += [
-            f"  {entry.released}: epsilon = {float(entry.epsilon):g}, "
-            f"{self._how(entry)}."
+            f"  {entry.released}: {self._cost([entry])}, {self._how(entry)}."
             for entry in self.releases_
         ]
         lines.append(self._afterwards)

@@ -1,19 +1,89 @@
-"""What drawing trees, counting and choosing cost, in one kind of budget."""
+r"""What drawing trees, counting and choosing cost, in two kinds of budget.
+
+Under pure epsilon costs are charged to a ledger. Under zero-concentrated differential
+privacy (zCDP) they are :math:`\rho`, which adds up over releases as epsilon does. Of
+many releases each is then noised less than by its share of a pure epsilon: budgets per
+release fall with the root of their number.
+
+An exponential mechanism of pure epsilon :math:`\epsilon_0` costs no more than
+:math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies, because its
+privacy loss lies in a window of that width (*bounded range*): with weights
+:math:`\pi_i e^{\eta q_i}`, normalised by Z, a neighbour changes the logarithm of the
+probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last term is the same
+for all i, so that the window is as wide as :math:`\eta` times that of the changes of
+scores. These span an interval of length
+
+* 1, if an added record can only raise scores (monotone), where :math:`\eta` is
+  :math:`\epsilon_0`;
+* 2, otherwise, or with monotone scores if a record is replaced, where it is
+  :math:`\epsilon_0 / 2`;
+* 4, if neither, where it is :math:`\epsilon_0 / 4`.
+
+The window is :math:`\epsilon_0` wide each time. What `fixed_point_rate` takes off for
+roundings covers it too: it allows for the errors of four probabilities, of two
+neighbours and in numerator and denominator. Here they are those of two neighbours and
+two candidates, while errors in Z cancel like Z itself. Permute-and-flip has no such
+normalisation, and no bounded range.
+
+References
+----------
+.. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
+   and lower bounds", TCC 2016.
+.. [2] Dong, Durfee, Rogers, "Optimal differential privacy composition for exponential
+   mechanisms", ICML 2020 (bounded range).
+.. [3] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy loss
+   composition for data analytics", ALT 2021 (bounded range implies zCDP).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech import Measurement, PrivacyLedger, laplace_release, permute_and_flip
+from mmech import (
+    BudgetExceededError,
+    PrivacyLedger,
+    exponential_mechanism,
+    gaussian_release,
+    laplace_release,
+    permute_and_flip,
+)
+from mmech.release import calibrated
 from mmech_rf.tree_selection import SelectedTree, select_tree
 from mmech_rf.views import Views
 
-__all__ = ["PurePayments"]
+__all__ = [
+    "ConcentratedPayments",
+    "ConcentratedRelease",
+    "NoisyCounts",
+    "Payments",
+    "PurePayments",
+    "bounded_range",
+]
+
+RESOLUTION = 2**80
+"""Square roots of costs are rounded down to multiples of one over this."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCounts:
+    """Released counts.
+
+    Attributes
+    ----------
+    values : ndarray of int64
+        Counts with noise.
+    scale : float
+        Scale of their Laplace noise, or of Laplace noise of the same variance.
+    """
+
+    values: NDArray[np.int64]
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +106,10 @@ class PurePayments:
     ledger: PrivacyLedger
     insecure_rng: np.random.Generator | None
     note: Callable[[Fraction, str, float], None]
+
+    def strength(self, cost: Fraction) -> float:
+        """Return the epsilon of Laplace noise as large as that of counts."""
+        return float(cost)
 
     def draw_tree(
         self,
@@ -69,7 +143,7 @@ class PurePayments:
 
     def release(
         self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1
-    ) -> Measurement:
+    ) -> NoisyCounts:
         """Release counts, of which one record changes one by at most `unit`."""
         measured = laplace_release(
             counts,
@@ -81,7 +155,7 @@ class PurePayments:
             insecure_rng=self.insecure_rng,
         )
         self.note(cost, what, measured.sensitivity)
-        return measured
+        return NoisyCounts(measured.values, float(measured.scale))
 
     def choose(self, scores: ArrayLike, cost: Fraction, what: str) -> int:
         """Choose by scores, of which one more record raises each by at most one."""
@@ -96,3 +170,126 @@ class PurePayments:
         )
         self.note(cost, what, 1.0)
         return chosen
+
+
+@dataclass(frozen=True)
+class ConcentratedRelease:
+    """One release under zCDP.
+
+    Attributes
+    ----------
+    rho : Fraction
+        What the release cost.
+    released : str
+        What was released, in words.
+    sensitivity : float
+        L2 sensitivity that noise was calibrated to, or sensitivity of a score.
+    """
+
+    rho: Fraction
+    released: str
+    sensitivity: float
+
+
+@dataclass
+class ConcentratedPayments:
+    """Releases that cost rho, each subtracted from a total before it is drawn.
+
+    Attributes
+    ----------
+    neighbours : {"add_remove", "replace"}
+        Neighbour relation of the guarantee.
+    rho : Fraction
+        Total; releases beyond it are refused.
+    insecure_rng : numpy.random.Generator or None
+        Source for tests.
+    note : callable
+        Told the cost, what was released and its sensitivity, of every release.
+    """
+
+    neighbours: str
+    rho: Fraction
+    insecure_rng: np.random.Generator | None
+    note: Callable[[Fraction, str, float], None]
+    _spent: Fraction = field(default=Fraction(0), init=False)
+
+    def strength(self, cost: Fraction) -> float:
+        """Return the epsilon of Laplace noise as large as that of counts."""
+        # Variance 2 / epsilon^2 is 1 / (2 rho).
+        return 2 * math.sqrt(cost)
+
+    def draw_tree(
+        self,
+        views: Views,
+        cells: NDArray[np.uint8],
+        class_codes: NDArray[np.int64],
+        cost: Fraction,
+        what: str,
+        *,
+        n_classes: int,
+        n_records: float,
+        weights: NDArray[np.int64] | None = None,
+        unit: int = 1,
+    ) -> SelectedTree:
+        """Draw a labelled tree; the arguments are those of `select_tree`."""
+        self._pay(cost, what, 1.0)
+        return select_tree(
+            views,
+            cells,
+            class_codes,
+            n_classes=n_classes,
+            epsilon=bounded_range(cost),
+            n_records=n_records,
+            weights=weights,
+            unit=unit,
+            neighbours=self.neighbours,
+            insecure_rng=self.insecure_rng,
+        )
+
+    def release(
+        self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1
+    ) -> NoisyCounts:
+        """Release counts, of which one record changes one by at most `unit`."""
+        self._pay(cost, what, float(calibrated(unit, self.neighbours)))
+        measured = gaussian_release(
+            counts,
+            l2_sensitivity=unit,
+            rho=cost,
+            neighbours=self.neighbours,
+            insecure_rng=self.insecure_rng,
+        )
+        return NoisyCounts(measured.values, float(measured.scale) / math.sqrt(2))
+
+    def choose(self, scores: ArrayLike, cost: Fraction, what: str) -> int:
+        """Choose by scores, of which one more record raises each by at most one."""
+        self._pay(cost, what, 1.0)
+        return exponential_mechanism(
+            scores,
+            # More would tell apart scores that hardly differ.
+            epsilon=min(bounded_range(cost), Fraction(1)),
+            released=what,
+            monotone=True,
+            neighbours=self.neighbours,
+            insecure_rng=self.insecure_rng,
+        )
+
+    def _pay(self, cost: Fraction, what: str, sensitivity: float) -> None:
+        if self._spent + cost > self.rho:
+            raise BudgetExceededError(
+                f"{what} would cost rho = {float(cost):g} but only "
+                f"{float(self.rho - self._spent):g} of {float(self.rho):g} is left; "
+                "nothing was released"
+            )
+        self._spent += cost
+        self.note(cost, what, sensitivity)
+
+
+Payments = PurePayments | ConcentratedPayments
+
+
+def bounded_range(rho: Fraction) -> Fraction:
+    """Return the largest epsilon of an exponential mechanism that rho pays for.
+
+    The square root of 8 rho, rounded down.
+    """
+    return Fraction(math.isqrt(math.floor(8 * rho * RESOLUTION**2)), RESOLUTION)

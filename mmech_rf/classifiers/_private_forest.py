@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
+    GaussianMeasurement,
+    GaussianMechanism,
     Identity,
     Marginals,
     MatrixMechanism,
@@ -26,8 +30,15 @@ from mmech import (
 )
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
-from mmech.noise import discrete_laplace_variance
+from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
 from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._concentrated import (
+    check_privacy,
+    concentrated_plan,
+    in_rho,
+    refuse_ledger,
+    remaining_rho,
+)
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._experts import (
     Differences,
@@ -36,7 +47,12 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
-from mmech_rf.classifiers._payments import PurePayments
+from mmech_rf.classifiers._payments import (
+    ConcentratedPayments,
+    ConcentratedRelease,
+    Payments,
+    PurePayments,
+)
 from mmech_rf.classifiers._selected_trees import (
     CHOSEN,
     DRAWN,
@@ -67,6 +83,9 @@ their measured difference, which has half the variance."""
 NEGLIGIBLE = 1e-6
 """Least variance of noise in a count: that of a huge epsilon rounds to zero."""
 
+NUMBER = "number of records"
+"""Words for the noisy number of records."""
+
 FEWEST = 8.0
 """A noisy number of records below this is taken as this."""
 
@@ -93,7 +112,7 @@ class Choice:
     blocks : tuple of tuple of int
         Attributes of every tree of the method "blocks".
     shares : tuple of float
-        Share of the measurement's epsilon of every block.
+        Share of the measurement's cost of every block.
     signed : bool
         Whether differences of two classes were measured.
     risk : float
@@ -102,6 +121,9 @@ class Choice:
     log_evidence : float
         Log marginal likelihood of the release of blocks over that of no signal, nats;
         NaN for "trees".
+    accounting : {"pure", "zcdp"}
+        Kind of budget that releases were paid with. Of ``privacy="zcdp"`` it is the
+        better one by public numbers.
     """
 
     n_records: float
@@ -115,6 +137,7 @@ class Choice:
     signed: bool = False
     risk: float = math.nan
     log_evidence: float = math.nan
+    accounting: str = "pure"
 
 
 class PrivateForestClassifier(ForestClassifier):
@@ -152,6 +175,13 @@ class PrivateForestClassifier(ForestClassifier):
         the schema from the records, which the guarantee does not cover, and warns.
     epsilon : float, str or Fraction
         Privacy budget of a fit, in nats. Required.
+    privacy : {"pure", "zcdp"}, default="pure"
+        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
+        with a probability of up to delta more than epsilon may be learnt. Releases are
+        then accounted in zCDP where that leaves less noise, which is where there are
+        many of them: many records times epsilon.
+    delta : float, default=None
+        Probability for ``privacy="zcdp"``, well below one over the number of records.
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
@@ -170,8 +200,9 @@ class PrivateForestClassifier(ForestClassifier):
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
     ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` per
-        fit. A copied or unpickled model comes with a ledger that is spent.
+        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
+        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
+        It counts pure epsilon, so that ``privacy="zcdp"`` refuses it.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Without effect: nothing but the noise is random, and noise has no seed.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -188,7 +219,7 @@ class PrivateForestClassifier(ForestClassifier):
     trees_ : tuple of SelectedTree
         Released trees; empty for blocks.
     ensembles_ : list of Ensemble
-        Of blocks: one complete tree each, with its share of epsilon.
+        Of blocks: one complete tree each, with its share of epsilon, or of rho.
     strategy_ : StrategyResult
         Of blocks: budgets, with the candidates that were considered.
     estimate_ : ShrunkEstimate
@@ -196,7 +227,7 @@ class PrivateForestClassifier(ForestClassifier):
     timings_ : dict of str to float
         Seconds per stage; depends on the records, not for publication.
     privacy_statement_ : str
-        What was released at which epsilon.
+        What was released at which epsilon, or rho.
 
     Examples
     --------
@@ -223,6 +254,8 @@ class PrivateForestClassifier(ForestClassifier):
         schema: Schema | None = None,
         *,
         epsilon: Any,
+        privacy: str = "pure",
+        delta: float | None = None,
         n_records: int | None = None,
         method: str = "auto",
         voting: str = "auto",
@@ -236,6 +269,8 @@ class PrivateForestClassifier(ForestClassifier):
     ) -> None:
         self.schema = schema
         self.epsilon = epsilon
+        self.privacy = privacy
+        self.delta = delta
         self.n_records = n_records
         self.method = method
         self.voting = voting
@@ -268,8 +303,14 @@ class PrivateForestClassifier(ForestClassifier):
             raise TypeError(
                 f"prior must be a SignalPrior, got {type(self.prior).__name__}"
             )
+        check_privacy(self.privacy, self.delta)
         self._check_shared()
         return check_epsilon(self.epsilon)
+
+    def _fit(self, X: Any, y: Any) -> None:
+        if self.privacy == "zcdp":
+            refuse_ledger(self.ledger)
+        super()._fit(X, y)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         # The blocks follow from the number of records, which may cost a release.
@@ -293,36 +334,57 @@ class PrivateForestClassifier(ForestClassifier):
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
             with self._timed("measurement"):
-                noisy = self._release(
-                    Identity(1), spent, [codes.shape[0]], "number of records"
-                )
+                noisy = self._release(Identity(1), spent, [codes.shape[0]], NUMBER)
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
+        rho = Fraction(0)
+        if self.privacy == "zcdp":
+            assert self.delta is not None
+            promised = float(epsilon), float(self.delta)
+            self._terms = replace(self._terms, promised=promised)
+            rho = remaining_rho(epsilon, self.delta, self.releases_)
         release = self._release_blocks if blocks else self._release_trees
-        release(codes, class_codes, epsilon - spent, n_records)
+        release(codes, class_codes, epsilon - spent, rho, n_records)
+
+    def _concentrate(self) -> None:
+        """Account for what was released, and for what follows, in zCDP."""
+        self.releases_ = in_rho(self.releases_)
+        self.ledger_ = None
 
     def _release_trees(
         self,
         codes: NDArray[np.int64],
         class_codes: NDArray[np.int64],
         epsilon: Fraction,
+        rho: Fraction,
         n_records: float,
     ) -> None:
-        assert self.ledger_ is not None
         domain_shape = self.schema_.domain_shape
+        d = len(domain_shape)
+        cost, terms = epsilon, (self._insecure_rng, self._note)
+        plan = concentrated_plan(n_records, epsilon, rho, d)
+        concentrated = plan is not None
+        if plan is not None:
+            self._concentrate()
+            cost = rho
+            payments: Payments = ConcentratedPayments(
+                self._terms.neighbours, rho, *terms
+            )
+        else:
+            assert self.ledger_ is not None
+            plan = Plan.of(n_records, epsilon, d)
+            payments = PurePayments(self._terms.neighbours, self.ledger_, *terms)
         grower = Grower(
             domain_shape,
             codes,
             class_codes,
             n_classes=self.schema_.n_classes,
             n_records=n_records,
-            payments=PurePayments(
-                self._terms.neighbours, self.ledger_, self._insecure_rng, self._note
-            ),
+            payments=payments,
         )
         with self._timed("measurement"):
-            experts = grower.grow(epsilon)
+            experts = grower.grow(cost, plan)
         self._experts: Experts = experts
         self.trees_ = experts.trees
         self.choice_ = Choice(
@@ -331,7 +393,8 @@ class PrivateForestClassifier(ForestClassifier):
             method="trees",
             voting=experts.voting,
             n_trees=len(experts.trees),
-            rounds=Plan.of(n_records, epsilon, len(domain_shape)).rounds,
+            rounds=plan.rounds,
+            accounting="zcdp" if concentrated else "pure",
         )
 
     def _release_blocks(
@@ -339,23 +402,30 @@ class PrivateForestClassifier(ForestClassifier):
         codes: NDArray[np.int64],
         class_codes: NDArray[np.int64],
         epsilon: Fraction,
+        rho: Fraction,
         n_records: float,
     ) -> None:
         schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
+        cost = epsilon
+        best = partial(
+            bayes_risk_strategy,
+            schema.domain_shape,
+            n_records=n_records,
+            n_columns=1 if signed else schema.n_classes,
+            prior=self.prior,
+            pool="disjoint",
+        )
         with self._timed("optimization"):
-            self.strategy_ = bayes_risk_strategy(
-                schema.domain_shape,
-                epsilon=epsilon,
-                n_records=n_records,
-                n_columns=1 if signed else schema.n_classes,
-                prior=self.prior,
-                pool="disjoint",
-            )
+            self.strategy_ = best(epsilon=epsilon)
+            if rho > 0 and (other := best(rho=rho)).loss < self.strategy_.loss:
+                self.strategy_, cost = other, rho
+                self._concentrate()
         strategy = self.strategy_.strategy
         assert isinstance(strategy, Marginals)
+        shares = self._shares(strategy)
         with self._timed("trees"):
-            self.ensembles_ = self._trees(strategy, epsilon)
+            self.ensembles_ = self._trees(shares, cost)
         with self._timed("measurement"):
             if signed:
                 what = "class differences of blocks"
@@ -369,7 +439,7 @@ class PrivateForestClassifier(ForestClassifier):
                     columns=class_codes,
                     n_columns=schema.n_classes,
                 )
-            measurement = self._release(strategy, epsilon, records, what)
+            measurement = self._release(strategy, cost, records, what)
         self.trees_ = ()
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
@@ -380,53 +450,84 @@ class PrivateForestClassifier(ForestClassifier):
             return False
         return self.voting == "weight" or (self.voting == "auto" and information < FEW)
 
-    def _trees(self, strategy: Marginals, epsilon: Fraction) -> list[Ensemble]:
-        total = sum(map(Fraction, strategy.weights.values()))
+    def _shares(self, strategy: Marginals) -> dict[tuple[int, ...], Fraction]:
+        """Return the share of the cost of every block; its variance is one over it."""
+        power = 2 if self.ledger_ is None else 1
+        costs = {s: Fraction(w) ** power for s, w in strategy.weights.items()}
+        total = sum(costs.values())
+        return {s: cost / total for s, cost in costs.items()}
+
+    def _trees(
+        self, shares: dict[tuple[int, ...], Fraction], cost: Fraction
+    ) -> list[Ensemble]:
         return [
             Ensemble(
                 np.array(block, dtype=np.int64),
                 complete_forest(self.schema_.select(list(block)), len(block)),
-                epsilon * Fraction(weight) / total,
+                cost * share,
             )
-            for block, weight in strategy.weights.items()
+            for block, share in shares.items()
         ]
 
     def _release(
-        self, strategy: QueryMatrix, epsilon: Fraction, counts: Any, what: str
-    ) -> Measurement:
+        self, strategy: QueryMatrix, cost: Fraction, counts: Any, what: str
+    ) -> Measurement | GaussianMeasurement:
         """Measure once, and remember what was released."""
-        mechanism = MatrixMechanism(
-            strategy,
-            strategy,
-            epsilon=epsilon,
-            neighbours=self._terms.neighbours,
-            signed=isinstance(counts, Records) and counts.signed,
-            ledger=self.ledger_,
-        )
+        terms: dict[str, Any] = {
+            "neighbours": self._terms.neighbours,
+            "signed": isinstance(counts, Records) and counts.signed,
+        }
+        mechanism: MatrixMechanism | GaussianMechanism
+        if self.ledger_ is None:
+            mechanism = GaussianMechanism(strategy, strategy, rho=cost, **terms)
+        else:
+            mechanism = MatrixMechanism(
+                strategy, strategy, epsilon=cost, ledger=self.ledger_, **terms
+            )
         mechanism._insecure_rng = self._insecure_rng
         measurement = mechanism.measure(counts)
         released = f"{what} measured by {strategy._label()}"
-        self._note(measurement.epsilon, released, measurement.sensitivity)
+        self._note(cost, released, measurement.sensitivity)
         return measurement
 
-    def _note(self, epsilon: Fraction, released: str, sensitivity: float) -> None:
-        """Remember what was released."""
-        entry = LedgerEntry(epsilon, released, sensitivity)
-        self.releases_ = (*self.releases_, entry)
+    def _note(self, cost: Fraction, released: str, sensitivity: float) -> None:
+        """Remember what was released; without a ledger, in zCDP."""
+        kind = ConcentratedRelease if self.ledger_ is None else LedgerEntry
+        self.releases_ = (*self.releases_, kind(cost, released, sensitivity))
 
-    def _how(self, entry: LedgerEntry) -> str:
+    def _how(self, entry: Any) -> str:
+        concentrated = isinstance(entry, ConcentratedRelease)
         if entry.released.endswith(DRAWN):
             return "drawn by the exponential mechanism, score of sensitivity 1"
         if entry.released == CHOSEN:
-            return "chosen by permute-and-flip, score of sensitivity 1"
+            by = "the exponential mechanism" if concentrated else "permute-and-flip"
+            return f"chosen by {by}, score of sensitivity 1"
+        if concentrated and not entry.released.startswith(NUMBER):
+            return (
+                f"L2 sensitivity {entry.sensitivity:g}, exact discrete Gaussian noise"
+            )
         return super()._how(entry)
+
+    def _cost(self, entries: Sequence[Any]) -> str:
+        if isinstance(entries[0], ConcentratedRelease):
+            spent = sum((entry.rho for entry in entries), Fraction(0))
+            cost = f"rho = {float(spent):g}"
+        else:
+            cost = super()._cost(entries)
+        if entries is not self.releases_ or self._terms.promised is None:
+            return cost
+        epsilon, delta = self._terms.promised
+        return (
+            f"(epsilon, delta) = ({epsilon:g}, {delta:g}), by releases of {cost}"
+            f"{' in zCDP' if cost.startswith('rho') else ''}"
+        )
 
     # ---- post-processing -------------------------------------------------
 
     def _interpret(
         self,
         strategy: Marginals,
-        measurement: Measurement,
+        measurement: Measurement | GaussianMeasurement,
         n_records: float,
         signed: bool,
     ) -> None:
@@ -434,7 +535,13 @@ class PrivateForestClassifier(ForestClassifier):
         tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
         scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
         kinds, place = np.unique(scales, return_inverse=True)
-        exact = [discrete_laplace_variance(float(t)) for t in kinds]
+        concentrated = isinstance(measurement, GaussianMeasurement)
+        exact = [
+            discrete_gaussian_variance(t * t)
+            if concentrated
+            else discrete_laplace_variance(t)
+            for t in kinds.tolist()
+        ]
         variances = np.maximum(exact, NEGLIGIBLE)
         values, variance = measurement.values, variances[place]
         self.estimate_ = shrink(
@@ -457,10 +564,11 @@ class PrivateForestClassifier(ForestClassifier):
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
-            shares=tuple(strategy.weights.values()),
+            shares=tuple(map(float, self._shares(strategy).values())),
             signed=signed,
             risk=self.strategy_.loss,
             log_evidence=self.estimate_.log_evidence,
+            accounting="zcdp" if concentrated else "pure",
         )
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import Measurement
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._experts import Experts
-from mmech_rf.classifiers._payments import PurePayments
+from mmech_rf.classifiers._payments import NoisyCounts, Payments
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import FLAT, View, Views, public_views
 
-__all__ = ["CHOSEN", "DRAWN", "Grower", "Plan", "SelectedTrees"]
+__all__ = ["CHOSEN", "DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +87,7 @@ def number_of_votes(epsilon: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shares of epsilon with boosting, from public numbers.
+    """Shares of the cost with boosting, from public numbers.
 
     Attributes
     ----------
@@ -98,6 +97,8 @@ class Plan:
         Share of every further tree.
     rounds : int
         Number of further trees; none without boosting.
+    first_selection, selection : Fraction
+        Shares of the first and of a further tree that draw it.
     """
 
     tables: Fraction
@@ -105,21 +106,25 @@ class Plan:
     choice: Fraction
     further: Fraction
     rounds: int
+    first_selection: Fraction = FIRST_SELECTION
+    selection: Fraction = SELECTION
 
     @classmethod
     def of(cls, n_records: float, epsilon: Fraction, n_features: int) -> Plan:
-        """Return the plan for a budget."""
+        """Return the plan for a budget of pure epsilon."""
         information = n_records * float(epsilon)
         if information < BOOSTING:
             return cls(Fraction(0), Fraction(0), Fraction(0), Fraction(0), 0)
-        tables = min(TABLES_SHARE, _share(RECORDS_PER_TABLE * n_features, information))
-        first = min(FIRST_SHARE, _share(RECORDS_OF_FIRST, information))
+        tables = min(
+            TABLES_SHARE, share_of(RECORDS_PER_TABLE * n_features, information)
+        )
+        first = min(FIRST_SHARE, share_of(RECORDS_OF_FIRST, information))
         rest = 1 - tables - first - CHOICE_SHARE
         rounds = int(np.clip(information * rest // RECORDS_PER_ROUND, 1, MOST_ROUNDS))
         return cls(tables, first, CHOICE_SHARE, rest / rounds, rounds)
 
 
-def _share(part: float, whole: float) -> Fraction:
+def share_of(part: float, whole: float) -> Fraction:
     """Return a share, at least a thousandth, with a small denominator."""
     return Fraction(max(1, int(1000 * part / whole)), 1000)
 
@@ -171,7 +176,7 @@ class Grower:
         Number of classes.
     n_records : float
         Public number of records, roughly.
-    payments : PurePayments
+    payments : Payments
         What releases are made and paid with.
     """
 
@@ -180,14 +185,13 @@ class Grower:
     class_codes: NDArray[np.int64]
     n_classes: int
     n_records: float
-    payments: PurePayments
+    payments: Payments
 
-    def grow(self, epsilon: Fraction) -> SelectedTrees:
-        """Release a forest that suits a budget."""
-        plan = Plan.of(self.n_records, epsilon, len(self.domain_shape))
+    def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
+        """Release a forest; without boosting, the cost is pure epsilon."""
         if plan.rounds:
-            return self.boosted(epsilon, plan)
-        return self.voting(epsilon, number_of_votes(epsilon))
+            return self.boosted(cost, plan)
+        return self.voting(cost, number_of_votes(cost))
 
     def voting(self, cost: Fraction, n_trees: int) -> SelectedTrees:
         """Release labelled trees, each drawn as a whole.
@@ -225,8 +229,8 @@ class Grower:
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
         tables = self._tables(cost * plan.tables)
-        tree = self._draw(cost * plan.first * FIRST_SELECTION, 0)
-        scores = self._count(tree, cost * plan.first * (1 - FIRST_SELECTION), 0)
+        tree = self._draw(cost * plan.first * plan.first_selection, 0)
+        scores = self._count(tree, cost * plan.first * (1 - plan.first_selection), 0)
         starts = (SelectedTrees((tree,), (scores,)), tables)
         right = [
             int((start.log_odds(self.codes).argmax(axis=1) == self.class_codes).sum())
@@ -237,8 +241,8 @@ class Grower:
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
             weights = _weights(votes, self.class_codes)
-            tree = self._draw(budget * SELECTION, number, weights)
-            scores = self._count(tree, budget * (1 - SELECTION), number, weights)
+            tree = self._draw(budget * plan.selection, number, weights)
+            scores = self._count(tree, budget * (1 - plan.selection), number, weights)
             forest = SelectedTrees((*forest.trees, tree), (*forest.scores, scores))
             votes += SelectedTrees((tree,), (scores,)).whole_votes(self.codes)
         return forest
@@ -290,7 +294,7 @@ class Grower:
     def _tables(self, cost: Fraction) -> SelectedTrees:
         """Release the class counts of every attribute; they vote as independent."""
         d = len(self.domain_shape)
-        finest = self.n_records * float(cost) / (d * RECORDS_PER_CELL)
+        finest = self.n_records * self.payments.strength(cost / d) / RECORDS_PER_CELL
         chosen: dict[int, View] = {}
         for view in self._views.items:
             if view.family == "single" and (
@@ -334,7 +338,7 @@ def _weights(
     return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
 
 
-def _label_scores(tree: SelectedTree, measured: Measurement, n_classes: int) -> Floats:
+def _label_scores(tree: SelectedTree, measured: NoisyCounts, n_classes: int) -> Floats:
     """Return log-odds of the labels: how often they are right, from noisy counts."""
     added = max(_deviation(measured), 1.0)
     right, wrong = np.maximum(measured.values, 0.0)
@@ -349,7 +353,7 @@ def _label_scores(tree: SelectedTree, measured: Measurement, n_classes: int) -> 
 
 
 def _log_shares(
-    measured: Measurement, unit: int, *, even: bool = False
+    measured: NoisyCounts, unit: int, *, even: bool = False
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in every leaf, and in all leaves.
 
@@ -357,12 +361,12 @@ def _log_shares(
     """
     counts = measured.values / unit
     n_classes = counts.shape[1]
-    added = SMOOTHING * float(measured.scale) / unit + 0.5
+    added = SMOOTHING * measured.scale / unit + 0.5
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
     return np.log(smooth / smooth.sum(axis=1, keepdims=True)), shares
 
 
-def _deviation(measured: Measurement) -> float:
-    return float(np.sqrt(discrete_laplace_variance(float(measured.scale))))
+def _deviation(measured: NoisyCounts) -> float:
+    return float(np.sqrt(discrete_laplace_variance(measured.scale)))

@@ -1,0 +1,140 @@
+r"""When and how a fit of an :math:`(\epsilon, \delta)` is accounted in zCDP.
+
+Pure epsilon implies :math:`(\epsilon, \delta)` for every delta, and keeps all of
+epsilon for a few releases; zCDP has to put some of it aside for the delta, but costs
+less for each of many releases. Which is better follows from public numbers.
+
+The first release may be a noisy number of records, paid for with pure
+:math:`\epsilon_1`, which costs :math:`\epsilon_1^2 / 2` in zCDP, and the accounting of
+what follows may depend on it. Together this is :math:`(\epsilon, \delta)`-private:
+outcomes of pure releases are :math:`e^\epsilon` times as likely for a neighbour at
+most; and the other outcomes are those of a mechanism that stops after a number that
+leads to pure releases, which is private under zCDP by itself.
+
+References
+----------
+.. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
+   and lower bounds", TCC 2016, Proposition 1.4 and Lemma 1.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from mmech import rho_from_epsilon_delta
+from mmech._validation import check_choice, check_delta
+from mmech.budget import LedgerEntry
+from mmech_rf.classifiers import _selected_trees as pure
+from mmech_rf.classifiers._payments import ConcentratedRelease
+from mmech_rf.classifiers._selected_trees import Plan, share_of
+
+__all__ = [
+    "check_privacy",
+    "concentrated_plan",
+    "in_rho",
+    "refuse_ledger",
+    "remaining_rho",
+]
+
+PRIVACY = ("pure", "zcdp")
+
+MOST_ROUNDS = 12
+"""Further trees; more cost time and gain little."""
+
+
+def check_privacy(privacy: Any, delta: Any) -> None:
+    """Raise unless a delta goes with the kind of privacy."""
+    check_choice(privacy, "privacy", PRIVACY)
+    if privacy == "pure":
+        if delta is not None:
+            raise ValueError(
+                f"delta={delta!r} goes with privacy='zcdp', but privacy is 'pure'; "
+                "leave delta out"
+            )
+        return
+    if delta is None:
+        raise ValueError(
+            "privacy='zcdp' needs delta, the probability that epsilon may not hold; "
+            "pass one well below one over the number of records, such as 1e-6"
+        )
+    check_delta(delta)
+
+
+def refuse_ledger(ledger: Any) -> None:
+    """Raise if there is a ledger."""
+    if ledger is not None:
+        raise TypeError(
+            "privacy='zcdp' takes no ledger, because a PrivacyLedger counts pure "
+            "epsilon; set ledger=None, where every fit spends (epsilon, delta) anew, "
+            "or privacy='pure'"
+        )
+
+
+def remaining_rho(
+    epsilon: Fraction, delta: float, spent: Sequence[LedgerEntry]
+) -> Fraction:
+    """Return the rho of an epsilon and delta that is left, never more than implied."""
+    total = Fraction(rho_from_epsilon_delta(epsilon, delta))
+    return total - sum((release.rho for release in in_rho(spent)), Fraction(0))
+
+
+def in_rho(spent: Sequence[LedgerEntry]) -> tuple[ConcentratedRelease, ...]:
+    """Return what releases of pure epsilon cost in zCDP, half of its square."""
+    return tuple(
+        ConcentratedRelease(entry.epsilon**2 / 2, entry.released, entry.sensitivity)
+        for entry in spent
+    )
+
+
+def concentrated_plan(
+    n_records: float, epsilon: Fraction, rho: Fraction, n_features: int
+) -> Plan | None:
+    r"""Return shares of rho, or None where a pure epsilon does better.
+
+    Every release is as strong, beside the others, as a plan of pure epsilon has it: a
+    draw with :math:`\epsilon_0` costs :math:`\epsilon_0^2 / 8`, and counts with the
+    variance of Laplace noise of :math:`\epsilon_0` cost :math:`\epsilon_0^2 / 4`. It
+    does better if it draws further trees, as many as the plan of pure epsilon, with at
+    least the epsilon of that one.
+
+    Parameters
+    ----------
+    n_records : float
+        Public number of records, roughly.
+    epsilon, rho : Fraction
+        Budgets of which one can be spent.
+    n_features : int
+        Number of attributes.
+    """
+    other = Plan.of(n_records, epsilon, n_features)
+    if rho <= 0 or not other.rounds:
+        return None
+    information = n_records**2 * float(rho)
+    one_table = pure.RECORDS_PER_TABLE**2 / 4
+    first, first_selection = _tree(pure.RECORDS_OF_FIRST, pure.FIRST_SELECTION)
+    further, selection = _tree(pure.RECORDS_PER_ROUND, pure.SELECTION)
+    tables = min(pure.TABLES_SHARE, share_of(n_features * one_table, information))
+    start = min(pure.FIRST_SHARE, share_of(first, information))
+    rest = 1 - tables - start - pure.CHOICE_SHARE
+    rounds = min(max(int(information * float(rest) // further), 1), MOST_ROUNDS)
+    if 8 * rho * rest * selection / other.rounds < (
+        (epsilon * other.further * other.selection) ** 2
+    ):
+        return None
+    return Plan(
+        tables,
+        start,
+        pure.CHOICE_SHARE,
+        rest / rounds,
+        rounds,
+        first_selection,
+        selection,
+    )
+
+
+def _tree(records: float, selection: Fraction) -> tuple[float, Fraction]:
+    """Return what a tree costs, times records squared, and the share that draws it."""
+    draw, count = selection**2 / 8, (1 - selection) ** 2 / 4
+    return records**2 * float(draw + count), draw / (draw + count)
