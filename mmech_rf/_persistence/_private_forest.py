@@ -18,6 +18,7 @@ from mmech_rf._persistence._blocks import (
 )
 from mmech_rf._persistence._contents import Contents, Read, Store, whole_numbers
 from mmech_rf._persistence._selected_trees import describe_trees, read_trees
+from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._experts import (
     Differences,
     Distribution,
@@ -25,7 +26,6 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
-from mmech_rf.classifiers._private_forest import Choice
 from mmech_rf.classifiers._selected_trees import SelectedTrees
 from mmech_rf.schema import Schema
 
@@ -38,7 +38,7 @@ UNKNOWN = ("risk", "log_evidence")
 class ChosenRelease(Contents):
     """Drawn trees, or the estimate that blocks vote with."""
 
-    own = ("prior",)
+    own = ("delta", "prior")
 
     def describe(self, model: Any, store: Store) -> dict[str, Any]:
         """Return entries of the description."""
@@ -47,6 +47,7 @@ class ChosenRelease(Contents):
             choice[name] = None if math.isnan(choice[name]) else choice[name]
         described: dict[str, Any] = {
             "prior": None if model.prior is None else asdict(model.prior),
+            "delta": None if model.delta is None else float(model.delta),
             "choice": choice,
         }
         experts = model._experts
@@ -59,9 +60,12 @@ class ChosenRelease(Contents):
         return described
 
     def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the prior."""
+        """Return delta and the prior."""
         prior = content["prior"]
-        return {"prior": None if prior is None else SignalPrior(**prior)}
+        return {
+            "delta": content.get("delta"),  # files written before it existed
+            "prior": None if prior is None else SignalPrior(**prior),
+        }
 
     def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
         """Give a model its choice and its votes."""

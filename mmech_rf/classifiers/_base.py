@@ -473,6 +473,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         spent = sum((entry.epsilon for entry in entries), Fraction(0))
         return f"epsilon = {float(spent):g}"
 
+    def _spent(self) -> str:
+        """Return in words what all releases guarantee."""
+        return self._cost(self.releases_)
+
     @property
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
@@ -482,7 +486,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "replace": "by replacing one record",
         }[self._terms.neighbours]
         lines = [
-            f"Released so far: {self._cost(self.releases_)} for neighbouring data sets "
+            f"Released so far: {self._spent()} for neighbouring data sets "
             f"that differ {relation}."
             if self.releases_
             else "Nothing has been released yet."

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mmech import rho_from_epsilon_delta
+from mmech import BudgetExceededError, PrivacyLedger, rho_from_epsilon_delta
 from mmech._validation import check_choice, check_delta
 from mmech.budget import LedgerEntry
 from mmech_rf.classifiers import _selected_trees as pure
@@ -64,6 +64,11 @@ def check_privacy(privacy: Any, delta: Any) -> None:
 
 def refuse_ledger(ledger: Any) -> None:
     """Raise if there is a ledger."""
+    if isinstance(ledger, PrivacyLedger) and ledger.remaining == 0:
+        raise BudgetExceededError(
+            "the ledger is spent, as that of every copied or loaded model is, and "
+            "nothing was released; set ledger=None to spend (epsilon, delta) anew"
+        )
     if ledger is not None:
         raise TypeError(
             "privacy='zcdp' takes no ledger, because a PrivacyLedger counts pure "
@@ -89,7 +94,7 @@ def in_rho(spent: Sequence[LedgerEntry]) -> tuple[ConcentratedRelease, ...]:
 
 
 def concentrated_plan(
-    n_records: float, epsilon: Fraction, rho: Fraction, n_features: int
+    other: Plan, n_records: float, epsilon: Fraction, rho: Fraction, n_features: int
 ) -> Plan | None:
     r"""Return shares of rho, or None where a pure epsilon does better.
 
@@ -101,6 +106,8 @@ def concentrated_plan(
 
     Parameters
     ----------
+    other : Plan
+        Plan of the pure epsilon.
     n_records : float
         Public number of records, roughly.
     epsilon, rho : Fraction
@@ -108,7 +115,6 @@ def concentrated_plan(
     n_features : int
         Number of attributes.
     """
-    other = Plan.of(n_records, epsilon, n_features)
     if rho <= 0 or not other.rounds:
         return None
     information = n_records**2 * float(rho)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
 from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._concentrated import (
     check_privacy,
     concentrated_plan,
@@ -63,7 +64,7 @@ from mmech_rf.classifiers._selected_trees import (
 from mmech_rf.growth import complete_forest
 from mmech_rf.schema import Schema
 
-__all__ = ["Choice", "PrivateForestClassifier"]
+__all__ = ["PrivateForestClassifier"]
 
 METHODS = ("auto", "trees", "blocks")
 
@@ -88,56 +89,6 @@ NUMBER = "number of records"
 
 FEWEST = 8.0
 """A noisy number of records below this is taken as this."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a fit chose, and from what.
-
-    Attributes
-    ----------
-    n_records : float
-        Number of records that choices went by: stated, or a noisy count.
-    stated : bool
-        Whether the user stated it.
-    method : {"trees", "blocks"}
-        What was released.
-    voting : str
-        How trees vote.
-    n_trees : int
-        Number of trees: drawn ones and one-way tables that were chosen as a start, or
-        one per block.
-    rounds : int
-        Number of trees that were drawn for what those before them get wrong.
-    blocks : tuple of tuple of int
-        Attributes of every tree of the method "blocks".
-    shares : tuple of float
-        Share of the measurement's cost of every block.
-    signed : bool
-        Whether differences of two classes were measured.
-    risk : float
-        Expected squared error of the contrasts of blocks, relative to no measurement;
-        NaN for "trees".
-    log_evidence : float
-        Log marginal likelihood of the release of blocks over that of no signal, nats;
-        NaN for "trees".
-    accounting : {"pure", "zcdp"}
-        Kind of budget that releases were paid with. Of ``privacy="zcdp"`` it is the
-        better one by public numbers.
-    """
-
-    n_records: float
-    stated: bool
-    method: str
-    voting: str
-    n_trees: int
-    rounds: int = 0
-    blocks: tuple[tuple[int, ...], ...] = ()
-    shares: tuple[float, ...] = ()
-    signed: bool = False
-    risk: float = math.nan
-    log_evidence: float = math.nan
-    accounting: str = "pure"
 
 
 class PrivateForestClassifier(ForestClassifier):
@@ -348,9 +299,16 @@ class PrivateForestClassifier(ForestClassifier):
         release(codes, class_codes, epsilon - spent, rho, n_records)
 
     def _concentrate(self) -> None:
-        """Account for what was released, and for what follows, in zCDP."""
+        """Account for what was released, and for what follows, in zCDP.
+
+        No ledger of this fit is the sign of it: one would count pure epsilon.
+        """
         self.releases_ = in_rho(self.releases_)
         self.ledger_ = None
+
+    @property
+    def _accounting(self) -> str:
+        return "zcdp" if self.ledger_ is None else "pure"
 
     def _release_trees(
         self,
@@ -362,26 +320,19 @@ class PrivateForestClassifier(ForestClassifier):
     ) -> None:
         domain_shape = self.schema_.domain_shape
         d = len(domain_shape)
-        cost, terms = epsilon, (self._insecure_rng, self._note)
-        plan = concentrated_plan(n_records, epsilon, rho, d)
-        concentrated = plan is not None
-        if plan is not None:
+        cost = epsilon
+        plan = Plan.of(n_records, epsilon, d)
+        other = concentrated_plan(plan, n_records, epsilon, rho, d)
+        if other is not None:
+            cost, plan = rho, other
             self._concentrate()
-            cost = rho
-            payments: Payments = ConcentratedPayments(
-                self._terms.neighbours, rho, *terms
-            )
-        else:
-            assert self.ledger_ is not None
-            plan = Plan.of(n_records, epsilon, d)
-            payments = PurePayments(self._terms.neighbours, self.ledger_, *terms)
         grower = Grower(
             domain_shape,
             codes,
             class_codes,
             n_classes=self.schema_.n_classes,
             n_records=n_records,
-            payments=payments,
+            payments=self._payments(cost),
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)
@@ -394,8 +345,14 @@ class PrivateForestClassifier(ForestClassifier):
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
-            accounting="zcdp" if concentrated else "pure",
+            accounting=self._accounting,
         )
+
+    def _payments(self, cost: Fraction) -> Payments:
+        terms = self._insecure_rng, self._note
+        if self.ledger_ is None:
+            return ConcentratedPayments(self._terms.neighbours, cost, *terms)
+        return PurePayments(self._terms.neighbours, self.ledger_, *terms)
 
     def _release_blocks(
         self,
@@ -509,17 +466,19 @@ class PrivateForestClassifier(ForestClassifier):
         return super()._how(entry)
 
     def _cost(self, entries: Sequence[Any]) -> str:
-        if isinstance(entries[0], ConcentratedRelease):
-            spent = sum((entry.rho for entry in entries), Fraction(0))
-            cost = f"rho = {float(spent):g}"
-        else:
-            cost = super()._cost(entries)
-        if entries is not self.releases_ or self._terms.promised is None:
-            return cost
+        if not isinstance(entries[0], ConcentratedRelease):
+            return super()._cost(entries)
+        spent = sum((entry.rho for entry in entries), Fraction(0))
+        return f"rho = {float(spent):g}"
+
+    def _spent(self) -> str:
+        if self._terms.promised is None:
+            return super()._spent()
         epsilon, delta = self._terms.promised
+        kind = {"pure": "pure", "zcdp": "zCDP with"}[self.choice_.accounting]
         return (
-            f"(epsilon, delta) = ({epsilon:g}, {delta:g}), by releases of {cost}"
-            f"{' in zCDP' if cost.startswith('rho') else ''}"
+            f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
+            f"delta = {delta:g}, from {kind} {self._cost(self.releases_)},"
         )
 
     # ---- post-processing -------------------------------------------------
@@ -535,13 +494,10 @@ class PrivateForestClassifier(ForestClassifier):
         tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
         scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
         kinds, place = np.unique(scales, return_inverse=True)
-        concentrated = isinstance(measurement, GaussianMeasurement)
-        exact = [
-            discrete_gaussian_variance(t * t)
-            if concentrated
-            else discrete_laplace_variance(t)
-            for t in kinds.tolist()
-        ]
+        if isinstance(measurement, GaussianMeasurement):
+            exact = [discrete_gaussian_variance(t * t) for t in kinds.tolist()]
+        else:
+            exact = [discrete_laplace_variance(t) for t in kinds.tolist()]
         variances = np.maximum(exact, NEGLIGIBLE)
         values, variance = measurement.values, variances[place]
         self.estimate_ = shrink(
@@ -568,7 +524,7 @@ class PrivateForestClassifier(ForestClassifier):
             signed=signed,
             risk=self.strategy_.loss,
             log_evidence=self.estimate_.log_evidence,
-            accounting="zcdp" if concentrated else "pure",
+            accounting=self._accounting,
         )
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -67,6 +67,9 @@ examples:
       --n-records 5000
       where it is no secret that there are about 5,000 records; without that, a noisy
       count is paid for with 3 % of epsilon
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz --method private \\
+      --privacy zcdp --delta 1e-6
+      (epsilon, delta) in place of pure epsilon
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --trees inf --out mine.npz
       all multiway trees instead of some
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --n-ensembles 5 \\
@@ -116,6 +119,9 @@ _GROWN = (
 )
 """Options of forests that grow before the records are looked at."""
 
+_PRIVATE = ("n_records", "privacy", "delta")
+"""Options of the forest that chooses for itself."""
+
 _WORDS = {
     r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
     r"\brow (\d+) of y holds": r"row \1, the class, holds",
@@ -126,6 +132,10 @@ _WORDS = {
     r"\bmax_features=?": "--max-features",
     r"\bn_ensembles=?": "--n-ensembles",
     r"\bn_trees=?": "--trees ",
+    r"\bprivacy='(\w+)'": r"--privacy \1",
+    r"\bprivacy is '(\w+)'": r"--privacy is \1",
+    r"\bdelta=": "--delta ",
+    r"\b(needs|leave) delta\b": r"\1 --delta",
     r"\btemplate='(\w+)' or '(\w+)'": r"--template \1 or \2",
     r"\btemplate[= ]'(\w+)'": r"--template \1",
     r"\bsplits='(\w+)'": r"--splits \1",
@@ -176,9 +186,25 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="roughly how many records there are, where that is public; for --method "
         "private only (default: a noisy count, for 3 %% of epsilon)",
     )
+    command.add_argument(
+        "--privacy",
+        choices=("pure", "zcdp"),
+        default="pure",
+        help="guarantee of --method private: pure epsilon, or (epsilon, delta), which "
+        "promises less and is more accurate where there are many records, accounted in "
+        "zCDP (default: pure)",
+    )
+    command.add_argument(
+        "--delta",
+        type=float,
+        metavar="P",
+        help="for --privacy zcdp: probability that epsilon may not hold, well below "
+        "one over the number of records",
+    )
     _add_records(command)
     command.set_defaults(
-        usual={name: command.get_default(name) for name in (*_GROWN, "seed")}
+        usual={name: command.get_default(name) for name in (*_GROWN, "seed")},
+        chosen={name: command.get_default(name) for name in _PRIVATE},
     )
 
 
@@ -376,9 +402,11 @@ def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
         for name, usual in args.usual.items():
             if getattr(args, name) != usual:
                 raise _does_not_go(name, args)
-        return PrivateForestClassifier(schema, n_records=args.n_records, **_terms(args))
-    if args.n_records is not None:
-        raise _does_not_go("n_records", args)
+        own = {name: getattr(args, name) for name in _PRIVATE}
+        return PrivateForestClassifier(schema, **own, **_terms(args))
+    for name, usual in args.chosen.items():
+        if getattr(args, name) != usual:
+            raise _does_not_go(name, args)
     if args.method == "training":
         return BatchTrainingClassifier(
             schema, template=args.template, **_parameters(args)
