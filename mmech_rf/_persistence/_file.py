@@ -39,9 +39,6 @@ DTYPES = {"int32", "int64", "float64"}
 NOT_SAVED = ("schema", "epsilon", "ledger", "random_state", "insecure_rng")
 """Parameters with an entry of their own, or none: sources of randomness stay here."""
 
-COSTS = {"epsilon", "rho"}
-"""Names of what a release cost, one of them in each."""
-
 POLICIES = ("error", "category", "drop", "clip")
 
 
@@ -116,16 +113,12 @@ def _refusal(model: ForestClassifier) -> str:
 
 
 def _entry(entry: LedgerEntry | ConcentratedRelease) -> dict[str, Any]:
-    described = asdict(entry)
-    for name in COSTS & set(described):
-        described[name] = str(described[name])
-    return described
+    cost = _cost_of(type(entry))
+    return {**asdict(entry), cost: str(getattr(entry, cost))}
 
 
-def _read_entry(stored: dict[str, Any]) -> LedgerEntry | ConcentratedRelease:
-    costs = {name: Fraction(stored[name]) for name in COSTS & set(stored)}
-    kind = ConcentratedRelease if "rho" in costs else LedgerEntry
-    return kind(**{**stored, **costs})
+def _cost_of(kind: type) -> str:
+    return "rho" if kind is ConcentratedRelease else "epsilon"
 
 
 # ---- loading -----------------------------------------------------------------
@@ -205,13 +198,27 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
             raise ValueError("not one name per column")
         model.feature_names_in_ = np.array(content["columns"], dtype=object)
     contents.restore(model, content, reader(arrays))
-    model.releases_ = tuple(map(_read_entry, content["releases"]))
+    model.releases_ = _releases(content["releases"], model, terms)
     model.ledger_ = None
     model.timings_ = dict.fromkeys(STAGES, 0.0)
     model._terms = terms
     model._insecure_rng = None
     model._tie_key = position(content["tie_key"])
     return model
+
+
+def _releases(
+    stored: list[dict[str, Any]], model: ForestClassifier, terms: Terms
+) -> tuple[Any, ...]:
+    concentrated = (
+        isinstance(model, PrivateForestClassifier)
+        and model.choice_.accounting == "zcdp"
+    )
+    if concentrated and terms.promised is None:
+        raise ValueError("zCDP without a delta")
+    kind = ConcentratedRelease if concentrated else LedgerEntry
+    cost = _cost_of(kind)
+    return tuple(kind(**{**entry, cost: Fraction(entry[cost])}) for entry in stored)
 
 
 def _terms(stored: dict[str, Any]) -> Terms:

@@ -185,6 +185,16 @@ def test_a_private_forest_predicts(run, files, stated):
     assert out.split() == ["sold", *TRUTH]
 
 
+def test_a_private_forest_may_promise_epsilon_and_delta(run, files):
+    options = ["--privacy", "zcdp", "--delta", "1e-6", "--n-records", 250]
+    code, out, err = run(*fit(files, "--method", "private", *options))
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert "epsilon = 50 and delta = 1e-06, from pure epsilon = 50" in text
+    model = load_model(files / "fruit.npz")
+    assert (model.privacy, model.delta) == ("zcdp", 1e-6)
+
+
 def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
     models = []
     for _ in range(2):
@@ -338,6 +348,10 @@ def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
         (["--trees", "inf", "--splits", "binary"], "needs --splits multiway"),
         (["--method", "laplace", "--template", "union"], "does not go with --method"),
         (["--n-records", 99], "--n-records does not go with --method training"),
+        (["--privacy", "zcdp"], "--privacy does not go with --method training"),
+        (["--delta", "1e-6"], "--delta does not go with --method training"),
+        (["--method", "private", "--privacy", "zcdp"], "--privacy zcdp needs --delta"),
+        (["--method", "private", "--delta", 0.1], "--delta 0.1 goes with --privacy zc"),
         (["--n-records", 0, "--method", "private"], "must be a whole number from 1"),
         (["--method", "private", "--trees", 4], "--trees does not go with --method p"),
         (["--method", "private", "--voting", "weight"], "--voting does not go with"),

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from mmech import Marginals, SignalPrior, bayes_risk_strategy, shrink
+from mmech import GaussianMechanism, Marginals, SignalPrior, bayes_risk_strategy, shrink
 from mmech.reconstruction._shrinkage import GRID, _part
 from mmech.strategies import BayesRisk, block_partitions
 
@@ -159,21 +159,23 @@ def test_wrong_arguments(change, message):
 
 
 # ---------------------------------------------------------------- Bayes-risk strategies
-def risk_of(pool, k=2, epsilon=0.7, n_records=80.0):
+def risk_of(pool, k=2, epsilon=0.7, n_records=80.0, rho=None):
     return BayesRisk(
         SIZES,
         list(pool),
-        epsilon=epsilon,
+        epsilon=None if rho else epsilon,
+        rho=rho,
         n_records=n_records,
         n_columns=k,
         prior=SignalPrior(),
     )
 
 
+@pytest.mark.parametrize("rho", [None, 0.05])
 @columns
-def test_gradient_of_the_risk(k):
+def test_gradient_of_the_risk(k, rho):
     pool = [(), (0,), (1,), (0, 1), (1, 2), (0, 1, 2)]
-    risk = risk_of(pool, k)
+    risk = risk_of(pool, k, rho=rho)
     shares = np.random.default_rng(1).dirichlet(np.ones(len(pool)))
     _, gradient = risk(shares)
     for i in range(len(pool)):
@@ -183,15 +185,17 @@ def test_gradient_of_the_risk(k):
         assert gradient[i] == pytest.approx(slope, rel=1e-5, abs=1e-9)
 
 
+@pytest.mark.parametrize("rho", [None, 0.05])
 @pytest.mark.parametrize("k", [2, 3])
-def test_the_risk_is_the_expected_error_of_the_linear_filter(k):
+def test_the_risk_is_the_expected_error_of_the_linear_filter(k, rho):
     """Trace of the posterior covariance of the contrasts, relative to the prior's."""
     pool, epsilon, n_records = [(0,), (0, 1), (2,)], 0.7, 80.0
     shares = np.array([0.2, 0.5, 0.3])
-    value, _ = risk_of(pool, k, epsilon, n_records)(shares)
+    value, _ = risk_of(pool, k, epsilon, n_records, rho)(shares)
     strategy = Marginals(SIZES, dict(zip(pool, np.ones(3), strict=True)))
     sizes = [math.prod(SIZES[i] for i in a) for a in pool]
-    variance = np.repeat(2 / (epsilon * shares) ** 2, sizes)
+    noise = 1 / (2 * rho * shares) if rho else 2 / (epsilon * shares) ** 2
+    variance = np.repeat(noise, sizes)
     estimate = shrink(
         strategy,
         np.zeros((strategy.shape[0], k)),
@@ -225,6 +229,33 @@ def test_never_worse_than_equal_shares_of_any_candidate(pool, epsilon):
     for blocks in candidates:
         assert best <= value(dict.fromkeys(blocks, 1 / len(blocks))) * (1 + 1e-9)
     assert sum(result.strategy.weights.values()) == pytest.approx(1)
+
+
+def test_weights_for_gaussian_noise_are_roots_of_the_shares():
+    """The mechanism then noises every block as the risk supposes."""
+    rho = 0.03
+    result = bayes_risk_strategy((4, 2, 9), rho=rho, n_records=500, pool="disjoint")
+    blocks = list(result.strategy.weights)
+    shares = np.square(list(result.strategy.weights.values()))
+    assert shares.sum() == pytest.approx(1)
+    assert result.norm == "L2"
+    risk = BayesRisk(
+        (4, 2, 9), blocks, rho=rho, n_records=500, n_columns=2, prior=SignalPrior()
+    )
+    assert risk(shares)[0] == pytest.approx(result.loss)
+    assert result.loss <= risk(np.full(len(blocks), 1 / len(blocks)))[0]
+    measured = GaussianMechanism(result.strategy, result.strategy, rho=rho).measure(
+        np.zeros(72, int)
+    )
+    sizes = [math.prod((4, 2, 9)[i] for i in block) for block in blocks]
+    expected = np.repeat(1 / (2 * rho * shares), sizes)
+    np.testing.assert_allclose(np.square(measured.scale), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("budgets", [{}, {"epsilon": 1, "rho": 1}])
+def test_one_budget_is_given(budgets):
+    with pytest.raises(ValueError, match="one of epsilon"):
+        bayes_risk_strategy((2, 3), n_records=10, **budgets)
 
 
 def test_is_deterministic_and_partitions_cover_every_attribute():

@@ -1,0 +1,429 @@
+"""Private forests under (epsilon, delta): what zCDP costs, and what is promised."""
+
+import itertools
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from model_files import rewrite, set_in
+from rf_cases import SCHEMA, records
+from scipy.special import logsumexp
+from scipy.stats import chi2
+from sklearn.base import clone
+from tree_draws import DATA, SMALL, conditionals, largest_log_ratio
+
+import mmech.selection
+from mmech import (
+    BudgetExceededError,
+    PrivacyLedger,
+    delta_from_rho,
+    exponential_mechanism,
+    rho_from_epsilon_delta,
+)
+from mmech.exceptions import PrivacyLeakWarning
+from mmech.noise import FRACTION_BITS
+from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf.classifiers._concentrated import MOST_ROUNDS, concentrated_plan
+from mmech_rf.classifiers._payments import ConcentratedPayments, bounded_range
+from mmech_rf.classifiers._selected_trees import UNIT, Plan
+
+DELTA = 1e-5
+MANY = {"n_records": 100_000}
+CASES = {
+    "zcdp": (MANY, "zcdp"),
+    "zcdp, noisy number": ({"epsilon": 3}, "zcdp"),
+    "pure": ({"n_records": 100}, "pure"),
+    "pure, noisy number": ({"epsilon": "1/2"}, "pure"),
+    "blocks": ({"method": "blocks", "n_records": 60}, "pure"),
+    "concentrated blocks": ({"method": "blocks", "delta": 0.4} | MANY, "zcdp"),
+}
+"""Settings, and the accounting that public numbers choose for them."""
+EVERY = pytest.mark.parametrize("case", CASES)
+CONCENTRATED = pytest.mark.parametrize("case", ["zcdp", "concentrated blocks"])
+
+
+def make(case="zcdp", **parameters):
+    settings = {"epsilon": 1, "privacy": "zcdp", "delta": DELTA} | CASES[case][0]
+    return PrivateForestClassifier(SCHEMA, **(settings | parameters))
+
+
+def fitted(case, **parameters):
+    model = make(case, **parameters)
+    # A noisy number that is low chooses pure epsilon.
+    enough = CASES[case][1] == "zcdp" and model.n_records is None
+    return model.fit(*records(8000 if enough else 300))
+
+
+def payments(rho, neighbours="add_remove", rng=None):
+    noted = []
+    made = ConcentratedPayments(
+        neighbours, Fraction(rho), rng, lambda *entry: noted.append(entry)
+    )
+    return made, noted
+
+
+# ------------------------------------------------------- a draw has a bounded range
+@pytest.mark.parametrize("rho", ["1/200", "1/8", "3", "1e-9"])
+def test_the_window_of_a_draw_never_costs_more_than_rho(rho):
+    epsilon = bounded_range(Fraction(rho))
+    assert epsilon**2 / 8 <= Fraction(rho)
+    assert (epsilon + Fraction(1, 2**70)) ** 2 / 8 > Fraction(rho)
+
+
+def concentrated_draw(views, codes, classes, *, rho, neighbours="add_remove"):
+    paid, _ = payments(rho, neighbours)
+    codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
+    return paid.draw_tree(
+        views,
+        views.cells(codes),
+        np.asarray(classes, np.int64),
+        Fraction(rho),
+        "a tree",
+        n_classes=2,
+        n_records=100.0,
+    )
+
+
+def every_neighbour(codes, classes, neighbours):
+    """Yield what may be added, or put in the place of the last record."""
+    kept = len(classes) - (neighbours == "replace")
+    for cell in itertools.product(range(2), repeat=2):
+        for label in range(2):
+            yield (*codes[:kept], cell), (*classes[:kept], label)
+
+
+def renyi(first, second, order):
+    """Return the divergence of a draw of trees, of which all probabilities are given.
+
+    The sum over all trees is one of products, like the weights of trees themselves.
+    """
+    (roots, tree), (other_roots, other) = first, second
+
+    def power(p, q):
+        return order * np.asarray(p) + (1 - order) * np.asarray(q)
+
+    logs = []
+    for root in range(len(SMALL.items)):
+        total = power(roots[root], other_roots[root])
+        for cell in range(int(SMALL.sizes[root])):
+            ways = power(tree[root, cell, "ways"], other[root, cell, "ways"])
+            for way in range(len(SMALL.items) + 1):
+                labels = power(tree[root, cell, way], other[root, cell, way])
+                ways[way] += logsumexp(labels, axis=1).sum()
+            total += logsumexp(ways)
+        logs.append(total)
+    return logsumexp(logs) / (order - 1)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("rho", ["1/100", "1/2"])
+def test_every_outcome_and_every_neighbour(rho, neighbours, monkeypatch):
+    """Over all trees: the privacy loss has its range, and Rényi divergences are low."""
+    settings = {"draw": concentrated_draw, "rho": rho, "neighbours": neighbours}
+    data = DATA[2]
+    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    epsilon = float(bounded_range(Fraction(rho)))
+    largest = 0.0
+    for other in every_neighbour(*data, neighbours):
+        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        up = largest_log_ratio(after, before, SMALL)
+        down = largest_log_ratio(before, after, SMALL)
+        largest = max(largest, up + down)
+        for order in (1.001, 2, 8, 40):
+            for pair in ((before, after), (after, before)):
+                assert renyi(*pair, order) <= order * float(Fraction(rho)) + 1e-12
+    assert largest <= epsilon + 1e-12
+    # Nothing is given away: trees that are right gain, those that are wrong do not.
+    assert largest > 0.99 * epsilon
+
+
+def test_a_draw_that_costs_more_would_be_found(monkeypatch):
+    settings = {"draw": concentrated_draw, "rho": "1/2"}
+    before = conditionals(monkeypatch, SMALL, *DATA[1], **settings)
+    divergences = [
+        renyi(conditionals(monkeypatch, SMALL, *other, **settings), before, 1.001)
+        for other in every_neighbour(*DATA[1], "add_remove")
+    ]
+    assert max(divergences) > 0.5 / 4  # so that rho = 1/8 could not have paid for it
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("monotone", [True, False])
+def test_both_calibrations_have_the_range_of_their_epsilon(
+    monotone, neighbours, monkeypatch
+):
+    """Over all changes of scores that one record may make."""
+    seen = []
+    monkeypatch.setattr(
+        mmech.selection,
+        "weighted_choice",
+        lambda weights, insecure_rng: seen.append(weights / 2.0**FRACTION_BITS) or 0,
+    )
+    scores, epsilon = np.array([3, 9, 5]), 0.7
+    one = list(itertools.product((0, 1) if monotone else (-1, 0, 1), repeat=3))
+    lost = one if neighbours == "replace" else [(0, 0, 0)]
+    changes = {tuple(np.subtract(*pair)) for pair in itertools.product(one, lost)}
+    for change in [(0, 0, 0), *changes]:
+        exponential_mechanism(
+            scores + change,
+            epsilon=epsilon,
+            released="a choice",
+            monotone=monotone,
+            neighbours=neighbours,
+        )
+    ranges = [np.ptp(after - seen[0]) for after in seen]
+    assert max(ranges) <= epsilon
+    assert max(ranges) > 0.999 * epsilon
+
+
+# ------------------------------------------------------------------- counts, choices
+@pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
+def test_counts_have_the_variance_that_is_stated(neighbours, size, rng):
+    paid, noted = payments(1, neighbours, rng)
+    n, unit, rho = 20_000, 16, Fraction(1, 40)
+    measured = paid.release(np.zeros(n, np.int64), rho, "counts", unit)
+    variance = (size * unit) ** 2 / (2 * float(rho))
+    assert 2 * measured.scale**2 == pytest.approx(variance)
+    statistic = float(np.square(measured.values.astype(float)).sum()) / variance
+    assert chi2.ppf(1e-6, n) < statistic < chi2.ppf(1 - 1e-6, n)
+    assert noted == [(rho, "counts", size * unit)]
+    assert paid.strength(rho) == pytest.approx(math.sqrt(2 / variance) * size * unit)
+
+
+def test_nothing_is_released_beyond_the_total(rng):
+    paid, noted = payments("1/2", rng=rng)
+    paid.choose([1, 400], Fraction(1, 4), "a choice")
+    paid.release(np.zeros(2, np.int64), Fraction(1, 4), "counts")
+    with pytest.raises(BudgetExceededError, match="more counts would cost rho"):
+        paid.release(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
+    assert len(noted) == 2
+
+
+def test_a_choice_goes_to_the_better_one(rng):
+    paid, _ = payments(100, rng=rng)
+    chosen = [paid.choose([0, 8], Fraction(1, 8), "a choice") for _ in range(400)]
+    # e^8 to one at a rate of one.
+    assert np.mean(chosen) > 0.98
+
+
+# ------------------------------------------------------------------- what a fit costs
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@EVERY
+def test_price(case, neighbours):
+    model = fitted(case, neighbours=neighbours)
+    accounting = CASES[case][1]
+    assert model.choice_.accounting == accounting
+    if accounting == "pure":
+        spent = sum(entry.epsilon for entry in model.releases_)
+        assert spent == Fraction(model.epsilon) == model.ledger_.spent
+        return
+    spent = sum(entry.rho for entry in model.releases_)
+    assert spent == Fraction(rho_from_epsilon_delta(model.epsilon, model.delta))
+    assert delta_from_rho(spent, model.epsilon) <= model.delta
+    assert model.ledger_ is None
+    if model.n_records is None:
+        number = model.releases_[0]
+        assert number.released.startswith("number of records")
+        assert number.rho == (Fraction(3, 100) * model.epsilon) ** 2 / 2
+
+
+def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
+    model = fitted("zcdp")
+    sizes = {
+        entry.sensitivity for entry in model.releases_ if "leaves" in entry.released
+    }
+    assert sizes == {1, UNIT}
+    assert len(model.trees_) > 7  # more than pure epsilon affords
+
+
+def test_shares_of_blocks_are_those_of_rho():
+    model = fitted("concentrated blocks")
+    rho = model.releases_[-1].rho
+    assert sum(model.choice_.shares) == pytest.approx(1)
+    assert sum(ensemble.epsilon for ensemble in model.ensembles_) == rho
+    assert model.strategy_.norm == "L2"
+
+
+def test_plans():
+    for n_records, epsilon in itertools.product((5000, 40_000, 10**8), (1, 3)):
+        epsilon = Fraction(epsilon)
+        rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
+        other = Plan.of(n_records, epsilon, 5)
+        plan = concentrated_plan(other, n_records, epsilon, rho, 5)
+        shares = plan.tables + plan.first + plan.choice
+        assert shares + plan.rounds * plan.further == 1
+        assert min(plan.tables, plan.first, plan.choice, plan.further) > 0
+        assert 1 <= plan.rounds <= MOST_ROUNDS
+        assert plan.rounds > other.rounds or other.rounds == 1
+        # Draws and counts are as strong beside each other as with pure epsilon.
+        paid, _ = payments(rho)
+        for drawn, pure in (
+            (plan.selection, other.selection),
+            (plan.first_selection, other.first_selection),
+        ):
+            ratio = float(bounded_range(drawn)) / paid.strength(1 - drawn)
+            assert ratio == pytest.approx(float(pure / (1 - pure)))
+
+
+@pytest.mark.parametrize(
+    ("n_records", "epsilon", "delta"),
+    [(3999, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
+    ids=["few draws", "tiny delta", "huge epsilon"],
+)
+def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):
+    epsilon = Fraction(epsilon)
+    rho = Fraction(rho_from_epsilon_delta(epsilon, delta))
+    plan = Plan.of(n_records, epsilon, 5)
+    assert concentrated_plan(plan, n_records, epsilon, rho, 5) is None
+    assert concentrated_plan(plan, n_records, epsilon, -rho, 5) is None
+
+
+def test_choices_never_see_the_records():
+    seen = []
+    for size, seed in ((0, 0), (1, 1), (90, 2)):
+        model = make().fit(*records(size, seed))
+        seen.append((model.choice_.rounds, model.privacy_statement_))
+    assert seen[0] == seen[1] == seen[2]
+
+
+# ------------------------------------------------------------------- what is promised
+@EVERY
+def test_statement(case):
+    model = fitted(case)
+    first, *lines = model.privacy_statement_.splitlines()
+    assert first.startswith(
+        "Released so far: (epsilon, delta)-differential privacy with epsilon = "
+        f"{float(Fraction(model.epsilon)):g} and delta = {model.delta:g}, from "
+    )
+    costs = lines[: len(model.releases_)]
+    if CASES[case][1] == "zcdp":
+        assert "from zCDP with rho = " in first
+        for entry, line in zip(model.releases_, costs, strict=True):
+            assert f": rho = {float(entry.rho):g}, " in line
+        assert "permute" not in model.privacy_statement_
+        assert "L2 sensitivity" in model.privacy_statement_
+        assert "discrete Gaussian noise" in model.privacy_statement_
+    else:
+        assert "from pure epsilon = " in first
+        assert "Gaussian" not in model.privacy_statement_
+    model.set_params(privacy="pure", delta=None, epsilon=9)
+    assert model.privacy_statement_.startswith(first)
+
+
+def test_pure_epsilon_promises_as_before():
+    model = fitted("zcdp", privacy="pure", delta=None)
+    assert model.choice_.accounting == "pure"
+    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"privacy": "rdp"}, ValueError, "privacy must be"),
+        ({"delta": None}, ValueError, "privacy='zcdp' needs delta"),
+        ({"privacy": "pure"}, ValueError, "delta=1e-05 goes with privacy='zcdp'"),
+        ({"delta": 0}, ValueError, "delta must be a probability between 0 and 1"),
+        ({"delta": 1.0}, ValueError, "delta must be a probability between 0 and 1"),
+        ({"delta": "1e-5"}, TypeError, "delta must be a probability between 0 and 1"),
+    ],
+)
+def test_wrong_parameters(parameters, error, message):
+    with pytest.raises(error, match=message):
+        make(**parameters).fit(*records(20))
+
+
+@EVERY
+def test_a_ledger_is_refused_before_anything_is_spent(case):
+    ledger = PrivacyLedger(1000)
+    model = make(case, ledger=ledger)
+    with pytest.raises(TypeError, match="takes no ledger, because a PrivacyLedger cou"):
+        model.fit(*records(20))
+    assert ledger.spent == 0
+    assert not hasattr(model, "releases_")
+    model.set_params(ledger=None).fit(*records(20))
+
+
+# ------------------------------------------------------------------- copies and files
+@EVERY
+def test_copies_and_files(case, tmp_path):
+    model = fitted(case)
+    X, y = records(50, 3)
+    path = tmp_path / "model.npz"
+    model.save(path)
+    for copy in (load_model(path), pickle.loads(pickle.dumps(model))):
+        assert copy.releases_ == model.releases_
+        assert copy.privacy_statement_ == model.privacy_statement_
+        assert (copy.privacy, copy.delta) == ("zcdp", model.delta)
+        assert copy.choice_.accounting == model.choice_.accounting
+        assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+        with pytest.raises(BudgetExceededError, match="set ledger=None to spend"):
+            copy.fit(X, y)
+        assert copy.releases_ == model.releases_
+        copy.set_params(ledger=None).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_in("choice", "accounting", to="pure"),
+        set_in("choice", "accounting", to="other"),
+        set_in("terms", "promised", to=None),
+        set_in("terms", "promised", to=[1.0, 2.0]),
+        set_in("terms", "promised", to=[1.0]),
+        set_in("releases", 0, "rho", to="a lot"),
+        set_in("delta", to=None),
+    ],
+)
+def test_damaged_files_are_refused(change, tmp_path):
+    path = tmp_path / "model.npz"
+    fitted("zcdp").save(path)
+    rewrite(path)
+    load_model(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+def test_files_from_before_there_was_a_delta(tmp_path):
+    path = tmp_path / "model.npz"
+    fitted("pure", privacy="pure", delta=None).save(path)
+
+    def older(content):
+        del content["delta"], content["parameters"]["privacy"]
+        del content["terms"]["promised"], content["choice"]["accounting"]
+
+    rewrite(path, older)
+    model = load_model(path)
+    assert (model.privacy, model.delta) == ("pure", None)
+    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+
+
+def test_clones_have_the_parameters():
+    model = fitted("zcdp")
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.get_params()["delta"] == DELTA
+    copy.fit(*records(20))
+
+
+@CONCENTRATED
+def test_a_seed_for_tests_fixes_everything(case):
+    texts = set()
+    for _ in range(2):
+        with pytest.warns(PrivacyLeakWarning):
+            model = fitted(case, insecure_rng=3)
+        X, _ = records(50, 3)
+        texts.add(model.predict_proba(X).tobytes())
+        assert "NOT PRIVATE" in model.privacy_statement_
+    assert len(texts) == 1
+
+
+def test_many_trees_learn_what_they_should():
+    X, _ = records(4000)
+    codes = X.astype(int)
+    y = np.where(codes[:, 0] == codes[:, 1] + codes[:, 2], "yes", "no")
+    model = make(n_records=4000, epsilon=8).fit(X, y)
+    assert model.choice_.accounting == "zcdp"
+    assert (model.predict(X) == y).mean() > 0.97

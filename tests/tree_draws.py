@@ -1,0 +1,92 @@
+"""All probabilities of the draw of a tree, found by following every path."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from scipy.special import logsumexp
+
+import mmech_rf.tree_selection as tree_selection
+from mmech.noise import FRACTION_BITS
+from mmech_rf.tree_selection import select_tree
+from mmech_rf.views import public_views
+
+ONE = 2.0**FRACTION_BITS
+SMALL = public_views((2, 2))
+
+
+def draw(views, codes, classes, *, n_classes=2, epsilon="1", **settings):
+    codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
+    return select_tree(
+        views,
+        views.cells(codes),
+        np.asarray(classes, np.int64),
+        n_classes=n_classes,
+        epsilon=Fraction(epsilon),
+        n_records=settings.pop("n_records", 100),
+        **settings,
+    )
+
+
+class Script:
+    """Stands for `weighted_choice`: follows a script and notes all probabilities."""
+
+    def __init__(self, script=()):
+        self.script = list(script)
+        self.seen = []
+
+    def __call__(self, log_weights, *, insecure_rng=None):
+        logarithms = np.asarray(log_weights) / ONE
+        self.seen.append(logarithms - logsumexp(logarithms))
+        place = len(self.seen) - 1
+        return self.script[place] if place < len(self.script) else 0
+
+
+def conditionals(monkeypatch, views, codes, classes, *, draw=draw, **settings):
+    """Return log probabilities of roots, then per root and cell: ways, labels."""
+
+    def follow(script):
+        device = Script(script)
+        monkeypatch.setattr(tree_selection, "weighted_choice", device)
+        draw(views, codes, classes, **settings)
+        return device.seen
+
+    n_views = len(views.items)
+    roots = follow([])[0]
+    tree = {}
+    for root in range(n_views):
+        for way in range(n_views + 1):
+            leaves = int(views.sizes[way]) if way < n_views else 1
+            size = int(views.sizes[root])
+            script = [root, *([way] + [0] * leaves) * size]
+            seen = follow(script)
+            for cell in range(size):
+                start = 1 + cell * (1 + leaves)
+                tree[root, cell, "ways"] = seen[start]
+                tree[root, cell, way] = seen[start + 1 : start + 1 + leaves]
+    return roots, tree
+
+
+def largest_log_ratio(first, second, views):
+    """Return the largest log of P(tree) / P'(tree) over all trees."""
+    (roots, tree), (other_roots, other) = first, second
+    best = -math.inf
+    for root in range(len(views.items)):
+        total = roots[root] - other_roots[root]
+        for cell in range(int(views.sizes[root])):
+            options = []
+            for way in range(len(views.items) + 1):
+                ways = tree[root, cell, "ways"][way] - other[root, cell, "ways"][way]
+                labels = sum(
+                    (a - b).max()
+                    for a, b in zip(
+                        tree[root, cell, way], other[root, cell, way], strict=True
+                    )
+                )
+                options.append(ways + labels)
+            total += max(options)
+        best = max(best, total)
+    return best
+
+
+DATA = [((), ()), (((0, 0),), (1,)), (((0, 1), (1, 1), (0, 1)), (0, 0, 1))]
