@@ -23,7 +23,7 @@ The window is :math:`\epsilon_0` wide each time. What `fixed_point_rate` takes o
 roundings covers it too: it allows for the errors of four probabilities, of two
 neighbours and in numerator and denominator. Here they are those of two neighbours and
 two candidates, while errors in Z cancel like Z itself. Permute-and-flip has no such
-normalisation, and no bounded range.
+normalisation: its window may be twice as wide, as with any pure epsilon.
 
 References
 ----------
@@ -265,7 +265,7 @@ class ConcentratedPayments:
         self._pay(cost, what, 1.0)
         return exponential_mechanism(
             scores,
-            # More would tell apart scores that hardly differ.
+            # No more is needed, and logarithms of large scores must fit.
             epsilon=min(bounded_range(cost), Fraction(1)),
             released=what,
             monotone=True,
