@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 FLOOR = 0.5
-"""Of its equal share every block of a partition or design keeps this part at least."""
+"""Of its equal share every block of a partition or design keeps this part."""
 
 MAX_BLOCKS = 256
 """Designs of more blocks are no candidates: each would get too little."""
@@ -131,6 +131,7 @@ def bayes_risk_strategy(
     prior: SignalPrior | None = None,
     pool: str | Sequence[Sequence[Sequence[int]]] = "all",
     order: int = 2,
+    floor: float | None = None,
 ) -> StrategyResult:
     """Choose marginals and their budgets for the least expected error after shrinkage.
 
@@ -160,6 +161,10 @@ def bayes_risk_strategy(
         totals, all pairs, the whole domain, where these are small, and mixtures.
     order : int, default=2
         Number of attributes that lie together in a block of a covering design.
+    floor : float, default=None
+        Part of its equal share that every block of a candidate keeps, from 0 to below
+        1, for a prior that is only a guess; ``None`` for 0.5 with "disjoint" and
+        "covering" and else 0.
 
     Returns
     -------
@@ -194,6 +199,10 @@ def bayes_risk_strategy(
         raise ValueError(f"n_records must be a finite number > 0, got {n_records!r}")
     check_integer(n_columns, "n_columns")
     check_integer(order, "order")
+    if floor is None:
+        floor = FLOOR if pool in ("disjoint", "covering") else 0.0
+    if not 0 <= floor < 1:
+        raise ValueError(f"floor must be a number from 0 to below 1, got {floor!r}")
     named = _candidates(sizes, pool, order)
     keys = list(dict.fromkeys(block for _, blocks in named for block in blocks))
     risk = BayesRisk(
@@ -209,7 +218,6 @@ def bayes_risk_strategy(
     for name, blocks in named:
         started = time.perf_counter()
         inside = np.array([place[block] for block in blocks])
-        floor = FLOOR if pool in ("disjoint", "covering") else 0.0
         shares, steps = _polish(risk, inside, len(keys), floor)
         seconds = time.perf_counter() - started
         tried.append((risk(shares)[0], name, shares, steps, seconds))

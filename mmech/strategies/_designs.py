@@ -24,6 +24,7 @@ __all__ = [
     "cover_greedily",
     "covering_design",
     "fewest_blocks",
+    "split_block",
 ]
 
 Floats = NDArray[np.float64]
@@ -86,20 +87,23 @@ def block_partitions(
         blocks = [
             block
             for start, stop in pairwise(ends)
-            for block in _split(tuple(range(start, stop)), sizes, max_cells)
+            for block in split_block(tuple(range(start, stop)), sizes, max_cells)
         ]
         if blocks not in found:
             found.append(blocks)
     return found
 
 
-def _split(block: Subset, sizes: tuple[int, ...], max_cells: int) -> Iterator[Subset]:
+def split_block(
+    block: Subset, sizes: tuple[int, ...], max_cells: int
+) -> Iterator[Subset]:
+    """Yield a block, halved until no part of several attributes exceeds a cap."""
     if len(block) == 1 or product_of(sizes[i] for i in block) <= max_cells:
         yield block
         return
     middle = len(block) // 2
-    yield from _split(block[:middle], sizes, max_cells)
-    yield from _split(block[middle:], sizes, max_cells)
+    yield from split_block(block[:middle], sizes, max_cells)
+    yield from split_block(block[middle:], sizes, max_cells)
 
 
 def covering_design(

@@ -18,6 +18,7 @@ from mmech_rf._persistence._blocks import (
 )
 from mmech_rf._persistence._contents import Contents, Read, Store, whole_numbers
 from mmech_rf._persistence._selected_trees import describe_trees, read_trees
+from mmech_rf.classifiers._block_design import DESIGNS
 from mmech_rf.classifiers._experts import (
     Differences,
     Distribution,
@@ -93,7 +94,10 @@ class ChosenRelease(Contents):
 
 
 def _choice(stored: dict[str, Any], schema: Schema) -> Choice:
-    blocks = read_blocks(stored["blocks"], schema)
+    stored = {"design": "disjoint"} | stored
+    check_choice(stored["design"], "design", DESIGNS)
+    disjoint = stored["design"] != "covering"
+    blocks = read_blocks(stored["blocks"], schema, disjoint=disjoint)
     shares = tuple(float(share) for share in stored["shares"])
     for name in UNKNOWN:
         stored = stored | {name: math.nan if stored[name] is None else stored[name]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,7 +21,7 @@ from mmech import (
     QueryMatrix,
     Records,
     SignalPrior,
-    bayes_risk_strategy,
+    exponential_mechanism,
     maximum_entropy,
     shrink,
 )
@@ -28,6 +29,13 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_laplace_variance
 from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._block_design import (
+    BLOCK,
+    DESIGNS,
+    block_strategy,
+    check_linked,
+    overlap,
+)
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._experts import (
     Differences,
@@ -95,6 +103,8 @@ class Choice:
         Share of the measurement's epsilon of every block.
     signed : bool
         Whether differences of two classes were measured.
+    design : {"disjoint", "covering", "chosen"}
+        How the blocks were found.
     risk : float
         Expected squared error of the contrasts of blocks, relative to no measurement;
         NaN for "trees".
@@ -112,6 +122,7 @@ class Choice:
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False
+    design: str = "disjoint"
     risk: float = math.nan
     log_evidence: float = math.nan
 
@@ -143,6 +154,12 @@ class PrivateForestClassifier(ForestClassifier):
     few records only the differences of the counts are released, with half the
     variance, and the blocks vote with these.
 
+    Blocks of neighbours suit schemas that list related attributes together. Where the
+    order says nothing, "chosen" draws the blocks for what they get right, and
+    "covering" takes blocks in which every pair of attributes lies, if Bayes risk says
+    so. These overlap and vote with their shrunk counts, each interaction once, which
+    suits full factorial data.
+
     Parameters
     ----------
     schema : Schema, default=None
@@ -155,12 +172,18 @@ class PrivateForestClassifier(ForestClassifier):
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
     method : {"auto", "trees", "blocks"}, default="auto"
-        What is released; "auto" stands for "trees" unless a voting of blocks is named.
+        What is released; "auto" stands for "trees" unless a voting or a design of
+        blocks is named.
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
         Whether blocks vote with log-odds, with shrunk counts (of two classes their
         differences, which is all that is then measured) or as the distribution of
         maximum entropy; "auto" takes shrunk differences for two classes when the
-        number of records times epsilon is below 500, else log-odds.
+        number of records times epsilon is below 500, else log-odds; of blocks that
+        overlap always shrunk counts.
+    design : {"disjoint", "covering", "chosen"}, default="disjoint"
+        Blocks of neighbouring attributes; or, if the Bayes risk is less, designs with
+        every pair of attributes in a block; or blocks drawn by the exponential
+        mechanism with 10 % of epsilon.
     prior : SignalPrior, default=None
         Public guess of the signal for blocks; ``None`` for its defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -225,6 +248,7 @@ class PrivateForestClassifier(ForestClassifier):
         n_records: int | None = None,
         method: str = "auto",
         voting: str = "auto",
+        design: str = "disjoint",
         prior: SignalPrior | None = None,
         neighbours: str = "add_remove",
         handle_unknown: str = "error",
@@ -238,6 +262,7 @@ class PrivateForestClassifier(ForestClassifier):
         self.n_records = n_records
         self.method = method
         self.voting = voting
+        self.design = design
         self.prior = prior
         self.neighbours = neighbours
         self.handle_unknown = handle_unknown
@@ -249,10 +274,16 @@ class PrivateForestClassifier(ForestClassifier):
     def _check_parameters(self) -> Fraction:
         check_choice(self.method, "method", METHODS)
         check_choice(self.voting, "voting", VOTINGS)
+        check_choice(self.design, "design", DESIGNS)
         if self.method == "trees" and self.voting != "auto":
             raise ValueError(
                 f"voting={self.voting!r} is a way for blocks to vote, but method is "
                 "'trees'; use method='blocks', or voting='auto'"
+            )
+        if self.method == "trees" and self.design != "disjoint":
+            raise ValueError(
+                f"design={self.design!r} is a choice of blocks, but method is 'trees'; "
+                "use method='blocks', or design='disjoint'"
             )
         if self.n_records is not None and (
             isinstance(self.n_records, bool)
@@ -282,12 +313,19 @@ class PrivateForestClassifier(ForestClassifier):
         assert self.ledger_ is not None
         epsilon = check_epsilon(self.epsilon)
         self.ledger_.check(epsilon)
-        blocks = self.method == "blocks" or self.voting != "auto"
-        if not blocks and epsilon < LEAST_EPSILON:
+        blocks = (
+            self.method == "blocks"
+            or self.voting != "auto"
+            or self.design != "disjoint"
+        )
+        if (not blocks or self.design == "chosen") and epsilon < LEAST_EPSILON:
+            drawn = "blocks" if blocks else "trees"
             raise ValueError(
-                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw trees, got "
-                f"{float(epsilon):g}; use method='blocks'"
+                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw {drawn}, "
+                f"got {float(epsilon):g}; use method='blocks', design='disjoint'"
             )
+        if self.design == "covering" and self.voting == "maximum-entropy":
+            check_linked(self.schema_)
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
@@ -344,14 +382,18 @@ class PrivateForestClassifier(ForestClassifier):
         schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
         with self._timed("optimization"):
-            self.strategy_ = bayes_risk_strategy(
-                schema.domain_shape,
+            self.strategy_, spent = block_strategy(
+                self.design,
+                codes,
+                class_codes,
+                schema=schema,
                 epsilon=epsilon,
                 n_records=n_records,
                 n_columns=1 if signed else schema.n_classes,
                 prior=self.prior,
-                pool="disjoint",
+                draw=self._draw,
             )
+        epsilon -= spent
         strategy = self.strategy_.strategy
         assert isinstance(strategy, Marginals)
         with self._timed("trees"):
@@ -373,6 +415,20 @@ class PrivateForestClassifier(ForestClassifier):
         self.trees_ = ()
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
+
+    def _draw(self, scores: Sequence[int], epsilon: Fraction, what: str) -> int:
+        """Draw by scores of sensitivity one, and remember what was released."""
+        with self._timed("measurement"):
+            drawn = exponential_mechanism(
+                scores,
+                epsilon=epsilon,
+                released=what,
+                neighbours=self._terms.neighbours,
+                ledger=self.ledger_,
+                insecure_rng=self._insecure_rng,
+            )
+        self._note(epsilon, what, 1.0)
+        return drawn
 
     def _is_signed(self, information: float) -> bool:
         """Whether to measure differences of two classes, from public facts."""
@@ -415,7 +471,7 @@ class PrivateForestClassifier(ForestClassifier):
         self.releases_ = (*self.releases_, entry)
 
     def _how(self, entry: LedgerEntry) -> str:
-        if entry.released.endswith(DRAWN):
+        if entry.released.endswith(DRAWN) or entry.released.startswith(BLOCK):
             return "drawn by the exponential mechanism, score of sensitivity 1"
         if entry.released == CHOSEN:
             return "chosen by permute-and-flip, score of sensitivity 1"
@@ -443,7 +499,7 @@ class PrivateForestClassifier(ForestClassifier):
         blocks = list(strategy.weights)
         if signed:
             self._experts = Differences(self.estimate_, n_records)
-        elif self.voting == "weight":
+        elif self.voting == "weight" or (self.voting == "auto" and overlap(blocks)):
             self._experts = Weights(self.estimate_, n_records)
         elif self.voting == "maximum-entropy":
             fit = maximum_entropy(tables, values, variance=variance, total=n_records)
@@ -459,6 +515,7 @@ class PrivateForestClassifier(ForestClassifier):
             blocks=tuple(blocks),
             shares=tuple(strategy.weights.values()),
             signed=signed,
+            design=self.design,
             risk=self.strategy_.loss,
             log_evidence=self.estimate_.log_evidence,
         )
