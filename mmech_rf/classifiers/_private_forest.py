@@ -28,6 +28,7 @@ from mmech import (
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_laplace_variance
+from mmech.selection import spend
 from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._block_design import (
     BLOCK,
@@ -44,6 +45,7 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
+from mmech_rf.classifiers._label_forest import LABELS, draw_labels, label_blocks
 from mmech_rf.classifiers._selected_trees import (
     CHOSEN,
     DRAWN,
@@ -56,7 +58,7 @@ from mmech_rf.schema import Schema
 
 __all__ = ["Choice", "PrivateForestClassifier"]
 
-METHODS = ("auto", "trees", "blocks")
+METHODS = ("auto", "trees", "blocks", "labels")
 
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
@@ -88,7 +90,7 @@ class Choice:
         Number of records that choices went by: stated, or a noisy count.
     stated : bool
         Whether the user stated it.
-    method : {"trees", "blocks"}
+    method : {"trees", "blocks", "labels"}
         What was released.
     voting : str
         How trees vote.
@@ -98,7 +100,7 @@ class Choice:
     rounds : int
         Number of trees that were drawn for what those before them get wrong.
     blocks : tuple of tuple of int
-        Attributes of every tree of the method "blocks".
+        Attributes of every tree of the methods "blocks" and "labels".
     shares : tuple of float
         Share of the measurement's epsilon of every block.
     signed : bool
@@ -130,7 +132,7 @@ class Choice:
 class PrivateForestClassifier(ForestClassifier):
     r"""Private forest that chooses what to release for the budget at hand.
 
-    Two methods, of which "auto" takes the first. Both ask for nothing but public
+    Three methods, of which "auto" takes the first. All ask for nothing but public
     facts: the sizes of the schema, epsilon and the number of records.
 
     **trees**: labelled trees of two levels are drawn by the exponential mechanism,
@@ -160,6 +162,10 @@ class PrivateForestClassifier(ForestClassifier):
     so. These overlap and vote with their shrunk counts, each interaction once, which
     suits full factorial data.
 
+    **labels**: every record trains one tree on one of the blocks, and nothing but the
+    labels of leaves is released, drawn by permute-and-flip. The simplest, for some
+    hundred records times epsilon at most.
+
     Parameters
     ----------
     schema : Schema, default=None
@@ -171,7 +177,7 @@ class PrivateForestClassifier(ForestClassifier):
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
-    method : {"auto", "trees", "blocks"}, default="auto"
+    method : {"auto", "trees", "blocks", "labels"}, default="auto"
         What is released; "auto" stands for "trees" unless a voting or a design of
         blocks is named.
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
@@ -275,15 +281,16 @@ class PrivateForestClassifier(ForestClassifier):
         check_choice(self.method, "method", METHODS)
         check_choice(self.voting, "voting", VOTINGS)
         check_choice(self.design, "design", DESIGNS)
-        if self.method == "trees" and self.voting != "auto":
+        others = self.method in ("trees", "labels")
+        if others and self.voting != "auto":
             raise ValueError(
                 f"voting={self.voting!r} is a way for blocks to vote, but method is "
-                "'trees'; use method='blocks', or voting='auto'"
+                f"{self.method!r}; use method='blocks', or voting='auto'"
             )
-        if self.method == "trees" and self.design != "disjoint":
+        if others and self.design != "disjoint":
             raise ValueError(
-                f"design={self.design!r} is a choice of blocks, but method is 'trees'; "
-                "use method='blocks', or design='disjoint'"
+                f"design={self.design!r} is a choice of blocks, but method is "
+                f"{self.method!r}; use method='blocks', or design='disjoint'"
             )
         if self.n_records is not None and (
             isinstance(self.n_records, bool)
@@ -318,7 +325,8 @@ class PrivateForestClassifier(ForestClassifier):
             or self.voting != "auto"
             or self.design != "disjoint"
         )
-        if (not blocks or self.design == "chosen") and epsilon < LEAST_EPSILON:
+        draws = self.method != "labels" and (not blocks or self.design == "chosen")
+        if draws and epsilon < LEAST_EPSILON:
             drawn = "blocks" if blocks else "trees"
             raise ValueError(
                 f"epsilon must be at least {float(LEAST_EPSILON):g} to draw {drawn}, "
@@ -336,7 +344,9 @@ class PrivateForestClassifier(ForestClassifier):
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
-        release = self._release_blocks if blocks else self._release_trees
+        release = self._release_trees
+        if blocks or self.method == "labels":
+            release = self._release_blocks if blocks else self._release_labels
         release(codes, class_codes, epsilon - spent, n_records)
 
     def _release_trees(
@@ -370,6 +380,41 @@ class PrivateForestClassifier(ForestClassifier):
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=Plan.of(n_records, epsilon, len(domain_shape)).rounds,
+        )
+
+    def _release_labels(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        sizes = self.schema_.domain_shape
+        blocks = label_blocks(sizes, epsilon=float(epsilon), n_records=n_records)
+        with self._timed("trees"):
+            # Every record trains one tree: each has all of epsilon.
+            self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
+        with self._timed("measurement"):
+            spend(self.ledger_, epsilon, LABELS, self._terms.neighbours)
+            self._note(epsilon, LABELS, 1.0)
+            self._experts = draw_labels(
+                codes,
+                class_codes,
+                domain_shape=sizes,
+                n_classes=self.schema_.n_classes,
+                blocks=blocks,
+                epsilon=epsilon,
+                neighbours=self._terms.neighbours,
+                insecure_rng=self._insecure_rng,
+            )
+        self.trees_ = ()
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            method="labels",
+            voting=self._experts.voting,
+            n_trees=len(blocks),
+            blocks=tuple(blocks),
         )
 
     def _release_blocks(
@@ -439,13 +484,15 @@ class PrivateForestClassifier(ForestClassifier):
     def _trees(self, strategy: Marginals, epsilon: Fraction) -> list[Ensemble]:
         total = sum(map(Fraction, strategy.weights.values()))
         return [
-            Ensemble(
-                np.array(block, dtype=np.int64),
-                complete_forest(self.schema_.select(list(block)), len(block)),
-                epsilon * Fraction(weight) / total,
-            )
+            self._tree(block, epsilon * Fraction(weight) / total)
             for block, weight in strategy.weights.items()
         ]
+
+    def _tree(self, block: tuple[int, ...], epsilon: Fraction) -> Ensemble:
+        """Return the complete tree of a block."""
+        features = np.array(block, dtype=np.int64)
+        forest = complete_forest(self.schema_.select(list(block)), len(block))
+        return Ensemble(features, forest, epsilon)
 
     def _release(
         self, strategy: QueryMatrix, epsilon: Fraction, counts: Any, what: str
@@ -473,6 +520,8 @@ class PrivateForestClassifier(ForestClassifier):
     def _how(self, entry: LedgerEntry) -> str:
         if entry.released.endswith(DRAWN) or entry.released.startswith(BLOCK):
             return "drawn by the exponential mechanism, score of sensitivity 1"
+        if entry.released == LABELS:
+            return "drawn by permute-and-flip, scores of sensitivity 1 in one leaf"
         if entry.released == CHOSEN:
             return "chosen by permute-and-flip, score of sensitivity 1"
         return super()._how(entry)
@@ -535,8 +584,9 @@ class PrivateForestClassifier(ForestClassifier):
         if isinstance(self._experts, SelectedTrees):
             labels = self.classes_.tolist()
             return "\n".join(tree.describe(names, labels) for tree in self.trees_)
+        what = "labels" if self.choice_.method == "labels" else "class counts"
         return "\n".join(
-            "class counts by " + " and ".join(names[i] for i in block)
+            f"{what} by " + " and ".join(names[i] for i in block)
             for block in self.choice_.blocks
         )
 
