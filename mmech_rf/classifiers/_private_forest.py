@@ -156,15 +156,17 @@ class PrivateForestClassifier(ForestClassifier):
     few records only the differences of the counts are released, with half the
     variance, and the blocks vote with these.
 
-    Blocks of neighbours suit schemas that list related attributes together. Where the
-    order says nothing, "chosen" draws the blocks for what they get right, and
-    "covering" takes blocks in which every pair of attributes lies, if Bayes risk says
-    so. These overlap and vote with their shrunk counts, each interaction once, which
-    suits full factorial data.
+    Blocks of neighbours suit schemas that list related attributes together, which is
+    worth more than any other design. Where the order says nothing, designs with every
+    pair of attributes in a block pay on full factorial data; such blocks overlap and
+    vote with their shrunk counts, each interaction once. They lose much where records
+    lie in few cells. There, with many attributes, blocks that are drawn for what they
+    get right pay a little.
 
     **labels**: every record trains one tree on one of the blocks, and nothing but the
-    labels of leaves is released, drawn by permute-and-flip. The simplest, for some
-    hundred records times epsilon at most.
+    labels of leaves is released, drawn by permute-and-flip. The simplest: ahead of
+    blocks below some 25 records times epsilon, where counts drown in noise, and
+    behind drawn trees.
 
     Parameters
     ----------

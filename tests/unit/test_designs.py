@@ -161,6 +161,17 @@ def test_every_block_of_a_design_keeps_half_its_share():
     assert math.isclose(sum(shares), 1)
 
 
+def test_a_floor_keeps_blocks_that_the_prior_would_drop():
+    pool = [[(0,), (1, 2), (3,)]]
+    settings = {"epsilon": 0.02, "n_records": 100, "pool": pool}
+    sizes = (2, 40, 40, 2)
+    assert (1, 2) not in bayes_risk_strategy(sizes, **settings).strategy.weights
+    kept = bayes_risk_strategy(sizes, floor=0.6, **settings).strategy.weights
+    assert min(kept.values()) >= 0.6 / 3 * (1 - 1e-9)
+    with pytest.raises(ValueError, match="floor must be"):
+        bayes_risk_strategy(sizes, floor=1, **settings)
+
+
 def test_too_many_blocks_fall_back_to_partitions():
     found = bayes_risk_strategy((16,) * 60, epsilon=1, n_records=1e6, pool="covering")
     assert {c.template.split()[0] for c in found.candidates} == {"blocks"}
