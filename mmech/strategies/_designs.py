@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech._validation import check_integer
+from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import product_of
 from mmech.operators._marginals import check_domain_shape
 
@@ -45,6 +46,9 @@ decide, which often finds small designs of few attributes."""
 
 TRIES = 64
 """Covering designs of which the smallest is taken."""
+
+MAX_SETS = 10**6
+"""Designs cover at most so many sets."""
 
 MAX_TARGETS = 10_000
 """Sets to cover by all tries together, beyond the first."""
@@ -130,6 +134,13 @@ def covering_design(
     list of tuple of int
         Sorted blocks, none inside another; attributes of one value are in none.
 
+    Raises
+    ------
+    DomainTooLargeError
+        If there are more than a million sets to cover.
+    TypeError, ValueError
+        If an argument is not a whole number of at least 1.
+
     Notes
     -----
     Minimal designs are known for few parameters only. The 21 pairs of 7 attributes of
@@ -153,6 +164,12 @@ def covering_design(
     sizes = check_domain_shape(domain_shape)
     order = check_integer(order, "order")
     cap = check_integer(max_cells, "max_cells")
+    n_sets = math.comb(len(sizes), order)
+    if n_sets > MAX_SETS:
+        raise DomainTooLargeError(
+            f"a design that covers all {n_sets:,} sets of {order} attributes is too "
+            f"large to search (at most {MAX_SETS:,}); use a lower order"
+        )
     targets = _targets(sizes, order, cap)
     if not targets:
         return []

@@ -218,7 +218,8 @@ class PrivateForestClassifier(ForestClassifier):
     trees_ : tuple of SelectedTree
         Released trees; empty for blocks.
     ensembles_ : list of Ensemble
-        Of blocks: one complete tree each, with its share of epsilon.
+        Of blocks and labels: one complete tree each, with its share of epsilon, or
+        with all of it where every record trains one tree.
     strategy_ : StrategyResult
         Of blocks: budgets, with the candidates that were considered.
     estimate_ : ShrunkEstimate

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from mmech import SignalPrior, bayes_risk_strategy
+from mmech import DomainTooLargeError, SignalPrior, bayes_risk_strategy
 from mmech.operators import Marginal
 from mmech.strategies import block_partitions, covering_design
 from mmech.strategies._designs import fewest_blocks
@@ -184,6 +184,11 @@ def test_triples_are_covered_when_asked_for():
     assert found.candidates[0].template.startswith("covering")
     for triple in itertools.combinations(range(6), 3):
         assert any({*triple} <= {*block} for block in found.strategy.weights)
+
+
+def test_too_many_sets_are_refused():
+    with pytest.raises(DomainTooLargeError, match="use a lower order"):
+        covering_design((2,) * 120, order=4)
 
 
 def test_a_hundred_attributes():
