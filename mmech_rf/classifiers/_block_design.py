@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from mmech import (
     DomainTooLargeError,
     Marginals,
-    SignalPrior,
     StrategyResult,
-    bayes_risk_strategy,
 )
 from mmech._validation import magnitude
 from mmech.operators._base import product_of
@@ -26,8 +24,8 @@ from mmech_rf.schema import Schema
 __all__ = [
     "BLOCK",
     "DESIGNS",
+    "block_pool",
     "block_scores",
-    "block_strategy",
     "check_linked",
     "draw_blocks",
     "overlap",
@@ -36,6 +34,7 @@ __all__ = [
 Codes = NDArray[np.int64]
 Subset = tuple[int, ...]
 Draw = Callable[[Sequence[int], Fraction, str], int]
+Find = Callable[..., StrategyResult]
 
 DESIGNS = ("disjoint", "covering", "chosen")
 
@@ -55,7 +54,7 @@ BLOCK = "attributes of block"
 """How the words for a drawn block begin."""
 
 
-def block_strategy(
+def block_pool(
     design: str,
     codes: Codes,
     class_codes: Codes,
@@ -63,11 +62,10 @@ def block_strategy(
     schema: Schema,
     epsilon: Fraction,
     n_records: float,
-    n_columns: int,
-    prior: SignalPrior | None,
+    find: Find,
     draw: Draw,
-) -> tuple[StrategyResult, Fraction]:
-    """Return blocks with their budgets, and what it cost to draw them.
+) -> tuple[dict[str, Any], Fraction]:
+    """Return the candidates among which blocks are chosen, and what they cost.
 
     Parameters
     ----------
@@ -81,22 +79,20 @@ def block_strategy(
         Budget of the draws and of the measurement.
     n_records : float
         Public number of records, roughly.
-    n_columns : int
-        Columns of the measurement.
-    prior : SignalPrior or None
-        Public guess of the signal.
+    find : callable
+        `bayes_risk_strategy` of these attributes, for an epsilon and candidates.
     draw : callable
         Draws from scores at an epsilon, with words for the ledger.
+
+    Returns
+    -------
+    settings : dict
+        Arguments for `find`.
+    spent : Fraction
+        What the draws cost.
     """
-    find = partial(
-        bayes_risk_strategy,
-        schema.domain_shape,
-        n_records=n_records,
-        n_columns=n_columns,
-        prior=prior,
-    )
     if design != "chosen":
-        return find(epsilon=epsilon, pool=design), Fraction(0)
+        return {"pool": design}, Fraction(0)
     budget = epsilon * DRAWING_SHARE
     public = find(epsilon=epsilon - budget, pool="disjoint").strategy
     assert isinstance(public, Marginals)
@@ -110,7 +106,7 @@ def block_strategy(
         n_records=n_records,
         draw=draw,
     )
-    return find(epsilon=epsilon - spent, pool=[blocks], floor=FLOOR), spent
+    return {"pool": [blocks], "floor": FLOOR}, spent
 
 
 def check_linked(schema: Schema) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from mmech import (
     QueryMatrix,
     Records,
     SignalPrior,
+    bayes_risk_strategy,
     exponential_mechanism,
     maximum_entropy,
     shrink,
@@ -33,7 +35,7 @@ from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._block_design import (
     BLOCK,
     DESIGNS,
-    block_strategy,
+    block_pool,
     check_linked,
     overlap,
 )
@@ -429,19 +431,26 @@ class PrivateForestClassifier(ForestClassifier):
     ) -> None:
         schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
+        best = partial(
+            bayes_risk_strategy,
+            schema.domain_shape,
+            n_records=n_records,
+            n_columns=1 if signed else schema.n_classes,
+            prior=self.prior,
+        )
         with self._timed("optimization"):
-            self.strategy_, spent = block_strategy(
+            settings, spent = block_pool(
                 self.design,
                 codes,
                 class_codes,
                 schema=schema,
                 epsilon=epsilon,
                 n_records=n_records,
-                n_columns=1 if signed else schema.n_classes,
-                prior=self.prior,
+                find=best,
                 draw=self._draw,
             )
-        epsilon -= spent
+            epsilon -= spent
+            self.strategy_ = best(epsilon=epsilon, **settings)
         strategy = self.strategy_.strategy
         assert isinstance(strategy, Marginals)
         with self._timed("trees"):
