@@ -100,14 +100,14 @@ class SignalPrior:
             In squared counts.
         """
         d = len(domain_shape)
-        logs = np.log(np.array(domain_shape, dtype=np.float64))
-        spread = (1 - self.gamma) * float(logs.sum())
+        logs = [math.log(size) for size in domain_shape]
+        spread = (1 - self.gamma) * math.fsum(logs)
         shares = [self.decay ** max(j - 1, 0) for j in range(d + 1)]
         total = math.fsum(shares)
-        out = []
-        for s in subsets:
-            j = len(s)
-            share = math.log(shares[j] / total / math.comb(d, j))
-            own = spread - float(logs[list(s)].sum()) + share
-            out.append(math.exp(min(own, 0.0)))
-        return np.array(out) * (n_records**2 * self.energy)
+        # Of one subset of j attributes, with the concentration of all tables.
+        levels = [
+            spread + math.log(share / total / math.comb(d, j)) if share else -math.inf
+            for j, share in enumerate(shares)
+        ]
+        own = [levels[len(s)] - sum([logs[i] for i in s]) for s in subsets]
+        return np.exp(np.minimum(own, 0.0)) * (n_records**2 * self.energy)

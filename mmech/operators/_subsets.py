@@ -68,18 +68,21 @@ def ranks_of(
     subsets: Iterable[Subset], domain_shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Return m_s = Π_{i∈s} (n_i - 1) for the listed subsets."""
-    return np.array(
-        [math.prod(domain_shape[i] - 1.0 for i in subset) for subset in subsets]
-    )
+    return _products(subsets, [n - 1.0 for n in domain_shape])
 
 
 def sizes_of(
     subsets: Iterable[Subset], domain_shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Return n_s = Π_{i∈s} n_i for the listed subsets."""
-    return np.array(
-        [math.prod(float(domain_shape[i]) for i in subset) for subset in subsets]
-    )
+    return _products(subsets, [float(n) for n in domain_shape])
+
+
+def _products(
+    subsets: Iterable[Subset], factors: Sequence[float]
+) -> NDArray[np.float64]:
+    """Return the product of the factors of every subset."""
+    return np.array([math.prod([factors[i] for i in subset]) for subset in subsets])
 
 
 def subsets_inside(

@@ -3,8 +3,8 @@
 from mmech.strategies._bayes_risk import (
     BayesRisk,
     bayes_risk_strategy,
-    block_partitions,
 )
+from mmech.strategies._designs import block_partitions, covering_design
 from mmech.strategies._result import Candidate, StrategyResult
 from mmech.strategies._reweight import reweight
 from mmech.strategies._select import optimize
@@ -15,6 +15,7 @@ __all__ = [
     "StrategyResult",
     "bayes_risk_strategy",
     "block_partitions",
+    "covering_design",
     "optimize",
     "reweight",
 ]

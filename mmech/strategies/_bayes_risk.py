@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations, pairwise
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,79 +19,33 @@ from mmech.operators._marginals import (
     check_attributes,
     check_domain_shape,
 )
-from mmech.operators._subsets import downward_closure
+from mmech.operators._subsets import downward_closure, ranks_of, sizes_of
 from mmech.prior import SignalPrior
+from mmech.strategies._designs import (
+    MAX_BLOCK_CELLS,
+    block_partitions,
+    covering_design,
+    fewest_blocks,
+)
 from mmech.strategies._result import Candidate, StrategyResult
 
-__all__ = ["BayesRisk", "bayes_risk_strategy", "block_partitions"]
+__all__ = ["BayesRisk", "bayes_risk_strategy"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
-LARGEST_ORDER = 4
-"""Largest number of attributes of a block that candidates are made of."""
-
-MAX_BLOCK_CELLS = 2**16
-"""Candidates have no block of more cells, the whole domain included."""
-
 FLOOR = 0.5
-"""Of its equal share every block of a partition keeps this part at least."""
+"""Of its equal share every block of a partition or design keeps this part."""
 
-MAX_PAIRS = 256
-"""All pairs are a candidate up to this number."""
+MAX_BLOCKS = 256
+"""Designs of more blocks are no candidates: each would get too little."""
 
+MAX_SUBSETS = 2**17
+"""Designs with larger and larger blocks are tried until their blocks have so many
+subsets, all in all."""
 
-def block_partitions(
-    domain_shape: Sequence[int],
-    *,
-    largest: int = LARGEST_ORDER,
-    max_cells: int = MAX_BLOCK_CELLS,
-) -> list[list[Subset]]:
-    """Return partitions of the attributes into blocks of neighbours, finer ones first.
-
-    Parameters
-    ----------
-    domain_shape : sequence of int
-        Number of values of every attribute, in the order of the schema: what stands
-        together often belongs together.
-    largest : int, default=4
-        Largest number of attributes of a block.
-    max_cells : int, default=65536
-        Largest number of cells of a block; larger blocks are split.
-
-    Returns
-    -------
-    list of list of tuple of int
-
-    Examples
-    --------
-    >>> from mmech.strategies import block_partitions
-    >>> block_partitions((2, 3, 4), largest=2)
-    [[(0,), (1,), (2,)], [(0,), (1, 2)]]
-    """
-    sizes = check_domain_shape(domain_shape)
-    d = len(sizes)
-    found: list[list[Subset]] = []
-    for order in range(1, min(largest, d) + 1):
-        count = -(-d // order)
-        ends = [i * d // count for i in range(count + 1)]
-        blocks = [
-            block
-            for start, stop in pairwise(ends)
-            for block in _split(tuple(range(start, stop)), sizes, max_cells)
-        ]
-        if blocks not in found:
-            found.append(blocks)
-    return found
-
-
-def _split(block: Subset, sizes: tuple[int, ...], max_cells: int) -> Iterator[Subset]:
-    if len(block) == 1 or product_of(sizes[i] for i in block) <= max_cells:
-        yield block
-        return
-    middle = len(block) // 2
-    yield from _split(block[:middle], sizes, max_cells)
-    yield from _split(block[middle:], sizes, max_cells)
+CAP_STEP = 2
+"""Ratio of the caps on cells that covering designs are made for."""
 
 
 class BayesRisk:
@@ -138,31 +92,28 @@ class BayesRisk:
         self.pool = list(pool)
         closure = downward_closure(self.pool, domain_shape)
         subsets = list(closure)
-        cells = [product_of(domain_shape[i] for i in s) for s in subsets]
-        ranks = [product_of(domain_shape[i] - 1 for i in s) for s in subsets]
+        cells = sizes_of(subsets, domain_shape)
         contrasts = max(n_columns - 1, 1)
         # One column of differences holds twice the squared size of centred classes.
         energies = prior.energies(subsets, domain_shape, n_records=n_records)
         energies *= 2 if n_columns == 1 else 1
-        self._ranks = np.array(ranks, dtype=np.float64) * contrasts
+        self._ranks = ranks_of(subsets, domain_shape) * contrasts
         self._signal = energies / self._ranks
-        sizes = np.array(cells, dtype=np.float64)
-        self._sampling = n_records / (n_columns * sizes)
-        scale = float(sizes @ energies)
-        self._weights = sizes * self._ranks / scale
+        self._sampling = n_records / (n_columns * cells)
+        self._weights = cells * self._ranks / float(cells @ energies)
         # Variances of noise are 2 / (epsilon theta)^2 or 1 / (2 rho theta).
         self._power = 2 if rho is None else 1
         precision = 0.5 * (epsilon or 0.0) ** 2 if rho is None else 2 * rho
-        rows, columns, entries = [], [], []
-        for j, block in enumerate(self.pool):
-            own = product_of(domain_shape[i] for i in block)
+        rows: list[int] = []
+        counts = []
+        for block in self.pool:
             kept = [i for i in block if domain_shape[i] > 1]
             for size in range(len(kept) + 1):
-                for s in combinations(kept, size):
-                    row = closure[s]
-                    rows.append(row)
-                    columns.append(j)
-                    entries.append(precision * cells[row] / own)
+                rows.extend(map(closure.__getitem__, combinations(kept, size)))
+            counts.append(2 ** len(kept))
+        columns = np.repeat(np.arange(len(self.pool)), counts)
+        own = sizes_of(self.pool, domain_shape)[columns]
+        entries = precision * cells[rows] / own
         shape = (len(subsets), len(self.pool))
         self._precisions = sp.csr_array((entries, (rows, columns)), shape=shape)
 
@@ -187,6 +138,8 @@ def bayes_risk_strategy(
     n_columns: int = 2,
     prior: SignalPrior | None = None,
     pool: str | Sequence[Sequence[Sequence[int]]] = "all",
+    order: int = 2,
+    floor: float | None = None,
 ) -> StrategyResult:
     """Choose marginals and their budgets for the least expected error after shrinkage.
 
@@ -210,10 +163,18 @@ def bayes_risk_strategy(
         Number of classes; 1 for signed differences of two.
     prior : SignalPrior, default=None
         Public guess of the signal; ``None`` for its defaults.
-    pool : {"all", "disjoint"} or sequence of candidates, default="all"
+    pool : {"all", "covering", "disjoint"} or sequence of candidates, default="all"
         Candidates are lists of blocks. "disjoint" are partitions of neighbouring
-        attributes into blocks of up to 4; "all" adds the class totals, all pairs, the
-        whole domain, where these are small, and mixtures.
+        attributes into blocks of up to 4; "covering" adds designs in which every pair
+        of attributes lies in a block, for several caps on the cells of a block and
+        as far as they take no more than 256 blocks; "all" adds to "disjoint" the class
+        totals, all pairs, the whole domain, where these are small, and mixtures.
+    order : int, default=2
+        Number of attributes that lie together in a block of a covering design.
+    floor : float, default=None
+        Part of its equal share that every block of a candidate keeps, from 0 to below
+        1, for a prior that is only a guess; ``None`` for 0.5 with "disjoint" and
+        "covering" and else 0.
 
     Returns
     -------
@@ -253,7 +214,12 @@ def bayes_risk_strategy(
     if not n_records > 0 or not math.isfinite(n_records):
         raise ValueError(f"n_records must be a finite number > 0, got {n_records!r}")
     check_integer(n_columns, "n_columns")
-    named = _candidates(sizes, pool)
+    check_integer(order, "order")
+    if floor is None:
+        floor = FLOOR if pool in ("disjoint", "covering") else 0.0
+    if not 0 <= floor < 1:
+        raise ValueError(f"floor must be a number from 0 to below 1, got {floor!r}")
+    named = _candidates(sizes, pool, order)
     keys = list(dict.fromkeys(block for _, blocks in named for block in blocks))
     risk = BayesRisk(
         sizes,
@@ -269,7 +235,6 @@ def bayes_risk_strategy(
     for name, blocks in named:
         started = time.perf_counter()
         inside = np.array([place[block] for block in blocks])
-        floor = FLOOR if pool == "disjoint" else 0.0
         shares, steps = _polish(risk, inside, len(keys), floor)
         seconds = time.perf_counter() - started
         tried.append((risk(shares)[0], name, shares, steps, seconds))
@@ -296,7 +261,7 @@ def bayes_risk_strategy(
 
 
 def _candidates(
-    sizes: tuple[int, ...], pool: str | Sequence[Sequence[Sequence[int]]]
+    sizes: tuple[int, ...], pool: str | Sequence[Sequence[Sequence[int]]], order: int
 ) -> list[tuple[str, list[Subset]]]:
     d = len(sizes)
     if not isinstance(pool, str):
@@ -304,22 +269,44 @@ def _candidates(
             (f"pool {i}", list(dict.fromkeys(check_attributes(b, d) for b in blocks)))
             for i, blocks in enumerate(pool)
         ]
-    check_choice(pool, "pool", ("all", "disjoint"))
+    check_choice(pool, "pool", ("all", "covering", "disjoint"))
     partitions = block_partitions(sizes)
     named = [
         (f"blocks of at most {max(map(len, blocks))}", blocks) for blocks in partitions
     ]
     if pool == "disjoint":
         return named
+    if pool == "covering":
+        return [*named, *_coverings(sizes, order)]
     named.insert(0, ("totals", [()]))
     pairs: list[Subset] = list(combinations(range(d), 2))
-    if 0 < len(pairs) <= MAX_PAIRS:
+    if 0 < len(pairs) <= MAX_BLOCKS:
         named.append(("all pairs", pairs))
     if product_of(sizes) <= MAX_BLOCK_CELLS:
         named.append(("identity", [tuple(range(d))]))
     mixed = list(dict.fromkeys(b for _, blocks in named for b in blocks))
     named.append(("mixture", mixed))
     return named
+
+
+def _coverings(sizes: tuple[int, ...], order: int) -> list[tuple[str, list[Subset]]]:
+    """Return covering designs for several caps that are worth their shares."""
+    found: dict[tuple[Subset, ...], str] = {}
+    smallest = product_of(sorted(n for n in sizes if n > 1)[:order])
+    caps = [min(product_of(sizes), MAX_BLOCK_CELLS)]
+    while caps[-1] >= CAP_STEP * smallest:
+        caps.append(caps[-1] // CAP_STEP)
+    left = MAX_SUBSETS
+    for cap in reversed(caps):
+        if fewest_blocks(sizes, order=order, max_cells=cap) > MAX_BLOCKS:
+            continue
+        blocks = tuple(covering_design(sizes, order=order, max_cells=cap))
+        left -= sum(2 ** len(block) for block in blocks)
+        if left < 0 and found:
+            break
+        if 0 < len(blocks) <= MAX_BLOCKS:
+            found.setdefault(blocks, f"covering by blocks of at most {cap} cells")
+    return [(name, list(blocks)) for blocks, name in found.items()]
 
 
 def _polish(

@@ -24,6 +24,7 @@ from mmech.operators._marginals import Marginals, check_attributes
 from mmech.operators._spectrum import mean_spectrum
 from mmech.operators._subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies._deadline import time_is_up
+from mmech.strategies._designs import cover_greedily
 from mmech.strategies._marginals import attribute_sizes
 from mmech.strategies._pidentity import Callback
 from mmech.strategies._result import StrategyResult
@@ -38,9 +39,6 @@ MAX_CELLS = 4096
 
 CAP_STEP = 4
 """Ratio of the caps that covering designs are made for."""
-
-DECAY = 0.1
-"""Worth of a target for every attribute that a growing block still lacks."""
 
 MAX_COVER_WORK = 3 * 10**8
 """Targets times caps times starts of covering designs."""
@@ -381,31 +379,12 @@ class _Search:
 
     def _cover(self, cap: float) -> list[Subset]:
         """Return blocks of at most `cap` cells that contain all that is needed."""
-        from mmech import _kernels
-
-        place = {i: j for j, i in enumerate(self.attributes)}
-        lengths = [len(subset) for subset in self.needed]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        flat = np.array([place[i] for s in self.needed for i in s], np.int64)
-        owner = np.repeat(np.arange(len(self.needed)), lengths)
-        order = np.argsort(flat, kind="stable")
         d = len(self.attributes)
-        owner_starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=d))])
-        weights = np.ones(len(self.needed))
-        out = np.zeros((len(self.needed), d), np.uint8)
-        count = _kernels.cover_greedily(
-            starts,
-            flat,
-            owner_starts.astype(np.int64),
-            owner[order],
-            weights,
-            np.log([float(self.sizes[i]) for i in self.attributes]),
-            math.log(cap) + 1e-9,
-            DECAY,
-            self.rng.random((64, d)),
-            out,
-        )
-        return self._listed(out[:count])
+        place = {i: j for j, i in enumerate(self.attributes)}
+        targets = [tuple(place[i] for i in subset) for subset in self.needed]
+        logs = np.log([float(self.sizes[i]) for i in self.attributes])
+        blocks = cover_greedily(targets, logs, cap, self.rng.random((64, d)))
+        return [tuple(self.attributes[j] for j in block) for block in blocks]
 
     def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)

@@ -17,7 +17,9 @@ from mmech_rf._persistence._blocks import (
     read_estimate,
 )
 from mmech_rf._persistence._contents import Contents, Read, Store, whole_numbers
+from mmech_rf._persistence._label_forest import describe_labels, read_labels
 from mmech_rf._persistence._selected_trees import describe_trees, read_trees
+from mmech_rf.classifiers._block_design import DESIGNS
 from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._experts import (
     Differences,
@@ -26,6 +28,7 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
+from mmech_rf.classifiers._label_forest import LabelForest
 from mmech_rf.classifiers._selected_trees import SelectedTrees
 from mmech_rf.schema import Schema
 
@@ -36,7 +39,7 @@ UNKNOWN = ("risk", "log_evidence")
 
 
 class ChosenRelease(Contents):
-    """Drawn trees, or the estimate that blocks vote with."""
+    """Drawn trees, labels, or the estimate that blocks vote with."""
 
     own = ("delta", "prior")
 
@@ -54,6 +57,8 @@ class ChosenRelease(Contents):
         if isinstance(experts, SelectedTrees):
             return described | describe_trees(experts, store)
         described["shares"] = [str(ensemble.epsilon) for ensemble in model.ensembles_]
+        if isinstance(experts, LabelForest):
+            return described | describe_labels(experts, store)
         described["estimate"] = describe_estimate(model.estimate_, store)
         if isinstance(experts, Distribution):
             described["distribution"] = describe_distribution(experts.fit, store)
@@ -78,6 +83,9 @@ class ChosenRelease(Contents):
             model.trees_ = experts.trees
         else:
             model.ensembles_ = read_ensembles(content["shares"], choice.blocks, schema)
+        if choice.method == "labels":
+            experts = read_labels(content, read, choice.blocks, schema)
+        elif choice.method == "blocks":
             model.estimate_ = read_estimate(
                 content["estimate"], read, choice.blocks, schema, signed=choice.signed
             )
@@ -97,18 +105,23 @@ class ChosenRelease(Contents):
 
 
 def _choice(stored: dict[str, Any], schema: Schema) -> Choice:
-    blocks = read_blocks(stored["blocks"], schema)
+    stored = {"design": "disjoint"} | stored
+    check_choice(stored["design"], "design", DESIGNS)
+    disjoint = stored["design"] != "covering"
+    blocks = read_blocks(stored["blocks"], schema, disjoint=disjoint)
     shares = tuple(float(share) for share in stored["shares"])
     for name in UNKNOWN:
         stored = stored | {name: math.nan if stored[name] is None else stored[name]}
     choice = Choice(**(stored | {"blocks": blocks, "shares": shares}))
-    check_choice(choice.method, "method", ("trees", "blocks"))
+    check_choice(choice.method, "method", ("trees", "blocks", "labels"))
     check_choice(choice.accounting, "accounting", ("pure", "zcdp"))
     whole_numbers([choice.n_trees], least=1, most=2**31)
     if not all(isinstance(fact, bool) for fact in (choice.stated, choice.signed)):
         raise ValueError("neither true nor false")
     if not 1 <= float(choice.n_records) < math.inf:
         raise ValueError("no number of records")
-    if len(shares) != len(blocks) or (choice.signed and schema.n_classes != 2):
+    if len(shares) != len(blocks) * (choice.method == "blocks") or (
+        choice.signed and schema.n_classes != 2
+    ):
         raise ValueError("a choice that does not fit the schema")
     return choice

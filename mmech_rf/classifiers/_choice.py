@@ -18,7 +18,7 @@ class Choice:
         Number of records that choices went by: stated, or a noisy count.
     stated : bool
         Whether the user stated it.
-    method : {"trees", "blocks"}
+    method : {"trees", "blocks", "labels"}
         What was released.
     voting : str
         How trees vote.
@@ -28,11 +28,13 @@ class Choice:
     rounds : int
         Number of trees that were drawn for what those before them get wrong.
     blocks : tuple of tuple of int
-        Attributes of every tree of the method "blocks".
+        Attributes of every tree of the methods "blocks" and "labels".
     shares : tuple of float
         Share of the measurement's cost of every block.
     signed : bool
         Whether differences of two classes were measured.
+    design : {"disjoint", "covering", "chosen"}
+        How the blocks were found.
     risk : float
         Expected squared error of the contrasts of blocks, relative to no measurement;
         NaN for "trees".
@@ -53,6 +55,7 @@ class Choice:
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False
+    design: str = "disjoint"
     risk: float = math.nan
     log_evidence: float = math.nan
     accounting: str = "pure"

@@ -25,13 +25,22 @@ from mmech import (
     Records,
     SignalPrior,
     bayes_risk_strategy,
+    exponential_mechanism,
     maximum_entropy,
     shrink,
 )
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
+from mmech.selection import spend
 from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._block_design import (
+    BLOCK,
+    DESIGNS,
+    block_pool,
+    check_linked,
+    overlap,
+)
 from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._concentrated import (
     check_privacy,
@@ -48,6 +57,7 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
+from mmech_rf.classifiers._label_forest import LABELS, draw_labels, label_blocks
 from mmech_rf.classifiers._payments import (
     ConcentratedPayments,
     ConcentratedRelease,
@@ -66,7 +76,7 @@ from mmech_rf.schema import Schema
 
 __all__ = ["PrivateForestClassifier"]
 
-METHODS = ("auto", "trees", "blocks")
+METHODS = ("auto", "trees", "blocks", "labels")
 
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
@@ -94,7 +104,7 @@ FEWEST = 8.0
 class PrivateForestClassifier(ForestClassifier):
     r"""Private forest that chooses what to release for the budget at hand.
 
-    Two methods, of which "auto" takes the first. Both ask for nothing but public
+    Three methods, of which "auto" takes the first. All ask for nothing but public
     facts: the sizes of the schema, epsilon and the number of records.
 
     **trees**: labelled trees of two levels are drawn by the exponential mechanism,
@@ -118,6 +128,18 @@ class PrivateForestClassifier(ForestClassifier):
     few records only the differences of the counts are released, with half the
     variance, and the blocks vote with these.
 
+    Blocks of neighbours suit schemas that list related attributes together, which is
+    worth more than any other design. Where the order says nothing, designs with every
+    pair of attributes in a block pay on full factorial data; such blocks overlap and
+    vote with their shrunk counts, each interaction once. They lose much where records
+    lie in few cells. There, with many attributes, blocks that are drawn for what they
+    get right pay a little.
+
+    **labels**: every record trains one tree on one of the blocks, and nothing but the
+    labels of leaves is released, drawn by permute-and-flip. The simplest: ahead of
+    blocks below some 25 records times epsilon, where counts drown in noise, and
+    behind drawn trees.
+
     Parameters
     ----------
     schema : Schema, default=None
@@ -136,13 +158,19 @@ class PrivateForestClassifier(ForestClassifier):
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
-    method : {"auto", "trees", "blocks"}, default="auto"
-        What is released; "auto" stands for "trees" unless a voting of blocks is named.
+    method : {"auto", "trees", "blocks", "labels"}, default="auto"
+        What is released; "auto" stands for "trees" unless a voting or a design of
+        blocks is named.
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
         Whether blocks vote with log-odds, with shrunk counts (of two classes their
         differences, which is all that is then measured) or as the distribution of
         maximum entropy; "auto" takes shrunk differences for two classes when the
-        number of records times epsilon is below 500, else log-odds.
+        number of records times epsilon is below 500, else log-odds; of blocks that
+        overlap always shrunk counts.
+    design : {"disjoint", "covering", "chosen"}, default="disjoint"
+        Blocks of neighbouring attributes; or, if the Bayes risk is less, designs with
+        every pair of attributes in a block; or blocks drawn by the exponential
+        mechanism with 10 % of epsilon.
     prior : SignalPrior, default=None
         Public guess of the signal for blocks; ``None`` for its defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -170,7 +198,8 @@ class PrivateForestClassifier(ForestClassifier):
     trees_ : tuple of SelectedTree
         Released trees; empty for blocks.
     ensembles_ : list of Ensemble
-        Of blocks: one complete tree each, with its share of epsilon, or of rho.
+        Of blocks and labels: one complete tree each, with its share of epsilon, or of
+        rho, or with all of it where every record trains one tree.
     strategy_ : StrategyResult
         Of blocks: budgets, with the candidates that were considered.
     estimate_ : ShrunkEstimate
@@ -210,6 +239,7 @@ class PrivateForestClassifier(ForestClassifier):
         n_records: int | None = None,
         method: str = "auto",
         voting: str = "auto",
+        design: str = "disjoint",
         prior: SignalPrior | None = None,
         neighbours: str = "add_remove",
         handle_unknown: str = "error",
@@ -225,6 +255,7 @@ class PrivateForestClassifier(ForestClassifier):
         self.n_records = n_records
         self.method = method
         self.voting = voting
+        self.design = design
         self.prior = prior
         self.neighbours = neighbours
         self.handle_unknown = handle_unknown
@@ -236,10 +267,17 @@ class PrivateForestClassifier(ForestClassifier):
     def _check_parameters(self) -> Fraction:
         check_choice(self.method, "method", METHODS)
         check_choice(self.voting, "voting", VOTINGS)
-        if self.method == "trees" and self.voting != "auto":
+        check_choice(self.design, "design", DESIGNS)
+        others = self.method in ("trees", "labels")
+        if others and self.voting != "auto":
             raise ValueError(
                 f"voting={self.voting!r} is a way for blocks to vote, but method is "
-                "'trees'; use method='blocks', or voting='auto'"
+                f"{self.method!r}; use method='blocks', or voting='auto'"
+            )
+        if others and self.design != "disjoint":
+            raise ValueError(
+                f"design={self.design!r} is a choice of blocks, but method is "
+                f"{self.method!r}; use method='blocks', or design='disjoint'"
             )
         if self.n_records is not None and (
             isinstance(self.n_records, bool)
@@ -275,12 +313,20 @@ class PrivateForestClassifier(ForestClassifier):
         assert self.ledger_ is not None
         epsilon = check_epsilon(self.epsilon)
         self.ledger_.check(epsilon)
-        blocks = self.method == "blocks" or self.voting != "auto"
-        if not blocks and epsilon < LEAST_EPSILON:
+        blocks = (
+            self.method == "blocks"
+            or self.voting != "auto"
+            or self.design != "disjoint"
+        )
+        draws = self.method != "labels" and (not blocks or self.design == "chosen")
+        if draws and epsilon < LEAST_EPSILON:
+            drawn = "blocks" if blocks else "trees"
             raise ValueError(
-                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw trees, got "
-                f"{float(epsilon):g}; use method='blocks'"
+                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw {drawn}, "
+                f"got {float(epsilon):g}; use method='blocks', design='disjoint'"
             )
+        if self.design == "covering" and self.voting == "maximum-entropy":
+            check_linked(self.schema_)
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
@@ -295,7 +341,9 @@ class PrivateForestClassifier(ForestClassifier):
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)
             rho = remaining_rho(epsilon, self.delta, self.releases_)
-        release = self._release_blocks if blocks else self._release_trees
+        release = self._release_trees
+        if blocks or self.method == "labels":
+            release = self._release_blocks if blocks else self._release_labels
         release(codes, class_codes, epsilon - spent, rho, n_records)
 
     def _concentrate(self) -> None:
@@ -354,6 +402,42 @@ class PrivateForestClassifier(ForestClassifier):
             return ConcentratedPayments(self._terms.neighbours, cost, *terms)
         return PurePayments(self._terms.neighbours, self.ledger_, *terms)
 
+    def _release_labels(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        rho: Fraction,
+        n_records: float,
+    ) -> None:
+        sizes = self.schema_.domain_shape
+        blocks = label_blocks(sizes, epsilon=float(epsilon), n_records=n_records)
+        with self._timed("trees"):
+            # Every record trains one tree: each has all of epsilon.
+            self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
+        with self._timed("measurement"):
+            spend(self.ledger_, epsilon, LABELS, self._terms.neighbours)
+            self._note(epsilon, LABELS, 1.0)
+            self._experts = draw_labels(
+                codes,
+                class_codes,
+                domain_shape=sizes,
+                n_classes=self.schema_.n_classes,
+                blocks=blocks,
+                epsilon=epsilon,
+                neighbours=self._terms.neighbours,
+                insecure_rng=self._insecure_rng,
+            )
+        self.trees_ = ()
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            method="labels",
+            voting=self._experts.voting,
+            n_trees=len(blocks),
+            blocks=tuple(blocks),
+        )
+
     def _release_blocks(
         self,
         codes: NDArray[np.int64],
@@ -364,20 +448,35 @@ class PrivateForestClassifier(ForestClassifier):
     ) -> None:
         schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
-        cost = epsilon
         best = partial(
             bayes_risk_strategy,
             schema.domain_shape,
             n_records=n_records,
             n_columns=1 if signed else schema.n_classes,
             prior=self.prior,
-            pool="disjoint",
         )
         with self._timed("optimization"):
-            self.strategy_ = best(epsilon=epsilon)
-            if rho > 0 and (other := best(rho=rho)).loss < self.strategy_.loss:
-                self.strategy_, cost = other, rho
-                self._concentrate()
+            settings, spent = block_pool(
+                self.design,
+                codes,
+                class_codes,
+                schema=schema,
+                epsilon=epsilon,
+                n_records=n_records,
+                find=best,
+                draw=self._draw,
+            )
+            cost = epsilon - spent
+            if spent and rho > 0:
+                assert self.delta is not None
+                total = check_epsilon(self.epsilon)
+                rho = remaining_rho(total, self.delta, self.releases_)
+            self.strategy_ = best(epsilon=cost, **settings)
+            if rho > 0:
+                other = best(rho=rho, **settings)
+                if other.loss < self.strategy_.loss:
+                    self.strategy_, cost = other, rho
+                    self._concentrate()
         strategy = self.strategy_.strategy
         assert isinstance(strategy, Marginals)
         shares = self._shares(strategy)
@@ -401,6 +500,20 @@ class PrivateForestClassifier(ForestClassifier):
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
 
+    def _draw(self, scores: Sequence[int], epsilon: Fraction, what: str) -> int:
+        """Draw by scores of sensitivity one, and remember what was released."""
+        with self._timed("measurement"):
+            drawn = exponential_mechanism(
+                scores,
+                epsilon=epsilon,
+                released=what,
+                neighbours=self._terms.neighbours,
+                ledger=self.ledger_,
+                insecure_rng=self._insecure_rng,
+            )
+        self._note(epsilon, what, 1.0)
+        return drawn
+
     def _is_signed(self, information: float) -> bool:
         """Whether to measure differences of two classes, from public facts."""
         if self.schema_.n_classes != 2:
@@ -417,14 +530,13 @@ class PrivateForestClassifier(ForestClassifier):
     def _trees(
         self, shares: dict[tuple[int, ...], Fraction], cost: Fraction
     ) -> list[Ensemble]:
-        return [
-            Ensemble(
-                np.array(block, dtype=np.int64),
-                complete_forest(self.schema_.select(list(block)), len(block)),
-                cost * share,
-            )
-            for block, share in shares.items()
-        ]
+        return [self._tree(block, cost * share) for block, share in shares.items()]
+
+    def _tree(self, block: tuple[int, ...], epsilon: Fraction) -> Ensemble:
+        """Return the complete tree of a block."""
+        features = np.array(block, dtype=np.int64)
+        forest = complete_forest(self.schema_.select(list(block)), len(block))
+        return Ensemble(features, forest, epsilon)
 
     def _release(
         self, strategy: QueryMatrix, cost: Fraction, counts: Any, what: str
@@ -454,8 +566,10 @@ class PrivateForestClassifier(ForestClassifier):
 
     def _how(self, entry: Any) -> str:
         concentrated = isinstance(entry, ConcentratedRelease)
-        if entry.released.endswith(DRAWN):
+        if entry.released.endswith(DRAWN) or entry.released.startswith(BLOCK):
             return "drawn by the exponential mechanism, score of sensitivity 1"
+        if entry.released == LABELS:
+            return "drawn by permute-and-flip, scores of sensitivity 1 in one leaf"
         if entry.released == CHOSEN:
             by = "the exponential mechanism" if concentrated else "permute-and-flip"
             return f"chosen by {by}, score of sensitivity 1"
@@ -506,7 +620,7 @@ class PrivateForestClassifier(ForestClassifier):
         blocks = list(strategy.weights)
         if signed:
             self._experts = Differences(self.estimate_, n_records)
-        elif self.voting == "weight":
+        elif self.voting == "weight" or (self.voting == "auto" and overlap(blocks)):
             self._experts = Weights(self.estimate_, n_records)
         elif self.voting == "maximum-entropy":
             fit = maximum_entropy(tables, values, variance=variance, total=n_records)
@@ -522,6 +636,7 @@ class PrivateForestClassifier(ForestClassifier):
             blocks=tuple(blocks),
             shares=tuple(map(float, self._shares(strategy).values())),
             signed=signed,
+            design=self.design,
             risk=self.strategy_.loss,
             log_evidence=self.estimate_.log_evidence,
             accounting=self._accounting,
@@ -542,8 +657,9 @@ class PrivateForestClassifier(ForestClassifier):
         if isinstance(self._experts, SelectedTrees):
             labels = self.classes_.tolist()
             return "\n".join(tree.describe(names, labels) for tree in self.trees_)
+        what = "labels" if self.choice_.method == "labels" else "class counts"
         return "\n".join(
-            "class counts by " + " and ".join(names[i] for i in block)
+            f"{what} by " + " and ".join(names[i] for i in block)
             for block in self.choice_.blocks
         )
 

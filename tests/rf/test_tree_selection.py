@@ -10,8 +10,14 @@ from scipy.stats import chisquare
 from tree_draws import DATA, SMALL, conditionals, draw, largest_log_ratio
 
 import mmech_rf.tree_selection as tree_selection
+from benchmarks.suite.bench_tree_selection import (
+    case,
+    numpy_root_log_weights,
+    numpy_split_log_weights,
+)
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
+from mmech_rf._kernels import root_log_weights, split_log_weights
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import Views, public_views
 
@@ -168,6 +174,28 @@ def test_roots_follow_public_numbers_only():
     assert [views.items[i].family for i in some[:7]] == ["whole"] + ["single"] * 6
     assert len(tree_selection._roots(views, 10)) > len(some)
     assert len(tree_selection._roots(views, 10**12)) == 7
+
+
+@pytest.mark.parametrize("unit", [1, 256])
+@pytest.mark.parametrize("domain_shape", [(2, 3), (4, 1, 12)], ids=str)
+def test_kernels_are_their_numpy_twins(domain_shape, unit):
+    """Every logarithm, to the last of its units."""
+    for n_records in (0, 1, 300):
+        tables, log_prior, half = case(domain_shape, n_records, 3, unit)
+        cells, sizes = tables[:2]
+        roots = np.arange(sizes.size)
+        settings = (*tables, log_prior, log_prior + half, half)
+        found = np.empty(sizes.size, np.int64)
+        root_log_weights(roots, *settings, found)
+        expected = numpy_root_log_weights(roots, *settings)
+        np.testing.assert_array_equal(found, expected)
+        for root in roots:
+            node = (cells[root].astype(np.int64), int(sizes[root]))
+            settings = (*node, *tables, log_prior + half, half)
+            found = np.empty((sizes[root], sizes.size + 1), np.int64)
+            split_log_weights(*settings, found)
+            expected = numpy_split_log_weights(*settings)
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_the_ledger_is_asked_first():

@@ -1,0 +1,254 @@
+"""Labels of a disjoint forest: the distribution of all that is released, exactly."""
+
+import itertools
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from model_files import rewrite, set_in
+
+import mmech_rf.classifiers._label_forest as label_forest
+from mmech import PrivacyLedger
+from mmech.exceptions import BudgetExceededError
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
+from mmech_rf.classifiers._label_forest import draw_labels, label_blocks
+
+SIZES = (2, 2)
+BLOCKS = [(0,), (1,)]
+RECORDS = [(x, y, c) for x, y in itertools.product(range(2), repeat=2) for c in (0, 1)]
+
+
+def flip_chances(scores, rate):
+    """Chance of every candidate, over all orders in which they may be asked."""
+    gaps = np.max(scores) - np.array(scores)
+    taken = np.exp(-rate * gaps)
+    out = np.zeros(len(scores))
+    orders = list(itertools.permutations(range(len(scores))))
+    for order in orders:
+        left = 1.0
+        for candidate in order:
+            out[candidate] += left * taken[candidate] / len(orders)
+            left *= 1 - taken[candidate]
+    return out
+
+
+def log_chances(records, epsilon, neighbours, monkeypatch):
+    """Log probability of all labels together, over all assignments, shape (2,) * 4."""
+    codes = np.array([r[:2] for r in records], np.int64).reshape(-1, 2)
+    classes = np.array([r[2] for r in records], np.int64)
+    total = 0.0
+    for trees in itertools.product(range(2), repeat=len(records)):
+        leaves = []
+
+        def flip(scores, *, epsilon, released, monotone, neighbours, insecure_rng):
+            assert monotone
+            rate = float(epsilon) / (2 if neighbours == "replace" else 1)
+            leaves.append(flip_chances(scores, rate))  # noqa: B023
+            return 0
+
+        def assign(bounds, *, insecure_rng=None):
+            assert np.array_equal(bounds, np.full(len(records), 2))
+            return np.array(trees, np.int64)  # noqa: B023
+
+        monkeypatch.setattr(label_forest, "permute_and_flip", flip)
+        monkeypatch.setattr(label_forest, "integers_below", assign)
+        draw_labels(
+            codes,
+            classes,
+            domain_shape=SIZES,
+            n_classes=2,
+            blocks=BLOCKS,
+            epsilon=Fraction(epsilon),
+            neighbours=neighbours,
+        )
+        assert len(leaves) == 4
+        joint = leaves[0]
+        for chances in leaves[1:]:
+            joint = np.multiply.outer(joint, chances)
+        total = total + joint / 2 ** len(records)
+    assert np.isclose(total.sum(), 1)
+    return np.log(total)
+
+
+def neighbours_of(records, relation):
+    for place in range(len(records) if relation == "replace" else 1):
+        kept = list(records)
+        if relation == "replace":
+            del kept[place]
+        for record in RECORDS:
+            yield [*kept, record]
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_no_labels_become_likelier_by_more_than_epsilon(
+    size, epsilon, relation, monkeypatch
+):
+    """Over all labels, all neighbours, and all that the assignment may be."""
+    largest = 0.0
+    for records in itertools.islice(
+        itertools.combinations_with_replacement(RECORDS, size), 0, None, 7
+    ):
+        before = log_chances(records, epsilon, relation, monkeypatch)
+        for other in neighbours_of(records, relation):
+            after = log_chances(other, epsilon, relation, monkeypatch)
+            largest = max(largest, np.abs(after - before).max())
+    assert largest <= float(epsilon) + 1e-9
+    assert largest > 0.3 * float(epsilon)
+
+
+def test_a_replacement_that_is_paid_as_an_addition_is_found(monkeypatch):
+    records = [(0, 0, 0)] * 3
+    before = log_chances(records, "1", "add_remove", monkeypatch)
+    after = log_chances([*records[1:], (0, 0, 1)], "1", "add_remove", monkeypatch)
+    assert np.abs(after - before).max() > 1.1
+
+
+# ------------------------------------------------------------------- the classifier
+def schema_of(sizes, classes=("no", "yes")):
+    return Schema(
+        tuple(
+            Attribute.categorical(f"x{i}", [str(v) for v in range(n)])
+            for i, n in enumerate(sizes)
+        ),
+        classes,
+    )
+
+
+def data(size, seed=0):
+    codes = np.random.default_rng(seed).integers(0, (2, 2, 2), (size, 3))
+    return codes.astype(str), np.where(codes[:, 1] == 1, "yes", "no")
+
+
+def model(**settings):
+    settings = {"epsilon": 1, "n_records": 20, "method": "labels"} | settings
+    return PrivateForestClassifier(schema_of((2, 2, 2)), **settings)
+
+
+def test_labels_cost_epsilon_once():
+    ledger = PrivacyLedger("0.7", neighbours="replace")
+    fitted = model(epsilon="0.7", neighbours="replace", ledger=ledger).fit(*data(40))
+    (entry,) = ledger.entries
+    assert entry.epsilon == Fraction(7, 10)
+    assert fitted.releases_[0].epsilon == entry.epsilon
+    assert "permute-and-flip" in fitted.privacy_statement_
+    assert [e.epsilon for e in fitted.ensembles_] == [entry.epsilon] * 3
+    assert fitted.describe() == "labels by x0\nlabels by x1\nlabels by x2"
+    with pytest.raises(BudgetExceededError):
+        fitted.fit(*data(40))
+    assert len(ledger.entries) == 1
+
+
+def test_a_noisy_number_of_records_is_paid_for():
+    fitted = model(n_records=None).fit(*data(40))
+    assert [e.epsilon for e in fitted.releases_] == [
+        Fraction(3, 100),
+        Fraction(97, 100),
+    ]
+
+
+def test_the_assignment_comes_from_the_system(monkeypatch):
+    sources = []
+    draw = label_forest.integers_below
+
+    def note(bounds, *, insecure_rng=None):
+        sources.append((np.unique(bounds).tolist(), insecure_rng))
+        return draw(bounds, insecure_rng=insecure_rng)
+
+    monkeypatch.setattr(label_forest, "integers_below", note)
+    model(random_state=0).fit(*data(40))
+    assert sources == [([3], None)]
+
+
+def test_every_record_trains_one_tree(monkeypatch):
+    counted = []
+    flip = label_forest.permute_and_flip
+
+    def note(scores, **settings):
+        counted.append(np.array(scores))
+        return flip(scores, **settings)
+
+    monkeypatch.setattr(label_forest, "permute_and_flip", note)
+    model().fit(*data(40))
+    assert len(counted) == 6
+    assert np.sum(counted) == 40
+
+
+def test_much_budget_finds_the_attribute_that_tells():
+    X, y = data(3000)
+    fitted = model(epsilon=10, n_records=None).fit(X, y)
+    (labels,) = fitted._experts.labels
+    assert len(labels) == 8
+    assert (fitted.predict(X) == y).all()
+    proba = fitted.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_allclose(np.unique(proba), [1 / 3, 2 / 3])
+
+
+def test_few_records_on_real_data_beat_chance():
+    car = datasets.load_car()
+    settings = {"epsilon": "0.1", "n_records": 1728, "method": "labels"}
+    fitted = PrivateForestClassifier(car.schema, **settings).fit(car.data, car.target)
+    assert (fitted.predict(car.data) == car.target).mean() > 0.5
+
+
+def test_blocks_grow_with_the_records():
+    sizes = (4, 3, 2, 5)
+    lengths = []
+    for n_records in (10, 200, 1000):
+        blocks = label_blocks(sizes, epsilon=1, n_records=n_records)
+        assert sorted(i for b in blocks for i in b) == [0, 1, 2, 3]
+        lengths.append(max(map(len, blocks)))
+        for block in blocks:
+            leaves = math.prod(sizes[i] for i in block)
+            assert len(block) == 1 or n_records >= 4 * len(blocks) * leaves
+    assert lengths == [1, 2, 4]
+
+
+def test_a_model_is_equal_after_reloading(tmp_path):
+    X, y = data(60)
+    fitted = model().fit(X, y)
+    fitted.save(tmp_path / "model.npz")
+    for copy in (
+        load_model(tmp_path / "model.npz"),
+        pickle.loads(pickle.dumps(fitted)),
+    ):
+        assert copy.predict(X).tolist() == fitted.predict(X).tolist()
+        assert copy.predict_proba(X).tobytes() == fitted.predict_proba(X).tobytes()
+        assert copy.privacy_statement_ == fitted.privacy_statement_
+        assert copy.describe() == fitted.describe()
+        assert copy.choice_.blocks == fitted.choice_.blocks
+        with pytest.raises(BudgetExceededError):
+            copy.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arrays": {0: np.array([0, 2])}},
+        {"arrays": {0: np.array([0, -1])}},
+        {"arrays": {0: np.array([0])}},
+        {"arrays": {0: np.array([0.0, 1.0])}},
+        {"change": set_in("labels", to=[0, 1])},
+        {"change": set_in("choice", "blocks", to=[[0], [1]])},
+        {"change": set_in("choice", "voting", to="weight")},
+        {"change": set_in("choice", "method", to="trees")},
+    ],
+)
+def test_damaged_files(change, tmp_path):
+    path = tmp_path / "model.npz"
+    model().fit(*data(20)).save(path)
+    rewrite(path, **change)
+    with pytest.raises(ValueError, match="damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"voting": "weight"}, {"design": "covering"}], ids=str
+)
+def test_what_only_blocks_have(settings):
+    with pytest.raises(ValueError, match="use method='blocks'"):
+        model(**settings).fit(*data(10))
