@@ -35,6 +35,7 @@ from mmech.gaussian import (
     rho_from_epsilon_delta,
 )
 from mmech.mechanism import MatrixMechanism
+from mmech.norm import NormMeasurement, norm_release
 from mmech.operators import (
     AllRange,
     Anova,
@@ -152,12 +153,14 @@ __all__ = [
     "MatrixMechanism",
     "MaximumEntropy",
     "Measurement",
+    "NormMeasurement",
     "PrivacyLedger",
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
     "laplace_release",
     "maximum_entropy",
+    "norm_release",
     "permute_and_flip",
     "shrink",
     # Gaussian noise and zCDP

@@ -198,13 +198,7 @@ def laplace_release_of_rows(
 ) -> Measurement:
     """Release rows whose noise has scale (their own sensitivity) / epsilon."""
     scales = [check_scale(own / epsilon) for _, _, own in runs]
-    if ledger is not None:
-        if ledger.neighbours != neighbours:
-            raise ValueError(
-                f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-                f"release is for {neighbours!r}; use the same relation for both"
-            )
-        ledger.spend(epsilon, released, sensitivity=float(sensitivity))
+    charge(ledger, epsilon, released, neighbours, sensitivity)
     noisy = values.copy()
     flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
     for (start, stop, _), scale in zip(runs, scales, strict=True):
@@ -213,6 +207,24 @@ def laplace_release_of_rows(
     return Measurement(
         noisy, per_row([float(s) for s in scales], runs), float(sensitivity), epsilon
     )
+
+
+def charge(
+    ledger: PrivacyLedger | None,
+    epsilon: Fraction,
+    released: str,
+    neighbours: str,
+    sensitivity: Fraction,
+) -> None:
+    """Pay for a release, if there is a ledger and it is for the same relation."""
+    if ledger is None:
+        return
+    if ledger.neighbours != neighbours:
+        raise ValueError(
+            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
+            f"release is for {neighbours!r}; use the same relation for both"
+        )
+    ledger.spend(epsilon, released, sensitivity=float(sensitivity))
 
 
 def per_row(numbers: Sequence[float], runs: Sequence[Run]) -> Any:

@@ -21,6 +21,7 @@ from mmech.noise._choice import (
 )
 from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
+from mmech.noise._norm import norm_noise, norm_noise_variance
 from mmech.noise._system import check_insecure_rng, system_words
 from mmech.noise._weighted import FRACTION_BITS, weighted_choice
 
@@ -34,6 +35,8 @@ __all__ = [
     "flip_negative_exponential",
     "integers_below",
     "keyed_argmax",
+    "norm_noise",
+    "norm_noise_variance",
     "random_argmax",
     "random_permutation",
     "system_words",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.noise._bernoulli import bernoulli
 from mmech.noise._system import random_words
 
-__all__ = ["FRACTION_BITS", "weighted_choice"]
+__all__ = ["FRACTION_BITS", "position_by_weight", "weighted_choice"]
 
 FRACTION_BITS = 36
 """Logarithms of weights are integers, in units of 2**-36."""
@@ -73,8 +73,8 @@ def weighted_choice(
         total = sum(small_weights) + (sum(weights) << (_POWER - lowest))
         bits = partial(_expansion, sum(small_weights), total)
         if bernoulli(bits, insecure_rng, known=64 * HEAD_WORDS):
-            return int(far[_position(small_weights, insecure_rng)])
-    return int(near[_position(weights, insecure_rng)])
+            return int(far[position_by_weight(small_weights, insecure_rng)])
+    return int(near[position_by_weight(weights, insecure_rng)])
 
 
 _POWER = -320
@@ -101,7 +101,9 @@ def _expansion(part: int, total: int, bits: int) -> int:
     return (part << bits) // total
 
 
-def _position(weights: list[int], insecure_rng: np.random.Generator | None) -> int:
+def position_by_weight(
+    weights: list[int], insecure_rng: np.random.Generator | None
+) -> int:
     """Draw a position with probability exactly proportional to whole weights."""
     left = _below(sum(weights), insecure_rng)
     for place, weight in enumerate(weights):
