@@ -2,14 +2,12 @@ r"""The K-norm mechanism for sums that are bounded in several groups at once.
 
 A record that adds one unit to *every* one of d tables changes their union by d in L1
 norm, and Laplace noise has to pay for that: its scale is d Δ / ε, a variance of
-:math:`2 d^2 \Delta^2 / \epsilon^2`. But no record moves all of d in one
-table: in the norm :math:`\|z\| = \max_g \|z_g\|_1`, the largest L1 norm of a table,
-its change is only Δ. Noise of density proportional to
-:math:`e^{-\epsilon \|z\| / \Delta}` is differentially private [1]_: by the triangle
+:math:`2 d^2 \Delta^2 / \epsilon^2`. But no record moves a single table by
+more than Δ. In the norm :math:`\|z\| = \max_g \|z_g\|_1`, the largest L1 norm of a
+table, its change is Δ, and noise of density proportional to
+:math:`e^{-\epsilon \|z\| / \Delta}` is ε-differentially private [1]_: by the triangle
 inequality, a shift of norm Δ changes the density by :math:`e^{\epsilon}` at most. The
-balls of the norm are the products of the L1 balls of the groups. They hold less than
-the L1 ball that Laplace noise follows, and a row of a group of m rows out of D has
-variance
+variance of a row in a table of m rows, out of D rows in all, is about
 
 .. math:: \frac{2 (D + 1)(D + 2)}{(m + 1)(m + 2)} \frac{\Delta^2}{\epsilon^2}.
 
@@ -17,14 +15,13 @@ variance
 one row each, have :math:`(d + 1)(d + 2) / 3` in place of :math:`2 d^2`, up to six
 times less.
 
-**When not to.** With d groups of m rows the ratio to Laplace noise is
+**When not to.** For d groups of m rows the ratio to Laplace noise is
 :math:`(dm + 1)(dm + 2) / (d^2 (m + 1)(m + 2))`, about
-:math:`m^2 / ((m + 1)(m + 2))` for many groups: 1/6 for m = 1, 1/3 for m = 2, but 0.60
-for m = 5 and 0.79 for m = 12. One group is discrete Laplace noise itself. Groups of
-different size share the budget badly: Laplace noise can be given to the tables in any
-proportion. And the noise of different rows is uncorrelated but not independent, for all
-rows of a column share their radius: sums over rows are as noisy as their variances say,
-tails are not those of Laplace noise.
+:math:`m^2 / ((m + 1)(m + 2))` where there are many: 1/6 for m = 1, 1/3 for m = 2, but
+0.60 for m = 5 and 0.79 for m = 12. One group is discrete Laplace noise itself. Where
+groups differ in size, rows of small ones have more noise than rows of large ones, and
+no group can be given more of the budget than another. The rows of a column share one
+radius: their noise is uncorrelated, but large in all of them at once.
 
 References
 ----------
@@ -170,7 +167,7 @@ def norm_release(
     ...     ledger=ledger,
     ... )
     >>> release.values.shape, release.variance[0].round(), ledger.remaining
-    ((20, 2), np.float64(153.0), Fraction(0, 1))
+    ((20, 2), np.float64(154.0), Fraction(0, 1))
     """
     exact = whole_numbers(values)
     sizes = _checked_groups(groups)
@@ -182,10 +179,10 @@ def norm_release(
     norm = int(calibrated(check_integer(sensitivity, "sensitivity"), neighbours))
     price = check_epsilon(epsilon)
     scale = check_norm_scale(norm / price, sizes)
-    charge(ledger, price, released, neighbours, Fraction(norm))
-    columns = exact.shape[1] if exact.ndim == 2 else 1
-    noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
     variance = norm_noise_variance(scale, sizes)
+    columns = exact.shape[1] if exact.ndim == 2 else 1
+    charge(ledger, price, released, neighbours, Fraction(norm))
+    noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
     return NormMeasurement(
         exact + noise.reshape(exact.shape), variance, norm, price, sizes
     )

@@ -68,7 +68,7 @@ def norm_noise(
     """Draw independent columns of noise for a maximum of L1 norms, exactly.
 
     Time is O(D) per column. The first call for some group sizes takes O(D²) additions
-    of integers of D log D bits: 2 ms for D = 100, a second for D = 1000.
+    of integers of D log D bits: 2 ms for D = 100, half a second for D = 1000.
 
     Parameters
     ----------
@@ -122,8 +122,9 @@ def check_norm_scale(scale: Any, groups: Sequence[int]) -> Fraction:
 def norm_noise_variance(scale: Any, groups: Sequence[int]) -> NDArray[np.float64]:
     r"""Return the variance of every row of the noise, shape (D,).
 
-    About :math:`2 (D + 1) (D + 2) t^2 / ((m + 1) (m + 2))` for a row in a group of m:
-    the value for continuous noise, and for small t a little less.
+    About :math:`2 (D + 1) (D + 2) t^2 / ((m + 1) (m + 2))` for a row in a group of m,
+    that of continuous noise; less where t is small. Never zero, but at least the
+    smallest positive double.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def norm_noise_variance(scale: Any, groups: Sequence[int]) -> NDArray[np.float64
     --------
     >>> from mmech.noise import norm_noise_variance
     >>> norm_noise_variance(10, [1, 1]).round(1)
-    array([399.5, 399.5])
+    array([399.9, 399.9])
     """
     rate = 1 / Fraction(scale)
     ordered = tuple(sorted(groups))
@@ -198,11 +199,11 @@ def _variance(rate: Fraction, groups: Groups, size: int) -> float:
     squares = 2 * np.append([0], np.cumsum(np.cumsum(balls))[:-1])
     numerator = _numerator(squares * _products(tuple(others), degree + 1), degree + 1)
     weights = shift_weights(groups)
-    precision = sum(weights).bit_length() + 128
+    precision = sum(weights).bit_length() + 1200  # q may be as small as a double
     ratio, _ = exp_bounds(rate, precision)
     top = _partial_sums(numerator, ratio, precision)[-1]
     bottom = _partial_sums(weights, ratio, precision)[-1]
-    return (top / bottom) / math.expm1(-float(rate)) ** 2
+    return max(top / bottom / math.expm1(-float(rate)) ** 2, 5e-324)
 
 
 # -------------------------------------------------------------------------- radius
