@@ -30,6 +30,7 @@ from mmech import (
     epsilon_from_rho,
     exponential_mechanism,
     laplace_release,
+    norm_release,
     permute_and_flip,
 )
 from mmech._validation import check_epsilon, check_integer
@@ -46,6 +47,9 @@ Counts = NDArray[np.int64]
 
 RHO_DELTA = 1e-3
 """Delta at which mechanisms under zCDP are audited."""
+
+NORM_GROUPS = (1, 1, 2)
+"""Groups of rows that a record adds one to each of."""
 
 RARE = 3.0
 """How far the rare candidate lies behind, as a logarithm: seen often enough."""
@@ -101,6 +105,7 @@ def cases(epsilon: float) -> Iterator[Case]:
     """Yield every mechanism with the pair of neighbours that strains it most."""
     for neighbours in ("add_remove", "replace"):
         yield _laplace_case(epsilon, neighbours)
+        yield _norm_case(epsilon, neighbours)
     for neighbours in ("add_remove", "replace"):
         for monotone in (True, False):
             yield _choice_case(exponential_mechanism, epsilon, neighbours, monotone)
@@ -151,6 +156,38 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
 
     first, second = _pair(2, 1, neighbours)
     return Case("laplace_release", neighbours, epsilon, 0.0, release, first, second)
+
+
+def _norm_case(epsilon: float, neighbours: str) -> Case:
+    """Add a record to every group, scored by the ratio of the two densities."""
+
+    def release(sums: Counts, runs: int) -> Counts:
+        noisy = norm_release(
+            np.tile(sums, (1, runs)),
+            groups=NORM_GROUPS,
+            epsilon=epsilon,
+            released="audit",
+            neighbours=neighbours,
+        )
+        return _by_run(noisy.values, runs)
+
+    starts = np.cumsum((0, *NORM_GROUPS[:-1]))
+    first, second = _pair(sum(NORM_GROUPS), starts, neighbours)
+
+    def norms(noise: Counts) -> Counts:
+        groups = np.add.reduceat(np.abs(noise), starts, axis=1)
+        return np.asarray(groups.max(axis=1).sum(axis=-1))
+
+    return Case(
+        "norm_release",
+        neighbours,
+        epsilon,
+        0.0,
+        release,
+        first,
+        second,
+        lambda outputs: norms(outputs - first) - norms(outputs - second),
+    )
 
 
 def _choice_case(
@@ -215,13 +252,13 @@ def worst_pair(mechanism: Any) -> tuple[Counts, Counts]:
     return _pair(costs.size, int(np.argmax(costs)), mechanism.neighbours)
 
 
-def _pair(n: int, cell: int, neighbours: str) -> tuple[Counts, Counts]:
-    """Return tables of two classes: a record joins, or changes its class."""
+def _pair(n: int, cells: Any, neighbours: str) -> tuple[Counts, Counts]:
+    """Return tables of two classes: a record joins cells, or changes its class."""
     first = np.full((n, 2), 5)
     second = first.copy()
-    second[cell, 0] += 1
+    second[cells, 0] += 1
     if neighbours == "replace":
-        second[cell, 1] -= 1
+        second[cells, 1] -= 1
     return first, second
 
 
