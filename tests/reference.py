@@ -491,6 +491,24 @@ def discrete_laplace_variance(scale):
     return float(2 * (x**2 @ weights) / (1 + 2 * weights.sum()))
 
 
+def group_norm(z, groups):
+    """Largest L1 norm of a group of coordinates, along the last axis."""
+    stops = np.cumsum(groups)
+    parts = [
+        np.abs(z[..., stop - size : stop]).sum(axis=-1)
+        for stop, size in zip(stops, groups, strict=True)
+    ]
+    return np.max(parts, axis=0)
+
+
+def norm_law(groups, scale, reach):
+    """All points of a box and P(z) ∝ exp(-‖z‖ / scale), normalised on the box."""
+    axis = np.arange(-reach, reach + 1)
+    points = np.array(list(itertools.product(axis, repeat=sum(groups))))
+    weights = np.exp(-group_norm(points, groups) / float(scale))
+    return points, weights / weights.sum()
+
+
 def deviations(released, epsilon, size=1):
     """Standard deviation of the noise on every row; `size` times one record."""
     _, weights = integer_rows(released)

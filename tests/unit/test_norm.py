@@ -1,0 +1,454 @@
+"""The K-norm mechanism, checked exactly: the law of its noise, and what it promises."""
+
+import decimal
+import itertools
+import math
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference as ref
+
+import mmech.norm
+from mmech import BudgetExceededError, NormMeasurement, PrivacyLedger, norm_release
+from mmech.noise import (
+    _norm,
+    discrete_laplace_variance,
+    norm_noise,
+    norm_noise_variance,
+)
+
+GROUPS = [(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6]
+by_groups = pytest.mark.parametrize("groups", GROUPS, ids=str)
+
+
+def ball(groups, radius):
+    """All integer points of a ball, one by one."""
+    axis = range(-radius, radius + 1)
+    points = np.array(list(itertools.product(axis, repeat=sum(groups))))
+    return points[ref.group_norm(points, groups) <= radius]
+
+
+# ------------------------------------------------------------------ counting points
+
+
+@by_groups
+def test_balls_have_as_many_points_as_are_found_one_by_one(groups):
+    count = 3 if sum(groups) > 4 else 5
+    found = [len(ball(groups, radius)) for radius in range(count)]
+    assert _norm._products(tuple(groups), count).tolist() == found
+
+
+def test_ball_sizes_are_those_of_the_formula():
+    for m in range(6):
+        wanted = [
+            sum(2**k * math.comb(m, k) * math.comb(r, k) for k in range(m + 1))
+            for r in range(30)
+        ]
+        assert _norm.ball_sizes(m, 30).tolist() == wanted
+
+
+@pytest.mark.parametrize("groups", [*GROUPS, (1,) * 40, (2, 9, 30)], ids=str)
+def test_shift_and_geometric_numbers_count_the_points_of_every_ball(groups):
+    """V(r) = Σ_k h_k C(r - k + D, D): D + 1 geometric numbers of sum r - k."""
+    degree = sum(groups)
+    weights = _norm.shift_weights(groups)
+    assert len(weights) == degree + 1
+    assert min(weights) > 0
+    assert weights == weights[::-1]  # reflexive polytopes
+    points = _norm._products(groups, 3 * degree)
+    for radius, wanted in enumerate(points.tolist()):
+        ways = range(min(radius, degree) + 1)
+        total = sum(weights[k] * math.comb(radius - k + degree, degree) for k in ways)
+        assert total == wanted
+
+
+@by_groups
+def test_the_mixture_of_balls_has_the_law_of_the_norm(groups):
+    """P(R = n) / V(n) ∝ q^n, in fractions.
+
+    It is the difference of P(z) between points of norm n and of norm n + 1, so that
+    P(z) itself falls like q^n.
+    """
+    q = Fraction(3, 5)
+    degree = sum(groups)
+    weights = _norm.shift_weights(groups)
+    points = _norm._products(groups, 12)
+
+    def radius_weight(radius):
+        return sum(
+            weights[k]
+            * q**k
+            * math.comb(radius - k + degree, degree)
+            * q ** (radius - k)
+            for k in range(min(radius, degree) + 1)
+        )
+
+    shares = [radius_weight(n) / int(points[n]) for n in range(12)]
+    assert shares == [q**n for n in range(12)]
+
+
+# -------------------------------------------------------------- every random choice
+
+
+def every_outcome(monkeypatch, draw):
+    """Return the exact law of a function of choices, by making all of them."""
+    path, law = [], Counter()
+
+    def choose(weights):
+        nonlocal depth, chance
+        if depth == len(path):
+            path.append([0, weights])
+        index, weights = path[depth]
+        depth += 1
+        chance *= Fraction(weights[index], sum(weights))
+        return index
+
+    def integers_below(bounds, insecure_rng=None):
+        return np.array([choose([1] * bound) for bound in bounds.tolist()], np.int64)
+
+    monkeypatch.setattr(_norm, "integers_below", integers_below)
+    monkeypatch.setattr(_norm, "position_by_weight", lambda w, rng: choose(w))
+    while True:
+        depth, chance = 0, Fraction(1)
+        law[tuple(np.ravel(draw()).tolist())] += chance
+        while path and path[-1][0] + 1 == len(path[-1][1]):
+            path.pop()
+        if not path:
+            return law
+        path[-1][0] += 1
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 3])
+@pytest.mark.parametrize("groups", [(1,), (2,), (3,), (1, 2), (2, 1)], ids=str)
+def test_points_of_balls_are_exactly_uniform(groups, radius, monkeypatch):
+    """Over all values of all random numbers, with their exact probabilities."""
+    monkeypatch.setattr(_norm, "_radii", lambda *args: np.array([radius]))
+    law = every_outcome(monkeypatch, lambda: norm_noise(5, groups, 1))
+    points = ball(groups, radius)
+    assert set(law) == {tuple(point) for point in points.tolist()}
+    assert set(law.values()) == {Fraction(1, len(points))}
+
+
+@pytest.mark.parametrize(
+    ("groups", "radii"),
+    [((2, 2), [1]), ((2, 2), [1, 0]), ((2, 1), [1, 1]), ((2, 1, 1), [1, 0])],
+    ids=str,
+)
+def test_columns_and_groups_are_independent_given_radii(groups, radii, monkeypatch):
+    monkeypatch.setattr(_norm, "_radii", lambda *args: np.array(radii))
+    law = every_outcome(monkeypatch, lambda: norm_noise(5, groups, len(radii)))
+    columns = itertools.product(*(ball(groups, radius) for radius in radii))
+    tables = {tuple(np.ravel(np.transpose(table)).tolist()) for table in columns}
+    assert set(law) == tables
+    assert set(law.values()) == {Fraction(1, len(tables))}
+
+
+# -------------------------------------------------------------------------- radius
+
+
+def shares(weights, scale, digits=1200):
+    """Cumulative probabilities of the shift, in decimals, the last left out."""
+    with decimal.localcontext(decimal.Context(prec=digits, Emin=-(10**9))):
+        q = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+        terms = [weight * q**k for k, weight in enumerate(weights)]
+        sums = list(itertools.accumulate(terms))
+        return [Fraction(total / sums[-1]) for total in sums[:-1]]
+
+
+@pytest.mark.parametrize("bits", [1, 8, 64, 128])
+@pytest.mark.parametrize(
+    "scale",
+    [Fraction(1, 20), Fraction(2, 7), Fraction(1), Fraction(64), 2**40],
+    ids=str,
+)
+@pytest.mark.parametrize("groups", [(1,), (1, 1), (2, 3), (1,) * 12], ids=str)
+def test_expansions_equal_decimal_arithmetic(groups, scale, bits):
+    weights = _norm.shift_weights(groups)
+    wanted = [math.floor(2**bits * c) for c in shares(weights, Fraction(scale))]
+    assert _norm.cumulative_bits(weights, Fraction(scale), bits) == wanted
+
+
+def test_expansions_at_an_epsilon_that_leaves_no_noise():
+    """All probabilities of no shift are just below one, without a billion bits."""
+    weights = _norm.shift_weights((1, 2))
+    assert _norm.cumulative_bits(weights, Fraction(1, 10**7), 64) == [2**64 - 1] * 3
+    assert not norm_noise(Fraction(1, 10**7), (1, 2), 50).any()
+    assert (norm_noise_variance(Fraction(1, 10**7), (1, 2)) == 5e-324).all()
+
+
+def use_words(monkeypatch, *words):
+    """Feed the shift these words."""
+    left = list(words)
+
+    def random_words(size, insecure_rng):
+        taken, left[:size] = left[:size], []
+        return np.array(taken, np.uint64)
+
+    monkeypatch.setattr(_norm, "random_words", random_words)
+    return left
+
+
+def test_radii_are_sums_of_geometric_numbers_and_a_shift(monkeypatch):
+    """Laplace noise x counts as x, or as -x - 1; words beside every threshold."""
+    groups, scale = (1, 1, 1), Fraction(2)
+    laplace = np.array([[0, 5], [-1, 3], [-4, 0], [2, -2]])
+
+    def discrete_laplace(asked, shape, *, insecure_rng):
+        assert (asked, shape) == (scale, laplace.shape)
+        return laplace
+
+    monkeypatch.setattr(_norm, "discrete_laplace", discrete_laplace)
+    table = _norm._shift_table(scale, groups).tolist()
+    assert table == sorted(table)
+    assert len(table) == 3
+    for shift, threshold in enumerate(table):
+        use_words(monkeypatch, threshold - 1, threshold + 1)
+        radii = _norm._radii(scale, groups, 2, None)
+        assert radii.tolist() == [0 + 0 + 3 + 2 + shift, 5 + 3 + 0 + 1 + shift + 1]
+
+
+def test_an_undecided_word_reads_further_ones(monkeypatch):
+    groups, scale = (1, 2), Fraction(3)
+    monkeypatch.setattr(
+        _norm, "discrete_laplace", lambda *args, **options: np.zeros((4, 1), int)
+    )
+    weights = _norm.shift_weights(groups)
+    for shift, expansion in enumerate(_norm.cumulative_bits(weights, scale, 192)):
+        first, second, third = (expansion >> s & (2**64 - 1) for s in (128, 64, 0))
+        for words in ([first, second - 1], [first, second, third - 1]):
+            left = use_words(monkeypatch, *words)
+            assert _norm._radii(scale, groups, 1, None).tolist() == [shift]
+            assert not left
+        for words in ([first, second + 1], [first, second, third + 1]):
+            left = use_words(monkeypatch, *words)
+            assert _norm._radii(scale, groups, 1, None).tolist() == [shift + 1]
+            assert not left
+
+
+# ------------------------------------------------------------------------ variances
+
+
+@pytest.mark.parametrize("groups", [(1,), (1, 1), (2, 1), (3,)], ids=str)
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)])
+def test_variance_is_that_of_all_points(groups, scale):
+    points, law = ref.norm_law(groups, scale, 30 if sum(groups) < 3 else 22)
+    wanted = law @ np.square(points)
+    assert norm_noise_variance(scale, groups) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("groups", [(1,) * 100, (4,) * 9, (2, 7, 1), (30,)], ids=str)
+def test_variance_approaches_that_of_continuous_noise_from_below(groups):
+    rows = sum(groups)
+    sizes = np.repeat(groups, groups)
+    wanted = 2 * (rows + 1) * (rows + 2) / ((sizes + 1) * (sizes + 2))
+    for scale in (Fraction(1, 3), 1, 10, 1000):
+        ratio = norm_noise_variance(scale, groups) / (wanted * float(scale) ** 2)
+        assert (ratio < 1).all()
+        assert (ratio > 1 - 0.2 / scale**2).all()
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 700), Fraction(1, 3), 5, 10**6])
+def test_variance_of_one_group_is_that_of_discrete_laplace_noise(scale):
+    wanted = discrete_laplace_variance(scale)
+    for size in (1, 4):
+        found = norm_noise_variance(scale, (size,))
+        assert found == pytest.approx(np.full(size, wanted), rel=1e-12)
+
+
+# -------------------------------------------------------------------------- privacy
+
+
+def one_way_tables(records, sizes, classes):
+    """Count the values of every attribute in every class: all records count in all."""
+    tables = np.zeros((sum(sizes), classes), int)
+    starts = np.cumsum([0, *sizes[:-1]])
+    for *values, label in records:
+        tables[starts + values, label] += 1
+    return tables
+
+
+def largest_log_ratio(release, first, second):
+    """max |log p(y | first) - log p(y | second)| over a box, in units of epsilon.
+
+    The law of the noise is that of the norm, tested above. Columns are independent,
+    so that their largest ratios add up.
+    """
+    groups = release.groups
+    axis = np.arange(-2, 4)
+    outputs = np.array(list(itertools.product(axis, repeat=sum(groups))))
+    moved = sum(
+        np.abs(
+            ref.group_norm(outputs - a, groups) - ref.group_norm(outputs - b, groups)
+        ).max()
+        for a, b in zip(first.T, second.T, strict=True)
+    )
+    return Fraction(int(moved), release.sensitivity)
+
+
+SIZES = (2, 3)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_every_change_of_one_record_costs_epsilon_at_most(neighbours):
+    """Exhaustive: tables of two attributes and two classes, and every record."""
+    records = list(itertools.product(*map(range, SIZES), range(2)))
+    found = set()
+    for present in [[(0, 2, 0)], [(1, 1, 1), (0, 2, 0)]]:
+        first = one_way_tables(present, SIZES, 2)
+        release = norm_release(
+            first, groups=SIZES, epsilon=1, released="x", neighbours=neighbours
+        )
+        kept = present if neighbours == "add_remove" else present[1:]
+        for record in records:
+            second = one_way_tables([*kept, record], SIZES, 2)
+            found.add(largest_log_ratio(release, first, second))
+    assert max(found) == 1
+
+
+def test_the_exhaustive_search_finds_what_costs_more():
+    none = np.zeros((5, 1), int)
+    once = one_way_tables([(0, 2, 0)], SIZES, 1)
+    for groups, table, cost in [
+        (SIZES, once, 1),
+        (SIZES, 2 * once, 2),  # a record that counts twice
+        (SIZES, one_way_tables([(0, 2, 0), (0, 1, 0)], SIZES, 1), 2),
+        ((1, 1, 3), once, 1),
+        ((5,), once, 2),  # two attributes in one group
+        ((3, 2), one_way_tables([(0, 0, 0)], SIZES, 1), 2),
+    ]:
+        release = norm_release(none, groups=groups, epsilon=1, released="x")
+        assert largest_log_ratio(release, none, table) == cost
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "factor"),
+    [("add_remove", 1), ("replace", 2)],
+    ids=["add", "replace"],
+)
+def test_the_scale_is_sensitivity_over_epsilon(neighbours, factor, monkeypatch):
+    calls = []
+
+    def noise(scale, groups, columns, *, insecure_rng=None):
+        calls.append((scale, groups, columns))
+        return np.arange(sum(groups) * columns).reshape(-1, columns)
+
+    monkeypatch.setattr(mmech.norm, "norm_noise", noise)
+    release = norm_release(
+        np.full((3, 2), 10),
+        groups=[1, 2],
+        sensitivity=64,
+        epsilon=0.1,
+        released="x",
+        neighbours=neighbours,
+    )
+    assert calls == [(Fraction(640 * factor), (1, 2), 2)]
+    assert release.values.tolist() == [[10, 11], [12, 13], [14, 15]]
+    assert release.sensitivity == 64 * factor
+    assert release.epsilon == Fraction(1, 10)
+    assert release.groups == (1, 2)
+    variance = norm_noise_variance(640 * factor, (1, 2))
+    assert release.variance.tolist() == variance.tolist()
+
+
+# -------------------------------------------------------------------------- release
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0)], ids=str)
+@pytest.mark.parametrize("groups", [(1, 3, 1), [5], np.array([2, 3])], ids=str)
+def test_shapes(groups, shape):
+    values = np.full(shape, 7)
+    release = norm_release(values, groups=groups, epsilon=0.01, released="x")
+    assert isinstance(release, NormMeasurement)
+    assert release.values.shape == shape
+    assert release.values.dtype == np.int64
+    assert release.variance.shape == (5,)
+    assert (values == 7).all()
+    if release.values.size:
+        assert (release.values != 7).any()
+
+
+def test_it_pays_and_refuses_what_does_not_fit():
+    ledger = PrivacyLedger(1)
+    arguments = {"groups": [1, 1], "released": "two sums", "ledger": ledger}
+    norm_release([3, 4], epsilon="0.75", sensitivity=5, **arguments)
+    (entry,) = ledger.entries
+    assert (entry.epsilon, entry.released) == (Fraction(3, 4), "two sums")
+    assert entry.sensitivity == 5
+    with pytest.raises(BudgetExceededError):
+        norm_release([3, 4], epsilon="0.5", **arguments)
+    assert ledger.remaining == Fraction(1, 4)
+
+
+def test_the_ledger_is_charged_before_the_noise(monkeypatch):
+    def fail(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mmech.norm, "norm_noise", fail)
+    ledger = PrivacyLedger(1)
+    with pytest.raises(KeyboardInterrupt):
+        norm_release([3], groups=[1], epsilon=1, released="x", ledger=ledger)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "message"),
+    [
+        ({"values": [0.5, 1, 2]}, ValueError, "must be whole numbers"),
+        ({"values": ["a", "b", "c"]}, TypeError, "must be numbers"),
+        ({"values": [2**62 + 1, 0, 0]}, ValueError, "magnitude"),
+        ({"values": [1, 2]}, ValueError, r"3 in all groups.*got shape \(2,\)"),
+        ({"values": 3}, ValueError, r"one or two dimensions, got shape \(\)"),
+        ({"values": np.ones((3, 1, 1), int)}, ValueError, "one or two dimensions"),
+        ({"groups": []}, ValueError, "at least one size, got none"),
+        ({"groups": 3}, TypeError, "groups must be a sequence of sizes, got 3"),
+        ({"groups": [3, 0]}, ValueError, "size of a group must be an integer >= 1"),
+        ({"groups": [1.5, 1.5]}, TypeError, "size of a group must be an integer"),
+        ({"sensitivity": 0}, ValueError, "sensitivity must be an integer >= 1"),
+        ({"sensitivity": 0.5}, TypeError, "sensitivity must be an integer >= 1"),
+        ({"sensitivity": 2**48}, ValueError, "does not fit into 64-bit integers"),
+        ({"sensitivity": 2**46 + 1}, ValueError, "does not fit into 64-bit"),
+        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0"),
+        ({"epsilon": None}, TypeError, "there is no default"),
+        ({"neighbours": "both"}, ValueError, "neighbours must be one of"),
+        ({"neighbours": "replace"}, ValueError, "the ledger accounts for"),
+    ],
+)
+def test_refused_input_spends_nothing(changes, kind, message, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("noise was drawn")
+
+    monkeypatch.setattr(mmech.norm, "norm_noise", fail)
+    ledger = PrivacyLedger(1)
+    arguments = {"values": [1, 2, 3], "groups": [1, 2], "epsilon": 1, "released": "x"}
+    arguments |= {"ledger": ledger} | changes
+    with pytest.raises(kind, match=message):
+        norm_release(arguments.pop("values"), **arguments)
+    assert ledger.spent == 0
+
+
+def test_the_largest_scale_draws():
+    """Radii of 2^48 stay in 64 bits; a four times D + 1 = 4 rows of 2^46."""
+    noise = norm_noise(2**46, (1, 2), 200)
+    assert 2**46 < np.abs(noise).max() < 2**54
+    with pytest.raises(ValueError, match="noise scale must be > 0"):
+        norm_noise(0, (1, 2), 1)
+
+
+def test_a_measurement_without_noise_cannot_exist():
+    for variance in (0.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="needs noise of variance > 0"):
+            NormMeasurement(
+                np.zeros(1, np.int64), np.array([variance]), 1, Fraction(1), (1,)
+            )
+
+
+def test_insecure_noise_is_reproducible_and_the_default_is_not():
+    def draw(rng):
+        return norm_noise(1000, (1, 3, 1), 4, insecure_rng=rng)
+
+    again = [draw(np.random.default_rng(3)) for _ in range(2)]
+    assert (again[0] == again[1]).all()
+    assert (draw(None) != draw(None)).any()
