@@ -67,8 +67,9 @@ def norm_noise(
 ) -> NDArray[np.int64]:
     """Draw independent columns of noise for a maximum of L1 norms, exactly.
 
-    Time is O(D) per column. The first call for some group sizes takes O(D²) additions
-    of integers of D log D bits: 2 ms for D = 100, half a second for D = 1000.
+    Time per column is O(D) for groups of one and O(m²) for each group of m. The first
+    call for some group sizes takes O(D²) additions of integers of D log D bits: some
+    milliseconds for D = 100, half a second for D = 1000.
 
     Parameters
     ----------
@@ -96,6 +97,7 @@ def norm_noise(
     >>> norm_noise(64, [1, 1, 3], 2).shape
     (5, 2)
     """
+    groups = tuple(map(int, groups))  # NumPy's integers would overflow
     exact = check_norm_scale(scale, groups)
     radii = _radii(exact, tuple(sorted(groups)), columns, insecure_rng)
     noise = np.empty((sum(groups), columns), np.int64)
@@ -147,6 +149,7 @@ def norm_noise_variance(scale: Any, groups: Sequence[int]) -> NDArray[np.float64
     >>> norm_noise_variance(10, [1, 1]).round(1)
     array([399.9, 399.9])
     """
+    groups = tuple(map(int, groups))
     rate = 1 / Fraction(scale)
     ordered = tuple(sorted(groups))
     by_size = {size: _variance(rate, ordered, size) for size in set(groups)}

@@ -430,9 +430,12 @@ def test_refused_input_spends_nothing(changes, kind, message, monkeypatch):
 
 
 def test_the_largest_scale_draws():
-    """Radii of 2^48 stay in 64 bits; a four times D + 1 = 4 rows of 2^46."""
-    noise = norm_noise(2**46, (1, 2), 200)
+    """Sums of D + 1 = 4 geometric numbers of scale 2^46, counted in big integers."""
+    noise = norm_noise(2**46, np.array([1, 2]), 200)
     assert 2**46 < np.abs(noise).max() < 2**54
+    wide = norm_noise(2**40, np.array([40]), 20)
+    assert (np.abs(wide).max(axis=1) > 0).all()
+    assert wide.astype(float).std() == pytest.approx(math.sqrt(2) * 2**40, rel=0.3)
     with pytest.raises(ValueError, match="noise scale must be > 0"):
         norm_noise(0, (1, 2), 1)
 
