@@ -22,11 +22,19 @@ the views of its cells, then the labels are drawn one after the other from the e
 joint distribution. The sums are the context tree weighting of Willems, Shtarkov and
 Tjalkens, over views in place of suffixes.
 
+Where something was released before that predicts a class for every record, leaves
+may stand for it in place of a class of their own. That a record is predicted right
+is a property of the record alone, and a tree scores it once as before: n(c) only gets
+one more c. So a tree is drawn that knows where to trust the earlier prediction, and
+where to do better (Kohavi's trees with naive Bayes in their leaves).
+
 References
 ----------
 .. [1] McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
 .. [2] Willems, Shtarkov, Tjalkens, "The context-tree weighting method: basic
    properties", IEEE Transactions on Information Theory 41(3), 1995.
+.. [3] Kohavi, "Scaling up the accuracy of naive-Bayes classifiers: a decision-tree
+   hybrid", KDD 1996.
 """
 
 from __future__ import annotations
@@ -47,7 +55,7 @@ from mmech.selection import (
     fixed_point_rate,
     spend,
 )
-from mmech_rf.views import View, Views
+from mmech_rf.views import ScoreView, View, Views
 
 __all__ = ["SelectedTree", "select_tree"]
 
@@ -71,16 +79,16 @@ class SelectedTree:
 
     Attributes
     ----------
-    root : View
+    root : View or ScoreView
         First look at a record.
-    branches : tuple of View or None, one per cell of the root
+    branches : tuple of View, ScoreView or None, one per cell of the root
         Second look, if any.
     labels : tuple of ndarray of int64, one per cell of the root
-        Class of every leaf.
+        Class of every leaf; the number of classes stands for the earlier prediction.
     """
 
-    root: View
-    branches: tuple[View | None, ...]
+    root: View | ScoreView
+    branches: tuple[View | ScoreView | None, ...]
     labels: tuple[NDArray[np.int64], ...]
 
     @property
@@ -117,11 +125,12 @@ class SelectedTree:
         classes : sequence
             Labels of the classes.
         """
+        words = [*map(str, classes), "by score"]
         lines = [f"by {self.root.describe(names)}:"]
         for cell, (branch, labels) in enumerate(
             zip(self.branches, self.labels, strict=True)
         ):
-            found = ", ".join(str(classes[c]) for c in labels)
+            found = ", ".join(words[c] for c in labels)
             by = "" if branch is None else f"by {branch.describe(names)}: "
             lines.append(f"  {cell}: {by}{found}")
         return "\n".join(lines)
@@ -137,6 +146,7 @@ def select_tree(
     n_records: float,
     weights: NDArray[np.int64] | None = None,
     unit: int = 1,
+    predicted: NDArray[np.int64] | None = None,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
     insecure_rng: np.random.Generator | None = None,
@@ -162,6 +172,10 @@ def select_tree(
         and of what was released before. Sensitive.
     unit : int, default=1
         Largest weight.
+    predicted : ndarray of int64, shape (N,), optional
+        An earlier prediction of the class of every record, a function of the record's
+        attributes and of what was released before. A leaf may then be labelled with
+        `n_classes`, which stands for it. Sensitive.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
     ledger : PrivacyLedger, default=None
@@ -198,6 +212,14 @@ def select_tree(
     spend(ledger, epsilon, "labelled tree", neighbours)
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
+    if predicted is not None:
+        # As if every record that is predicted right were also one of a further class.
+        right = np.flatnonzero(predicted == class_codes)
+        further = np.full(right.size, n_classes)
+        cells = np.ascontiguousarray(np.concatenate([cells, cells[:, right]], axis=1))
+        class_codes = np.concatenate([class_codes, further])
+        weights = np.concatenate([weights, weights[right]])
+        n_classes += 1
     log_prior = _fixed(views.log_prior)
     log_split = log_prior + _fixed(math.log(SPLITTING))
     log_stop = _fixed(math.log(1 - SPLITTING))
@@ -214,7 +236,7 @@ def select_tree(
         first, int(sizes[root]), cells, sizes, class_codes, weights, n_classes, rate,
         log_split, log_stop, ways,
     )  # fmt: skip
-    branches: list[View | None] = []
+    branches: list[View | ScoreView | None] = []
     labels = []
     for cell, chance in enumerate(ways):
         way = weighted_choice(chance, insecure_rng=insecure_rng)
@@ -240,11 +262,11 @@ def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
     """Return positions of the views that may come first: all, or the simplest."""
     sizes = views.sizes
     work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
-    kinds = ("whole", "single", "sum", "pair")
+    kinds = ("whole", "score", "single", "sum", "pair")
     families = np.array([kinds.index(view.family) for view in views.items])
     terms = np.array([len(view.attributes) for view in views.items])
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
-    coarse = (families[order] <= 1) & (sizes[order] <= COARSE)
+    coarse = (families[order] <= 2) & (sizes[order] <= COARSE)
     within = (np.cumsum(work[order]) <= WORK) | coarse
     return np.sort(order[within])

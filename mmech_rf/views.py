@@ -27,7 +27,14 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["View", "Views", "public_views"]
+__all__ = [
+    "ScoreView",
+    "View",
+    "Views",
+    "positions",
+    "public_views",
+    "single_view",
+]
 
 Codes = NDArray[np.int64]
 
@@ -125,19 +132,64 @@ class View:
 
 
 @dataclass(frozen=True)
+class ScoreView:
+    """Cells that records are told apart by a score, a sum over cells of other views.
+
+    Scores come from an earlier release, so that a view of them is as public as it.
+
+    Attributes
+    ----------
+    parts : tuple of View
+        What is looked at.
+    tables : tuple of tuple of int
+        What each cell of these views adds to the score.
+    cuts : tuple of int
+        Scores below the first cut are cell 0, and so on.
+    """
+
+    parts: tuple[View, ...]
+    tables: tuple[tuple[int, ...], ...]
+    cuts: tuple[int, ...]
+
+    family = "score"
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.cuts) + 1
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Attributes that the score depends on."""
+        return tuple(sorted({i for part in self.parts for i in part.attributes}))
+
+    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+        """Return the cell of every record, as `View.cells` does."""
+        total = np.zeros(codes.shape[0], np.int64)
+        for part, table in zip(self.parts, self.tables, strict=True):
+            total += np.array(table, np.int64)[part.cells(codes)]
+        cuts = np.array(self.cuts, np.int64)
+        return np.searchsorted(cuts, total, side="right").astype(np.uint8)
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the view in words."""
+        return f"score in {self.size} groups"
+
+
+@dataclass(frozen=True)
 class Views:
     """All views of a domain, and how likely each is before any record is seen.
 
     Attributes
     ----------
-    items : tuple of View
+    items : tuple of View or ScoreView
     sizes : ndarray of int64, shape (v,)
         Cells of every view.
     log_prior : ndarray of float64, shape (v,)
-        Logarithms of probabilities: even over the three families, even within each.
+        Logarithms of probabilities: even over the families, even within each.
     """
 
-    items: tuple[View, ...]
+    items: tuple[View | ScoreView, ...]
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -195,6 +247,13 @@ def public_views(domain_shape: Sequence[int]) -> Views:
     return Views(tuple(view for view in found if view.size > 1 or view is whole))
 
 
+def single_view(attribute: int, size: int, groups: int) -> View:
+    """Return an attribute in so many groups of neighbouring cells, or cell by cell."""
+    groups = min(size, groups)
+    table = tuple(code * groups // size for code in range(size))
+    return View((attribute,), (table,), (), groups, "single")
+
+
 def _resolutions(n: int) -> list[tuple[int, ...]]:
     """Return the group of every cell of an attribute, at its resolutions."""
     groups = [n] if n <= MOST_CELLS else []
@@ -236,14 +295,14 @@ def _sums(sizes: tuple[int, ...]) -> Iterator[View]:
                 quantiles[key] = _cuts(key)
             for signs in product((1, -1), repeat=terms - 1):
                 tables = tuple(
-                    tuple((sign * _positions(sizes[i])).tolist())
+                    tuple((sign * positions(sizes[i])).tolist())
                     for i, sign in zip(attributes, (1, *signs), strict=True)
                 )
                 for cuts in quantiles[key]:
                     yield View(attributes, tables, cuts, len(cuts) + 1, "sum")
 
 
-def _positions(n: int) -> NDArray[np.int64]:
+def positions(n: int) -> NDArray[np.int64]:
     """Return positions of n cells between -GRID and GRID."""
     return np.rint(GRID * (2 * np.arange(n) / (n - 1) - 1)).astype(np.int64)
 
@@ -252,7 +311,7 @@ def _cuts(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return cuts at quantiles of the sum of evenly spread attributes."""
     mass = np.ones(1)
     for n in sizes:
-        single = np.bincount(_positions(n) + GRID, minlength=2 * GRID + 1) / n
+        single = np.bincount(positions(n) + GRID, minlength=2 * GRID + 1) / n
         mass = np.convolve(mass, single)
     below = np.cumsum(mass)
     half = GRID * len(sizes)

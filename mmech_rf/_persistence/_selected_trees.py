@@ -8,10 +8,11 @@ import numpy as np
 
 from mmech._archive import position
 from mmech_rf._persistence._contents import Read, Store, whole_numbers
+from mmech_rf.classifiers._additive import AdditiveScores
 from mmech_rf.classifiers._selected_trees import SelectedTrees
 from mmech_rf.schema import Schema
 from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import View
+from mmech_rf.views import ScoreView, View
 
 __all__ = ["describe_trees", "read_trees"]
 
@@ -26,11 +27,20 @@ MOST_CELLS = 2**8
 
 def describe_trees(experts: SelectedTrees, store: Store) -> dict[str, Any]:
     """Return entries of the description; every view is listed once."""
-    views: dict[View, int] = {}
+    views: dict[View | ScoreView, int] = {}
 
-    def number(view: View | None) -> int | None:
+    def number(view: View | ScoreView | None) -> int | None:
+        for part in view.parts if isinstance(view, ScoreView) else ():
+            views.setdefault(part, len(views))  # before the view that needs it
         return None if view is None else views.setdefault(view, len(views))
 
+    additive = experts.additive
+    described = additive and {
+        "constant": store(additive.constant),
+        "views": [number(view) for view in additive.views],
+        "tables": [store(table) for table in additive.tables],
+        "accuracy": experts.accuracy,
+    }
     trees = [
         {
             "root": number(tree.root),
@@ -48,28 +58,88 @@ def describe_trees(experts: SelectedTrees, store: Store) -> dict[str, Any]:
             "size": view.size,
             "family": view.family,
         }
+        | (
+            {"parts": [views[part] for part in view.parts]}
+            if isinstance(view, ScoreView)
+            else {}
+        )
         for view in views
     ]
-    return {"views": listed, "trees": trees}
+    return {"views": listed, "trees": trees, "additive": described}
 
 
 def read_trees(content: dict[str, Any], read: Read, schema: Schema) -> SelectedTrees:
     """Return the trees of a description; anything that does not fit raises."""
-    views = [_view(stored, schema.domain_shape) for stored in content["views"]]
+    views: list[View | ScoreView] = []
+    for stored in content["views"]:
+        if stored["family"] == ScoreView.family:
+            views.append(_score_view(stored, views))
+        else:
+            views.append(_view(stored, schema.domain_shape))
     if not content["trees"]:
         raise ValueError("no tree")
+    k = schema.n_classes
+    # Files written before there were scores have none.
+    additive, accuracy = None, None
+    described = content.get("additive")
+    if described is not None:
+        additive = _additive(described, views, read, k)
+        accuracy = described["accuracy"]
+        if accuracy is not None and not 0 < float(accuracy) < 1:
+            raise ValueError("an accuracy that is none")
     trees, scores = [], []
     for stored in content["trees"]:
         tree = _tree(stored, views, read)
         labels = np.concatenate(tree.labels)
-        if labels.min() < 0 or labels.max() >= schema.n_classes:
+        if labels.min() < 0 or labels.max() >= k + (additive is not None):
             raise ValueError("labels that are not classes")
         score = read(stored["scores"], "float64")
-        if score.shape != (tree.n_leaves, schema.n_classes):
+        if score.shape != (tree.n_leaves, k):
             raise ValueError("not one row of scores per leaf")
         trees.append(tree)
         scores.append(score)
-    return SelectedTrees(tuple(trees), tuple(scores))
+    return SelectedTrees(tuple(trees), tuple(scores), additive, accuracy)
+
+
+def _additive(
+    stored: dict[str, Any], views: list[View | ScoreView], read: Read, k: int
+) -> AdditiveScores:
+    parts = _parts(stored["views"], views)
+    tables = tuple(read(table, "int64") for table in stored["tables"])
+    if [table.shape for table in tables] != [(view.size, k) for view in parts]:
+        raise ValueError("not one row of scores per cell")
+    constant = read(stored["constant"], "int64")
+    if constant.shape != (k,):
+        raise ValueError("not one constant per class")
+    return AdditiveScores(constant, parts, tables)
+
+
+def _parts(stored: Any, views: list[View | ScoreView]) -> tuple[View, ...]:
+    places = whole_numbers(stored, least=0, most=len(views) - 1)
+    parts = tuple(views[place] for place in places)
+    if any(isinstance(part, ScoreView) for part in parts):
+        raise ValueError("scores of scores")
+    return tuple(part for part in parts if isinstance(part, View))
+
+
+def _score_view(stored: dict[str, Any], views: list[View | ScoreView]) -> ScoreView:
+    parts = _parts(stored["parts"], views)
+    tables = tuple(
+        whole_numbers(table, least=-LARGEST, most=LARGEST) for table in stored["tables"]
+    )
+    if [len(table) for table in tables] != [part.size for part in parts]:
+        raise ValueError("not one number per cell")
+    most = LARGEST * len(parts)
+    cuts = whole_numbers(stored["cuts"], least=-most, most=most)
+    view = ScoreView(parts, tables, cuts)
+    if (
+        list(cuts) != sorted(set(cuts))
+        or view.size != stored["size"]
+        or view.size > MOST_CELLS
+        or list(view.attributes) != stored["attributes"]
+    ):
+        raise ValueError("a view with other cells than it says")
+    return view
 
 
 def _view(stored: dict[str, Any], sizes: tuple[int, ...]) -> View:
@@ -97,7 +167,9 @@ def _view(stored: dict[str, Any], sizes: tuple[int, ...]) -> View:
     return View(attributes, tables, cuts, size, stored["family"])
 
 
-def _tree(stored: dict[str, Any], views: list[View], read: Read) -> SelectedTree:
+def _tree(
+    stored: dict[str, Any], views: list[View | ScoreView], read: Read
+) -> SelectedTree:
     root = views[position(stored["root"])]
     branches = tuple(
         None if branch is None else views[position(branch)]

@@ -23,10 +23,12 @@ class Choice:
     voting : str
         How trees vote.
     n_trees : int
-        Number of trees: drawn ones and one-way tables that were chosen as a start, or
-        one per block.
+        Number of trees: drawn ones, or one per block.
     rounds : int
         Number of trees that were drawn for what those before them get wrong.
+    n_scores : int
+        Number of attributes, or of pairs of neighbours, of which drawn trees have
+        scores to stand for; zero where none were released.
     blocks : tuple of tuple of int
         Attributes of every tree of the methods "blocks" and "labels".
     shares : tuple of float
@@ -52,6 +54,7 @@ class Choice:
     voting: str
     n_trees: int
     rounds: int = 0
+    n_scores: int = 0
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False

@@ -94,15 +94,21 @@ def in_rho(spent: Sequence[LedgerEntry]) -> tuple[ConcentratedRelease, ...]:
 
 
 def concentrated_plan(
-    other: Plan, n_records: float, epsilon: Fraction, rho: Fraction, n_features: int
+    other: Plan,
+    n_records: float,
+    epsilon: Fraction,
+    rho: Fraction,
+    n_features: int,
 ) -> Plan | None:
     r"""Return shares of rho, or None where a pure epsilon does better.
 
     Every release is as strong, beside the others, as a plan of pure epsilon has it: a
-    draw with :math:`\epsilon_0` costs :math:`\epsilon_0^2 / 8`, and counts with the
-    variance of Laplace noise of :math:`\epsilon_0` cost :math:`\epsilon_0^2 / 4`. It
-    does better if it draws further trees, as many as the plan of pure epsilon, with at
-    least the epsilon of that one.
+    draw with :math:`\epsilon_0` costs :math:`\epsilon_0^2 / 8`; counts with the
+    variance of Laplace noise of :math:`\epsilon_0` cost :math:`\epsilon_0^2 / 4`; and
+    sums of d attributes with the variance of noise of :math:`\epsilon_0` in their norm,
+    about :math:`(d + 1)^2 / 3 \epsilon_0^2`, cost :math:`3 \epsilon_0^2 / 2 (d + 1)`.
+    It does better if it draws further trees, as many as the plan of pure epsilon, with
+    at least the epsilon of that one.
 
     Parameters
     ----------
@@ -118,25 +124,25 @@ def concentrated_plan(
     if rho <= 0 or not other.rounds:
         return None
     information = n_records**2 * float(rho)
-    one_table = pure.RECORDS_PER_TABLE**2 / 4
     first, first_selection = _tree(pure.RECORDS_OF_FIRST, pure.FIRST_SELECTION)
     further, selection = _tree(pure.RECORDS_PER_ROUND, pure.SELECTION)
-    tables = min(pure.TABLES_SHARE, share_of(n_features * one_table, information))
+    sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
+    scores = min(pure.MOST_WITH_BOOSTING, share_of(sums, float(rho)))
+    scores = scores if other.scores else Fraction(0)
     start = min(pure.FIRST_SHARE, share_of(first, information))
-    rest = 1 - tables - start - pure.CHOICE_SHARE
+    rest = 1 - scores - start
     rounds = min(max(int(information * float(rest) // further), 1), MOST_ROUNDS)
     if 8 * rho * rest * selection / other.rounds < (
         (epsilon * other.further * other.selection) ** 2
     ):
         return None
     return Plan(
-        tables,
+        scores,
         start,
-        pure.CHOICE_SHARE,
         rest / rounds,
         rounds,
-        first_selection,
-        selection,
+        first_selection=first_selection,
+        selection=selection,
     )
 
 

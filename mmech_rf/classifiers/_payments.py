@@ -1,4 +1,4 @@
-r"""What drawing trees, counting and choosing cost, in two kinds of budget.
+r"""What drawing trees, counting and adding up cost, in two kinds of budget.
 
 Under pure epsilon costs are charged to a ledger. Under zero-concentrated differential
 privacy (zCDP) they are :math:`\rho`, which adds up over releases as epsilon does. Of
@@ -22,8 +22,7 @@ scores. These span an interval of length
 The window is :math:`\epsilon_0` wide each time. What `fixed_point_rate` takes off for
 roundings covers it too: it allows for the errors of four probabilities, of two
 neighbours and in numerator and denominator. Here they are those of two neighbours and
-two candidates, while errors in Z cancel like Z itself. Permute-and-flip has no such
-normalisation: its window may be twice as wide, as with any pure epsilon.
+two candidates, while errors in Z cancel like Z itself.
 
 References
 ----------
@@ -38,20 +37,19 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mmech import (
     BudgetExceededError,
     PrivacyLedger,
-    exponential_mechanism,
     gaussian_release,
     laplace_release,
-    permute_and_flip,
+    norm_release,
 )
 from mmech.release import calibrated
 from mmech_rf.tree_selection import SelectedTree, select_tree
@@ -61,6 +59,7 @@ __all__ = [
     "ConcentratedPayments",
     "ConcentratedRelease",
     "NoisyCounts",
+    "NoisySums",
     "Payments",
     "PurePayments",
     "bounded_range",
@@ -86,6 +85,22 @@ class NoisyCounts:
     scale: float
 
 
+@dataclass(frozen=True, eq=False)
+class NoisySums:
+    """Released sums.
+
+    Attributes
+    ----------
+    values : ndarray of int64, shape (D, k)
+        Sums with noise.
+    deviations : ndarray of float64, shape (D,)
+        Standard deviations of the noise of every row.
+    """
+
+    values: NDArray[np.int64]
+    deviations: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class PurePayments:
     """Releases that cost epsilon, each charged to one ledger before it is drawn.
@@ -107,10 +122,6 @@ class PurePayments:
     insecure_rng: np.random.Generator | None
     note: Callable[[Fraction, str, float], None]
 
-    def strength(self, cost: Fraction) -> float:
-        """Return the epsilon of Laplace noise as large as that of counts."""
-        return float(cost)
-
     def draw_tree(
         self,
         views: Views,
@@ -123,6 +134,7 @@ class PurePayments:
         n_records: float,
         weights: NDArray[np.int64] | None = None,
         unit: int = 1,
+        predicted: NDArray[np.int64] | None = None,
     ) -> SelectedTree:
         """Draw a labelled tree; the arguments are those of `select_tree`."""
         tree = select_tree(
@@ -134,6 +146,7 @@ class PurePayments:
             n_records=n_records,
             weights=weights,
             unit=unit,
+            predicted=predicted,
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self.insecure_rng,
@@ -157,19 +170,36 @@ class PurePayments:
         self.note(cost, what, measured.sensitivity)
         return NoisyCounts(measured.values, float(measured.scale))
 
-    def choose(self, scores: ArrayLike, cost: Fraction, what: str) -> int:
-        """Choose by scores, of which one more record raises each by at most one."""
-        chosen = permute_and_flip(
-            scores,
+    def deviation(self, groups: Sequence[int], cost: Fraction) -> float:
+        """Return about what `release_sums` adds to a group of one row."""
+        rows = sum(groups)
+        norm = float(calibrated(1, self.neighbours) / cost)
+        return norm * math.sqrt((rows + 1) * (rows + 2) / 3)
+
+    def release_sums(
+        self,
+        sums: NDArray[np.int64],
+        groups: Sequence[int],
+        cost: Fraction,
+        what: str,
+        unit: int,
+    ) -> NoisySums:
+        """Release sums, of which one record changes every group by at most `unit`.
+
+        In L1 norm, and in one column only.
+        """
+        measured = norm_release(
+            sums,
+            groups=groups,
+            sensitivity=unit,
             epsilon=cost,
             released=what,
-            monotone=True,
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self.insecure_rng,
         )
-        self.note(cost, what, 1.0)
-        return chosen
+        self.note(cost, what, measured.sensitivity)
+        return NoisySums(measured.values, np.sqrt(measured.variance))
 
 
 @dataclass(frozen=True)
@@ -213,11 +243,6 @@ class ConcentratedPayments:
     note: Callable[[Fraction, str, float], None]
     _spent: Fraction = field(default=Fraction(0), init=False)
 
-    def strength(self, cost: Fraction) -> float:
-        """Return the epsilon of Laplace noise as large as that of counts."""
-        # Variance 2 / epsilon^2 is 1 / (2 rho).
-        return 2 * math.sqrt(cost)
-
     def draw_tree(
         self,
         views: Views,
@@ -230,6 +255,7 @@ class ConcentratedPayments:
         n_records: float,
         weights: NDArray[np.int64] | None = None,
         unit: int = 1,
+        predicted: NDArray[np.int64] | None = None,
     ) -> SelectedTree:
         """Draw a labelled tree; the arguments are those of `select_tree`."""
         self._pay(cost, what, 1.0)
@@ -242,6 +268,7 @@ class ConcentratedPayments:
             n_records=n_records,
             weights=weights,
             unit=unit,
+            predicted=predicted,
             neighbours=self.neighbours,
             insecure_rng=self.insecure_rng,
         )
@@ -260,18 +287,34 @@ class ConcentratedPayments:
         )
         return NoisyCounts(measured.values, float(measured.scale) / math.sqrt(2))
 
-    def choose(self, scores: ArrayLike, cost: Fraction, what: str) -> int:
-        """Choose by scores, of which one more record raises each by at most one."""
-        self._pay(cost, what, 1.0)
-        return exponential_mechanism(
-            scores,
-            # No more is needed, and logarithms of large scores must fit.
-            epsilon=min(bounded_range(cost), Fraction(1)),
-            released=what,
-            monotone=True,
+    def deviation(self, groups: Sequence[int], cost: Fraction) -> float:
+        """Return about what `release_sums` adds to a row."""
+        norm = float(calibrated(1, self.neighbours))
+        return norm * math.sqrt(len(groups) / (2 * cost))
+
+    def release_sums(
+        self,
+        sums: NDArray[np.int64],
+        groups: Sequence[int],
+        cost: Fraction,
+        what: str,
+        unit: int,
+    ) -> NoisySums:
+        """Release sums, of which one record changes every group by at most `unit`.
+
+        In L1 norm, and so in L2 norm; and in one column only.
+        """
+        norm = unit * math.sqrt(len(groups))
+        self._pay(cost, what, norm * float(calibrated(1, self.neighbours)))
+        measured = gaussian_release(
+            sums,
+            l2_sensitivity=norm,
+            rho=cost,
             neighbours=self.neighbours,
             insecure_rng=self.insecure_rng,
         )
+        deviation = np.full(len(sums), float(measured.scale))
+        return NoisySums(measured.values, deviation)
 
     def _pay(self, cost: Fraction, what: str, sensitivity: float) -> None:
         if self._spent + cost > self.rho:

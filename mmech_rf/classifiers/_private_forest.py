@@ -33,6 +33,7 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import LedgerEntry
 from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
 from mmech.selection import spend
+from mmech_rf.classifiers._additive import SUMS
 from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._block_design import (
     BLOCK,
@@ -65,7 +66,6 @@ from mmech_rf.classifiers._payments import (
     PurePayments,
 )
 from mmech_rf.classifiers._selected_trees import (
-    CHOSEN,
     DRAWN,
     Grower,
     Plan,
@@ -111,9 +111,11 @@ class PrivateForestClassifier(ForestClassifier):
     each as a whole, for the number of records that they get right
     (`mmech_rf.tree_selection`). Their tests are public views of the domain: attributes
     at several resolutions, pairs, and signed sums of attributes in the order of their
-    cells. Up to some thousand records times epsilon all of the budget goes into one
-    tree. More pays for counts in leaves, for a choice between a tree and one-way
-    tables as a start, and for further trees, which weigh the records that those before
+    cells. With few records times epsilon all of the budget goes into one tree. More
+    pays for class counts and sums of all attributes, released together with noise that
+    is shaped for them (`mmech.norm_release`): leaves may then stand for what these
+    scores say, in place of a class. Some thousand records times epsilon pay for class
+    counts in leaves and for further trees, which weigh the records that those before
     them get wrong (boosting).
 
     **blocks**: the class counts of all cells of disjoint blocks of neighbouring
@@ -369,7 +371,7 @@ class PrivateForestClassifier(ForestClassifier):
         domain_shape = self.schema_.domain_shape
         d = len(domain_shape)
         cost = epsilon
-        plan = Plan.of(n_records, epsilon, d)
+        plan = Plan.of(n_records, epsilon, d, self.schema_.n_classes)
         other = concentrated_plan(plan, n_records, epsilon, rho, d)
         if other is not None:
             cost, plan = rho, other
@@ -393,6 +395,7 @@ class PrivateForestClassifier(ForestClassifier):
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
+            n_scores=0 if experts.additive is None else len(experts.additive.views),
             accounting=self._accounting,
         )
 
@@ -570,12 +573,14 @@ class PrivateForestClassifier(ForestClassifier):
             return "drawn by the exponential mechanism, score of sensitivity 1"
         if entry.released == LABELS:
             return "drawn by permute-and-flip, scores of sensitivity 1 in one leaf"
-        if entry.released == CHOSEN:
-            by = "the exponential mechanism" if concentrated else "permute-and-flip"
-            return f"chosen by {by}, score of sensitivity 1"
         if concentrated and not entry.released.startswith(NUMBER):
             return (
                 f"L2 sensitivity {entry.sensitivity:g}, exact discrete Gaussian noise"
+            )
+        if entry.released == SUMS:
+            return (
+                f"sensitivity {entry.sensitivity:g} in the largest norm of an "
+                "attribute, exact noise shaped like this norm"
             )
         return super()._how(entry)
 
@@ -656,7 +661,12 @@ class PrivateForestClassifier(ForestClassifier):
         names = self.schema_.feature_names
         if isinstance(self._experts, SelectedTrees):
             labels = self.classes_.tolist()
-            return "\n".join(tree.describe(names, labels) for tree in self.trees_)
+            trees = [tree.describe(names, labels) for tree in self.trees_]
+            additive = self._experts.additive
+            if additive is not None:
+                parts = ", ".join(view.describe(names) for view in additive.views)
+                trees.insert(0, f"score of {parts}")
+            return "\n".join(trees)
         what = "labels" if self.choice_.method == "labels" else "class counts"
         return "\n".join(
             f"{what} by " + " and ".join(names[i] for i in block)

@@ -10,35 +10,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.noise import discrete_laplace_variance
+from mmech_rf.classifiers._additive import (
+    VOTE_STEPS,
+    AdditiveScores,
+    release_scores,
+    score_views,
+)
 from mmech_rf.classifiers._experts import Experts
 from mmech_rf.classifiers._payments import NoisyCounts, Payments
 from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import FLAT, View, Views, public_views
+from mmech_rf.views import Views, public_views
 
-__all__ = ["CHOSEN", "DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
+__all__ = ["DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
 
 Floats = NDArray[np.float64]
 
 BOOSTING = 4000.0
 """Records times epsilon that pay for boosting."""
 
-TABLES_SHARE = Fraction(20, 100)
-RECORDS_PER_TABLE = 250
-FIRST_SHARE = Fraction(38, 100)
-RECORDS_OF_FIRST = 5000
-CHOICE_SHARE = Fraction(2, 100)
-"""Shares of epsilon, with boosting: one-way tables, the first tree, and the choice
-between them. The rest goes to further trees in equal parts. Tables and first tree get
-less where so many records times epsilon, for each attribute and all in all, do."""
+LEAST_RECORDS = 15.0
+"""Records times epsilon that pay for scores of all attributes, in units of `_effort`:
+where the signal of all attributes together begins to stand out from noise."""
+
+RECORDS = 6.0
+"""What scores of all attributes get at least, in the same units."""
+
+SHARE = Fraction(1, 50)
+"""What they get in any case, of epsilon, for each such unit."""
+
+MOST_OF_SCORES = Fraction(1, 2)
+MOST_WITH_BOOSTING = Fraction(3, 10)
+"""Largest shares of scores, without and with boosting."""
+
+FIRST_SHARE = Fraction(1, 2)
+RECORDS_OF_FIRST = 12000
+"""Share of the first tree with boosting; less where so many records times epsilon do.
+The rest goes to further trees in equal parts."""
 
 RECORDS_PER_ROUND = 2000.0
 """Records times epsilon that pay for each further tree."""
 
 MOST_ROUNDS = 7
 
+MOST_OF_TREE = Fraction(14, 10)
+"""A tree drawn with much more than this epsilon fits what is chance in its records;
+scores take the rest."""
+
 EPSILON_PER_VOTE = 1.5
-"""A tree drawn with much more than this fits what is chance in its records; a larger
-budget pays for an odd number of trees that vote."""
+"""Without scores, more epsilon than this pays for an odd number of trees that vote."""
 
 MOST_VOTES = 9
 
@@ -50,14 +69,8 @@ SELECTION = Fraction(1, 2)
 """Shares of the epsilon of the first and of a further tree that draw it; the rest
 counts in its leaves."""
 
-RECORDS_PER_CELL = 5.0
-"""Records per cell that a finer one-way table needs, in scales of its noise."""
-
 UNIT = 256
 """Weights of records are multiples of 1 / UNIT."""
-
-VOTE_STEPS = 256
-"""Weights follow from votes in whole steps of 1 / VOTE_STEPS."""
 
 EXPONENTIALS = np.rint(
     2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
@@ -72,9 +85,6 @@ STEP = 0.5
 SMOOTHING = 1.5
 """Smallest count added to a leaf, in scales of its noise, beside half a record."""
 
-CHOSEN = "the better start of a tree and one-way tables"
-"""Words for the choice between two released starts."""
-
 DRAWN = "and its labels"
 """How the words for a release end that was drawn, rather than measured with noise."""
 
@@ -87,41 +97,63 @@ def number_of_votes(epsilon: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Shares of the cost with boosting, from public numbers.
+    """Shares of the cost, from public numbers.
 
     Attributes
     ----------
-    tables, first, choice : Fraction
-        Shares of one-way tables, of the first tree, and of the choice between them.
+    scores : Fraction
+        Share of the sums that give scores of all attributes; zero for none.
+    first : Fraction
+        Share of the first tree; without boosting, of all trees in equal parts.
     further : Fraction
         Share of every further tree.
     rounds : int
         Number of further trees; none without boosting.
+    votes : int
+        Number of trees that vote, without boosting.
     first_selection, selection : Fraction
         Shares of the first and of a further tree that draw it.
     """
 
-    tables: Fraction
+    scores: Fraction
     first: Fraction
-    choice: Fraction
     further: Fraction
     rounds: int
+    votes: int = 1
     first_selection: Fraction = FIRST_SELECTION
     selection: Fraction = SELECTION
 
     @classmethod
-    def of(cls, n_records: float, epsilon: Fraction, n_features: int) -> Plan:
+    def of(
+        cls, n_records: float, epsilon: Fraction, n_features: int, n_classes: int
+    ) -> Plan:
         """Return the plan for a budget of pure epsilon."""
         information = n_records * float(epsilon)
+        effort = _effort(n_features, n_classes)
+        scores = Fraction(0)
+        if information >= LEAST_RECORDS * effort:
+            least = share_of(RECORDS * effort, information)
+            scores = max(least, share_of(float(SHARE) * effort, 1.0))
         if information < BOOSTING:
-            return cls(Fraction(0), Fraction(0), Fraction(0), Fraction(0), 0)
-        tables = min(
-            TABLES_SHARE, share_of(RECORDS_PER_TABLE * n_features, information)
-        )
+            scores = min(scores, MOST_OF_SCORES)
+            if scores:
+                scores = max(scores, 1 - MOST_OF_TREE / epsilon)
+                return cls(scores, 1 - scores, Fraction(0), 0)
+            return cls(scores, Fraction(1), Fraction(0), 0, number_of_votes(epsilon))
+        scores = min(scores, MOST_WITH_BOOSTING)
         first = min(FIRST_SHARE, share_of(RECORDS_OF_FIRST, information))
-        rest = 1 - tables - first - CHOICE_SHARE
+        rest = 1 - scores - first
         rounds = int(np.clip(information * rest // RECORDS_PER_ROUND, 1, MOST_ROUNDS))
-        return cls(tables, first, CHOICE_SHARE, rest / rounds, rounds)
+        return cls(scores, first, rest / rounds, rounds)
+
+
+def _effort(n_features: int, n_classes: int) -> float:
+    """Return what noise takes from scores of all attributes, as public sizes say.
+
+    The norm of noise in d + 1 sums of each of k classes grows with d + 1, and the
+    signal that as many attributes have together with its root.
+    """
+    return float(n_classes * np.sqrt(n_features + 1))
 
 
 def share_of(part: float, whole: float) -> Fraction:
@@ -138,11 +170,18 @@ class SelectedTrees(Experts):
     trees : tuple of SelectedTree
         In the order of their release.
     scores : tuple of ndarray of float64, shape (n_leaves, k)
-        Log-odds of the leaves of each tree.
+        Log-odds of the leaves of each tree; zeros where a leaf stands for `additive`.
+    additive : AdditiveScores or None
+        Scores of all attributes, which leaves may stand for.
+    accuracy : float or None
+        Share of right labels, if leaves that stand for `additive` vote for its class
+        with this accuracy; ``None`` if they vote with its scores.
     """
 
     trees: tuple[SelectedTree, ...]
     scores: tuple[Floats, ...]
+    additive: AdditiveScores | None = None
+    accuracy: float | None = None
 
     voting = "trees"
 
@@ -150,16 +189,44 @@ class SelectedTrees(Experts):
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
         for tree, scores in zip(self.trees, self.scores, strict=True):
-            out += scores[tree.leaves(codes)]
+            leaves = tree.leaves(codes)
+            out += scores[leaves]
+            where = self._deferred(tree, leaves)
+            if where.size:
+                out[where] += self._additive_votes(codes[where])
         return out
 
     def whole_votes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k)."""
+        """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
+
+        Scores that leaves stand for are whole steps already.
+        """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
         for tree, scores in zip(self.trees, self.scores, strict=True):
-            steps = np.rint(VOTE_STEPS * scores).astype(np.int64)
-            out += steps[tree.leaves(codes)]
+            leaves = tree.leaves(codes)
+            out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
+            where = self._deferred(tree, leaves)
+            if where.size:
+                assert self.additive is not None
+                assert self.accuracy is None
+                out[where] += self.additive.whole(codes[where])
         return out
+
+    def _deferred(
+        self, tree: SelectedTree, leaves: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return which records are in leaves that stand for the scores."""
+        if self.additive is None:
+            return np.zeros(0, np.int64)
+        n_classes = self.scores[0].shape[1]
+        return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
+
+    def _additive_votes(self, codes: NDArray[np.int64]) -> Floats:
+        assert self.additive is not None
+        if self.accuracy is None:
+            return np.asarray(self.additive.whole(codes) / VOTE_STEPS)
+        n_classes = self.scores[0].shape[1]
+        return _label_scores(self.additive.classes(codes), self.accuracy, n_classes)
 
 
 @dataclass(frozen=True)
@@ -188,63 +255,106 @@ class Grower:
     payments: Payments
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
-        """Release a forest; without boosting, the cost is pure epsilon."""
+        """Release a forest."""
+        additive = None
+        if plan.scores:
+            additive = release_scores(
+                self.payments,
+                cost * plan.scores,
+                self.domain_shape,
+                self.codes,
+                self.class_codes,
+                n_classes=self.n_classes,
+                n_records=self.n_records,
+            )
         if plan.rounds:
-            return self.boosted(cost, plan)
-        return self.voting(cost, number_of_votes(cost))
+            return self.boosted(cost, plan, additive)
+        return self.voting(cost * plan.first, plan.votes, additive)
 
-    def voting(self, cost: Fraction, n_trees: int) -> SelectedTrees:
+    def voting(
+        self, cost: Fraction, n_trees: int, additive: AdditiveScores | None = None
+    ) -> SelectedTrees:
         """Release labelled trees, each drawn as a whole.
 
-        A count of what each gets right weighs its vote.
+        A count of what each gets right weighs its vote. Where there are scores, the
+        leaves of one tree may stand for them.
         """
         share = cost / n_trees
-        trees, scores = [], []
+        predicted = None if additive is None else additive.classes(self.codes)
+        trees, scores, accuracy = [], [], None
         for number in range(n_trees):
-            tree = self._draw(share * (1 - CALIBRATION_SHARE), number)
+            tree = self._draw(
+                share * (1 - CALIBRATION_SHARE), number, predicted=predicted
+            )
             labels = np.concatenate(tree.labels)
-            right = labels[tree.leaves(self.codes)] == self.class_codes
+            found = labels[tree.leaves(self.codes)]
+            if predicted is not None:
+                found = np.where(found == self.n_classes, predicted, found)
+            right = found == self.class_codes
             measured = self.payments.release(
                 np.array([right.sum(), right.size - right.sum()]),
                 share * CALIBRATION_SHARE,
                 f"counts of right and wrong labels of tree {number + 1}",
             )
+            accuracy = _accuracy(measured, self.n_classes)
             trees.append(tree)
-            scores.append(_label_scores(tree, measured, self.n_classes))
-        return SelectedTrees(tuple(trees), tuple(scores))
+            scores.append(_label_scores(labels, accuracy, self.n_classes))
+        return SelectedTrees(
+            tuple(trees),
+            tuple(scores),
+            additive,
+            None if additive is None else accuracy,
+        )
 
-    def boosted(self, cost: Fraction, plan: Plan) -> SelectedTrees:
+    def boosted(
+        self, cost: Fraction, plan: Plan, additive: AdditiveScores | None = None
+    ) -> SelectedTrees:
         """Release trees, each for the records that those before it get wrong.
 
-        The first is the better of a tree and of one-way tables of all attributes,
-        which is the better start where many attributes each say a little; a small
-        share of epsilon pays for the choice, by what they get right. Every further
-        tree weighs records by min(1, (1 - p) / p), with p the probability that the
-        trees before give to the record's own class (MadaBoost), so that no record
-        counts for more than one. The weighted class counts of leaves are released and
-        vote with their log-odds.
+        The leaves of the first tree vote with the log-odds of their released class
+        counts, or stand for scores of all attributes, which are also among the views
+        that trees are made of. Every further tree weighs records by min(1, (1 - p) /
+        p), with p the probability that the trees before give to the record's own class
+        (MadaBoost), so that no record counts for more than one. The weighted class
+        counts of leaves are released and vote with their log-odds.
 
         References
         ----------
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
-        tables = self._tables(cost * plan.tables)
-        tree = self._draw(cost * plan.first * plan.first_selection, 0)
+        if additive is None:
+            views, cells, predicted = self._views, self._cells, None
+        else:
+            further = Views(tuple(score_views(additive)))
+            views = Views((*self._views.items, *further.items))
+            cells = np.concatenate([self._cells, further.cells(self.codes)])
+            predicted = additive.classes(self.codes)
+        tree = self._draw(
+            cost * plan.first * plan.first_selection,
+            0,
+            views=views,
+            cells=cells,
+            predicted=predicted,
+        )
         scores = self._count(tree, cost * plan.first * (1 - plan.first_selection), 0)
-        starts = (SelectedTrees((tree,), (scores,)), tables)
-        right = [
-            int((start.log_odds(self.codes).argmax(axis=1) == self.class_codes).sum())
-            for start in starts
-        ]
-        forest = starts[self.payments.choose(right, cost * plan.choice, CHOSEN)]
+        scores[np.concatenate(tree.labels) == self.n_classes] = 0.0
+        forest = SelectedTrees((tree,), (scores,), additive)
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
             weights = _weights(votes, self.class_codes)
-            tree = self._draw(budget * plan.selection, number, weights)
+            tree = self._draw(
+                budget * plan.selection,
+                number,
+                views=views,
+                cells=cells,
+                weights=weights,
+            )
             scores = self._count(tree, budget * (1 - plan.selection), number, weights)
-            forest = SelectedTrees((*forest.trees, tree), (*forest.scores, scores))
-            votes += SelectedTrees((tree,), (scores,)).whole_votes(self.codes)
+            one = SelectedTrees((tree,), (scores,))
+            trees = (*forest.trees, tree)
+            forest = SelectedTrees(trees, (*forest.scores, scores), additive)
+            votes += one.whole_votes(self.codes)
         return forest
 
     @cached_property
@@ -256,11 +366,18 @@ class Grower:
         return self._views.cells(self.codes)
 
     def _draw(
-        self, cost: Fraction, number: int, weights: NDArray[np.int64] | None = None
+        self,
+        cost: Fraction,
+        number: int,
+        *,
+        views: Views | None = None,
+        cells: NDArray[np.uint8] | None = None,
+        weights: NDArray[np.int64] | None = None,
+        predicted: NDArray[np.int64] | None = None,
     ) -> SelectedTree:
         return self.payments.draw_tree(
-            self._views,
-            self._cells,
+            self._views if views is None else views,
+            self._cells if cells is None else cells,
             self.class_codes,
             cost,
             f"tree {number + 1} {DRAWN}",
@@ -268,6 +385,7 @@ class Grower:
             n_records=self.n_records,
             weights=weights,
             unit=1 if weights is None else UNIT,
+            predicted=predicted,
         )
 
     def _count(
@@ -285,40 +403,10 @@ class Grower:
         what = f"class counts in the leaves of tree {number + 1}"
         measured = self.payments.release(counts, cost, what, unit)
         if weights is None:
-            logarithms, _ = _log_shares(measured, unit)
-            return logarithms
-        logarithms, _ = _log_shares(measured, unit, even=True)
+            return _log_shares(measured, unit)
+        logarithms = _log_shares(measured, unit, even=True)
         centred = logarithms - logarithms.mean(axis=1, keepdims=True)
         return np.asarray(STEP * centred)
-
-    def _tables(self, cost: Fraction) -> SelectedTrees:
-        """Release the class counts of every attribute; they vote as independent."""
-        d = len(self.domain_shape)
-        finest = self.n_records * self.payments.strength(cost / d) / RECORDS_PER_CELL
-        chosen: dict[int, View] = {}
-        for view in self._views.items:
-            if view.family == "single" and (
-                view.attributes[0] not in chosen or view.size <= max(finest, FLAT)
-            ):
-                chosen[view.attributes[0]] = view
-        if not chosen:  # every attribute has one cell
-            chosen[0] = self._views.items[0]
-        trees, scores = [], []
-        totals = np.zeros(self.n_classes)
-        for i, view in chosen.items():
-            whole = (np.zeros(1, np.int64),) * view.size
-            tree = SelectedTree(view, (None,) * view.size, whole)
-            counts = np.zeros((view.size, self.n_classes), np.int64)
-            np.add.at(counts, (view.cells(self.codes), self.class_codes), 1)
-            what = f"class counts of attribute {i + 1}"
-            measured = self.payments.release(counts, cost / len(chosen), what)
-            logarithms, shares = _log_shares(measured, 1)
-            trees.append(tree)
-            # log p(c | x) - log p(c), which is log p(x | c) up to a constant.
-            scores.append(logarithms - np.log(shares))
-            totals += shares
-        scores[0] = scores[0] + np.log(totals / totals.sum())
-        return SelectedTrees(tuple(trees), tuple(scores))
 
 
 def _weights(
@@ -338,24 +426,27 @@ def _weights(
     return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
 
 
-def _label_scores(tree: SelectedTree, measured: NoisyCounts, n_classes: int) -> Floats:
-    """Return log-odds of the labels: how often they are right, from noisy counts."""
+def _accuracy(measured: NoisyCounts, n_classes: int) -> float:
+    """Return how often labels are right, from noisy counts of right and wrong ones."""
     added = max(_deviation(measured), 1.0)
     right, wrong = np.maximum(measured.values, 0.0)
     even = 1.0 / n_classes
     # Never below an even chance: the labels were drawn for being right.
     accuracy = max((right + added * even) / (right + wrong + added), even)
-    accuracy = min(accuracy, 1.0 - 1e-3)
-    labels = np.concatenate(tree.labels)
+    return float(min(accuracy, 1.0 - 1e-3))
+
+
+def _label_scores(labels: NDArray[np.int64], accuracy: float, n_classes: int) -> Floats:
+    """Return log-odds of labels that are right so often; none beyond the classes."""
     out = np.full((labels.size, n_classes), np.log((1 - accuracy) / (n_classes - 1)))
-    out[np.arange(labels.size), labels] = np.log(accuracy) + 1e-9
+    known = np.flatnonzero(labels < n_classes)
+    out[known, labels[known]] = np.log(accuracy) + 1e-9
+    out[labels == n_classes] = 0.0
     return out
 
 
-def _log_shares(
-    measured: NoisyCounts, unit: int, *, even: bool = False
-) -> tuple[Floats, Floats]:
-    """Return log shares of the classes in every leaf, and in all leaves.
+def _log_shares(measured: NoisyCounts, unit: int, *, even: bool = False) -> Floats:
+    """Return log shares of the classes in every leaf.
 
     Smoothed towards the shares in all leaves, or towards even ones.
     """
@@ -365,7 +456,7 @@ def _log_shares(
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
-    return np.log(smooth / smooth.sum(axis=1, keepdims=True)), shares
+    return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
 
 
 def _deviation(measured: NoisyCounts) -> float:
