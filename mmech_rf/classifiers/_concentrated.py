@@ -141,6 +141,7 @@ def concentrated_plan(
         start,
         rest / rounds,
         rounds,
+        by_score=other.by_score,
         first_selection=first_selection,
         selection=selection,
     )

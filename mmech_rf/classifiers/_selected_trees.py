@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,13 @@ from mmech_rf.classifiers._additive import (
 from mmech_rf.classifiers._experts import Experts
 from mmech_rf.classifiers._payments import NoisyCounts, Payments
 from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import Views, public_views
+from mmech_rf.views import ScoreView, Views, public_views
 
 __all__ = ["DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
 
 Floats = NDArray[np.float64]
 
-BOOSTING = 4000.0
+BOOSTING = 12000.0
 """Records times epsilon that pay for boosting."""
 
 LEAST_RECORDS = 15.0
@@ -36,14 +36,19 @@ RECORDS = 6.0
 """What scores of all attributes get at least, in the same units."""
 
 SHARE = Fraction(1, 50)
+SHARE_WITH_BOOSTING = Fraction(1, 25)
 """What they get in any case, of epsilon, for each such unit."""
 
 MOST_OF_SCORES = Fraction(1, 2)
 MOST_WITH_BOOSTING = Fraction(3, 10)
 """Largest shares of scores, without and with boosting."""
 
+SCORE_VIEWS = 1000.0
+"""Records times epsilon from which scores are also views. Scores know the records that
+they come from, and with fewer of them a tree would take that for a signal."""
+
 FIRST_SHARE = Fraction(1, 2)
-RECORDS_OF_FIRST = 12000
+RECORDS_OF_FIRST = 6000
 """Share of the first tree with boosting; less where so many records times epsilon do.
 The rest goes to further trees in equal parts."""
 
@@ -111,6 +116,8 @@ class Plan:
         Number of further trees; none without boosting.
     votes : int
         Number of trees that vote, without boosting.
+    by_score : bool
+        Whether scores are also among the views that trees are made of.
     first_selection, selection : Fraction
         Shares of the first and of a further tree that draw it.
     """
@@ -120,6 +127,7 @@ class Plan:
     further: Fraction
     rounds: int
     votes: int = 1
+    by_score: bool = False
     first_selection: Fraction = FIRST_SELECTION
     selection: Fraction = SELECTION
 
@@ -130,21 +138,25 @@ class Plan:
         """Return the plan for a budget of pure epsilon."""
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
-        scores = Fraction(0)
+        scores, boosting = Fraction(0), information >= BOOSTING
         if information >= LEAST_RECORDS * effort:
-            least = share_of(RECORDS * effort, information)
-            scores = max(least, share_of(float(SHARE) * effort, 1.0))
-        if information < BOOSTING:
-            scores = min(scores, MOST_OF_SCORES)
-            if scores:
-                scores = max(scores, 1 - MOST_OF_TREE / epsilon)
-                return cls(scores, 1 - scores, Fraction(0), 0)
-            return cls(scores, Fraction(1), Fraction(0), 0, number_of_votes(epsilon))
+            share = SHARE_WITH_BOOSTING if boosting else SHARE
+            scores = max(
+                share_of(RECORDS * effort, information),
+                share_of(float(share) * effort, 1.0),
+            )
+        by_score = scores > 0 and information >= SCORE_VIEWS
+        if not boosting and not scores:
+            votes = number_of_votes(epsilon)
+            return cls(scores, Fraction(1), Fraction(0), rounds=0, votes=votes)
+        if not boosting:
+            scores = max(min(scores, MOST_OF_SCORES), 1 - MOST_OF_TREE / epsilon)
+            return cls(scores, 1 - scores, Fraction(0), rounds=0, by_score=by_score)
         scores = min(scores, MOST_WITH_BOOSTING)
         first = min(FIRST_SHARE, share_of(RECORDS_OF_FIRST, information))
         rest = 1 - scores - first
         rounds = int(np.clip(information * rest // RECORDS_PER_ROUND, 1, MOST_ROUNDS))
-        return cls(scores, first, rest / rounds, rounds)
+        return cls(scores, first, rest / rounds, rounds, by_score=by_score)
 
 
 def _effort(n_features: int, n_classes: int) -> float:
@@ -229,6 +241,27 @@ class SelectedTrees(Experts):
         return _label_scores(self.additive.classes(codes), self.accuracy, n_classes)
 
 
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """Views, and the cell of every record in each.
+
+    Attributes
+    ----------
+    views : Views
+    cells : ndarray of uint8, shape (v, N)
+        Sensitive.
+    """
+
+    views: Views
+    cells: NDArray[np.uint8]
+
+    def and_of(self, views: Sequence[ScoreView], codes: NDArray[np.int64]) -> Sight:
+        """Return this with further views."""
+        further = Views(tuple(views))
+        cells = np.concatenate([self.cells, further.cells(codes)])
+        return Sight(Views((*self.views.items, *further.items)), cells)
+
+
 @dataclass(frozen=True)
 class Grower:
     """Releases trees of one set of records, for shares of a total cost.
@@ -256,7 +289,7 @@ class Grower:
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
-        additive = None
+        additive, sight = None, self._sight
         if plan.scores:
             additive = release_scores(
                 self.payments,
@@ -267,12 +300,18 @@ class Grower:
                 n_classes=self.n_classes,
                 n_records=self.n_records,
             )
+            if plan.by_score:
+                sight = sight.and_of(score_views(additive), self.codes)
         if plan.rounds:
-            return self.boosted(cost, plan, additive)
-        return self.voting(cost * plan.first, plan.votes, additive)
+            return self.boosted(cost, plan, sight, additive)
+        return self.voting(cost * plan.first, plan.votes, sight, additive)
 
     def voting(
-        self, cost: Fraction, n_trees: int, additive: AdditiveScores | None = None
+        self,
+        cost: Fraction,
+        n_trees: int,
+        sight: Sight,
+        additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
         """Release labelled trees, each drawn as a whole.
 
@@ -283,9 +322,8 @@ class Grower:
         predicted = None if additive is None else additive.classes(self.codes)
         trees, scores, accuracy = [], [], None
         for number in range(n_trees):
-            tree = self._draw(
-                share * (1 - CALIBRATION_SHARE), number, predicted=predicted
-            )
+            budget = share * (1 - CALIBRATION_SHARE)
+            tree = self._draw(budget, number, sight, predicted=predicted)
             labels = np.concatenate(tree.labels)
             found = labels[tree.leaves(self.codes)]
             if predicted is not None:
@@ -307,49 +345,35 @@ class Grower:
         )
 
     def boosted(
-        self, cost: Fraction, plan: Plan, additive: AdditiveScores | None = None
+        self,
+        cost: Fraction,
+        plan: Plan,
+        sight: Sight,
+        additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
         """Release trees, each for the records that those before it get wrong.
 
         The leaves of the first tree vote with the log-odds of their released class
-        counts, or stand for scores of all attributes, which are also among the views
-        that trees are made of. Every further tree weighs records by min(1, (1 - p) /
-        p), with p the probability that the trees before give to the record's own class
-        (MadaBoost), so that no record counts for more than one. The weighted class
-        counts of leaves are released and vote with their log-odds.
+        counts, or stand for scores of all attributes. Every further tree weighs records
+        by min(1, (1 - p) / p), with p the probability that the trees before give to the
+        record's own class (MadaBoost), so that no record counts for more than one. The
+        weighted class counts of leaves are released and vote with their log-odds.
 
         References
         ----------
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
-        if additive is None:
-            views, cells, predicted = self._views, self._cells, None
-        else:
-            further = Views(tuple(score_views(additive)))
-            views = Views((*self._views.items, *further.items))
-            cells = np.concatenate([self._cells, further.cells(self.codes)])
-            predicted = additive.classes(self.codes)
-        tree = self._draw(
-            cost * plan.first * plan.first_selection,
-            0,
-            views=views,
-            cells=cells,
-            predicted=predicted,
-        )
-        scores = self._count(tree, cost * plan.first * (1 - plan.first_selection), 0)
+        predicted = None if additive is None else additive.classes(self.codes)
+        budget = cost * plan.first
+        tree = self._draw(budget * plan.first_selection, 0, sight, predicted=predicted)
+        scores = self._count(tree, budget * (1 - plan.first_selection), 0)
         scores[np.concatenate(tree.labels) == self.n_classes] = 0.0
         forest = SelectedTrees((tree,), (scores,), additive)
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
             weights = _weights(votes, self.class_codes)
-            tree = self._draw(
-                budget * plan.selection,
-                number,
-                views=views,
-                cells=cells,
-                weights=weights,
-            )
+            tree = self._draw(budget * plan.selection, number, sight, weights=weights)
             scores = self._count(tree, budget * (1 - plan.selection), number, weights)
             one = SelectedTrees((tree,), (scores,))
             trees = (*forest.trees, tree)
@@ -357,27 +381,23 @@ class Grower:
             votes += one.whole_votes(self.codes)
         return forest
 
-    @cached_property
-    def _views(self) -> Views:
-        return public_views(self.domain_shape)
-
-    @cached_property
-    def _cells(self) -> NDArray[np.uint8]:
-        return self._views.cells(self.codes)
+    @property
+    def _sight(self) -> Sight:
+        views = public_views(self.domain_shape)
+        return Sight(views, views.cells(self.codes))
 
     def _draw(
         self,
         cost: Fraction,
         number: int,
+        sight: Sight,
         *,
-        views: Views | None = None,
-        cells: NDArray[np.uint8] | None = None,
         weights: NDArray[np.int64] | None = None,
         predicted: NDArray[np.int64] | None = None,
     ) -> SelectedTree:
         return self.payments.draw_tree(
-            self._views if views is None else views,
-            self._cells if cells is None else cells,
+            sight.views,
+            sight.cells,
             self.class_codes,
             cost,
             f"tree {number + 1} {DRAWN}",
