@@ -31,6 +31,7 @@ __all__ = [
     "ScoreView",
     "View",
     "Views",
+    "most_terms",
     "positions",
     "public_views",
     "single_view",
@@ -279,14 +280,20 @@ def _pairs(coarse: list[list[tuple[int, ...]]]) -> list[View]:
     return views
 
 
+def most_terms(n_features: int) -> int:
+    """Return the largest number of attributes in a sum, one if there are no sums."""
+    total = 0
+    for terms in range(2, min(n_features, MOST_TERMS) + 1):
+        total += math.comb(n_features, terms) * 2 ** (terms - 1)
+        if total > MOST_SUMS:
+            return terms - 1
+    return max(1, min(n_features, MOST_TERMS))
+
+
 def _sums(sizes: tuple[int, ...]) -> Iterator[View]:
     d = len(sizes)
-    total = 0
     quantiles: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for terms in range(2, min(d, MOST_TERMS) + 1):
-        total += math.comb(d, terms) * 2 ** (terms - 1)
-        if total > MOST_SUMS:
-            return
+    for terms in range(2, most_terms(d) + 1):
         for attributes in combinations(range(d), terms):
             if any(sizes[i] < 2 for i in attributes):
                 continue

@@ -19,7 +19,7 @@ from mmech_rf.classifiers._additive import (
 from mmech_rf.classifiers._experts import Experts
 from mmech_rf.classifiers._payments import NoisyCounts, Payments
 from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import ScoreView, Views, public_views
+from mmech_rf.views import ScoreView, Views, most_terms, public_views
 
 __all__ = ["DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
 
@@ -139,7 +139,9 @@ class Plan:
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores, boosting = Fraction(0), information >= BOOSTING
-        if information >= LEAST_RECORDS * effort:
+        # Without boosting, of few attributes the public sums say as much.
+        few = most_terms(n_features) >= n_features and not boosting
+        if information >= LEAST_RECORDS * effort and not few:
             share = SHARE_WITH_BOOSTING if boosting else SHARE
             scores = max(
                 share_of(RECORDS * effort, information),
