@@ -35,7 +35,7 @@ where the signal of all attributes together begins to stand out from noise."""
 RECORDS = 6.0
 """What scores of all attributes get at least, in the same units."""
 
-SHARE = Fraction(1, 50)
+SHARE = Fraction(1, 33)
 SHARE_WITH_BOOSTING = Fraction(1, 25)
 """What they get in any case, of epsilon, for each such unit."""
 
@@ -57,7 +57,7 @@ RECORDS_PER_ROUND = 2000.0
 
 MOST_ROUNDS = 7
 
-MOST_OF_TREE = Fraction(14, 10)
+MOST_OF_TREE = Fraction(1)
 """A tree drawn with much more than this epsilon fits what is chance in its records;
 scores take the rest."""
 
