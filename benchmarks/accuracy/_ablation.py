@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
-from mmech import PrivacyLedger, laplace_release
+from mmech import NormMeasurement, PrivacyLedger, laplace_release
+from mmech.noise import discrete_laplace_variance
 from mmech_rf import PrivateForestClassifier, Schema, tree_selection, views
-from mmech_rf.classifiers import _selected_trees
+from mmech_rf.classifiers import _payments, _selected_trees
 
-ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom")
+ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
 
 Setting = tuple[ModuleType, str, Any]
 """A module, the name of a constant in it, and the value it takes."""
@@ -98,6 +99,18 @@ class CountedLabels:
         return np.asarray(self.schema.decode_target(self._labels[leaves]))
 
 
+def _laplace_sums(
+    sums: NDArray[np.int64], *, groups: Sequence[int], sensitivity: int, **settings: Any
+) -> NormMeasurement:
+    """Release sums with Laplace noise of the same cost, in place of norm noise."""
+    d = len(groups)
+    found = laplace_release(sums, sensitivity=d * sensitivity, **settings)
+    variance = np.full(len(sums), discrete_laplace_variance(float(found.scale)))
+    return NormMeasurement(
+        found.values, variance, sensitivity, found.epsilon, tuple(groups)
+    )
+
+
 def _changed(*changes: Setting) -> Method:
     def make(schema: Schema, epsilon: float, n: int) -> Any:
         return Changed(PrivateForestClassifier(schema, epsilon=epsilon), changes)
@@ -122,6 +135,9 @@ ABLATIONS = {
     "labels from counts": Method(
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
+    "no scores": _changed((_selected_trees, "LEAST_RECORDS", 1e18)),
+    "scores not in views": _changed((_selected_trees, "SCORE_VIEWS", 1e18)),
+    "Laplace noise on sums": _changed((_payments, "norm_release", _laplace_sums)),
     "one tree": _changed(
         (_selected_trees, "BOOSTING", 1e18),
         (_selected_trees, "EPSILON_PER_VOTE", 10**9),
