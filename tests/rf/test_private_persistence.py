@@ -19,7 +19,8 @@ TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 DAMAGED = "is not a model file or is damaged"
 
 MODELS = {
-    "one tree": (SCHEMA, {"epsilon": "1/3", "n_records": 300}),
+    "one tree": (SCHEMA, {"epsilon": "1/3", "n_records": 1}),
+    "scores": (SCHEMA, {"epsilon": "1/3", "n_records": 3000}),
     "noisy number": (SCHEMA, {"neighbours": "replace"}),
     "several trees": (SCHEMA, {"n_records": 16_000}),
     "sums and pairs": (CAR.schema, {"n_records": 1728}),
@@ -136,18 +137,24 @@ def test_the_file_holds_released_numbers_only(path):
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         text = archive.read("description.json").decode()
+    additive = content["additive"]
+    scores = [additive["constant"], *additive["tables"]]
+    assert len(scores) == 1 + model.choice_.n_scores > 1
     assert names == {
         "description.json",
-        *(f"array_{i}.npy" for i in range(2 * len(model.trees_))),
+        *(f"array_{i}.npy" for i in range(len(scores) + 2 * len(model.trees_))),
     }
     assert "seconds" not in text
     assert "rng" not in text
     views = {view for tree in model.trees_ for view in (tree.root, *tree.branches)}
+    views.update(model._experts.additive.views)
     assert len(content["views"]) == len(views - {None})
     with np.load(path) as arrays:
-        for i, tree in enumerate(model.trees_):
-            assert arrays[f"array_{2 * i}"].shape == (tree.n_leaves,)
-            assert arrays[f"array_{2 * i + 1}"].shape == (tree.n_leaves, 3)
+        shapes = [arrays[f"array_{i}"].shape for i in scores]
+        assert shapes == [(3,), *((v.size, 3) for v in model._experts.additive.views)]
+        for stored, tree in zip(content["trees"], model.trees_, strict=True):
+            assert arrays[f"array_{stored['labels']}"].shape == (tree.n_leaves,)
+            assert arrays[f"array_{stored['scores']}"].shape == (tree.n_leaves, 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
@@ -242,6 +249,7 @@ def test_descriptions_of_trees_that_do_not_fit(change, path):
         (0, lambda a: a[:-1]),
         (0, lambda a: a - 5),
         (0, lambda a: a + 4),
+        (0, lambda a: 0 * a + 3),
         (0, lambda a: a.astype(np.int32)),
         (1, lambda a: a[:, 1:].copy()),
         (1, lambda a: a[1:]),

@@ -17,12 +17,14 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, tree_selection
-from mmech_rf.classifiers._selected_trees import CHOSEN
-from mmech_rf.views import public_views
+from mmech_rf.classifiers._additive import SUMS
+from mmech_rf.classifiers._selected_trees import UNIT, Plan
+from mmech_rf.views import GRID, public_views
 
 RAW = CELLS.astype(str)
 MODES = {
-    "one tree": {"n_records": 100},
+    "one tree": {"n_records": 1},
+    "scores": {"n_records": 1000},
     "noisy number": {},
     "several trees": {"n_records": 16_000},
 }
@@ -44,7 +46,14 @@ def fit(model, X, y):
 
 def facts(model):
     """Everything that was released, in a form that compares."""
-    return [
+    additive = model._experts.additive
+    scores = additive and (
+        additive.views,
+        additive.constant.tolist(),
+        [table.tolist() for table in additive.tables],
+        model._experts.accuracy,
+    )
+    return scores, [
         (tree.root, tree.branches, [labels.tolist() for labels in tree.labels], scores)
         for tree, scores in zip(
             model.trees_, [s.tolist() for s in model._experts.scores], strict=True
@@ -139,7 +148,11 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     n_records = {"n_records": 24_000} if mode == "several trees" else {}
     model = make(mode, epsilon="0.7", neighbours=neighbours, **n_records)
     model.fit(*records(30))
-    assert model.choice_.rounds == (5 if mode == "several trees" else 0)
+    choice = model.choice_
+    left = epsilon if choice.stated else Fraction(97, 100) * epsilon
+    plan = Plan.of(choice.n_records, left, 3, 3)
+    assert choice.rounds == plan.rounds
+    assert (plan.rounds > 0) == (mode == "several trees")
     relation = 2 if neighbours == "replace" else 1
     assert sum(entry.epsilon for entry in model.releases_) == epsilon
     assert [e.epsilon for e in model.ledger_.entries] == [
@@ -147,16 +160,20 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     ]
     assert model.ledger_.remaining == 0
     drawn = [e for e in model.releases_ if e.released.startswith("tree")]
-    chosen = [e for e in model.releases_ if e.released == CHOSEN]
-    counted = [e for e in model.releases_ if e not in drawn + chosen]
+    summed = [e for e in model.releases_ if e.released == SUMS]
+    assert [e.epsilon for e in summed] == [left * plan.scores] * bool(plan.scores)
+    assert [e.sensitivity for e in summed] == [relation * GRID] * len(summed)
+    counted = [e for e in model.releases_ if e not in drawn]
     assert [e for e, *_ in watched.rates] == [entry.epsilon for entry in drawn]
     for price, options, rate in watched.rates:
         unit = options.get("score_unit", 1)
         assert options["neighbours"] == neighbours
         assert 0.999 < rate * unit * relation / (price * 2**36) <= 1
     assert scales == [Fraction(e.sensitivity) / e.epsilon for e in counted]
-    units = {1} if len(drawn) == 1 else {1, options["score_unit"]}
-    assert {e.sensitivity for e in counted} == {relation * unit for unit in units}
+    units = {1} if len(drawn) == 1 else {1, UNIT}
+    assert {e.sensitivity for e in counted if e not in summed} == {
+        relation * unit for unit in units
+    }
 
 
 @ALL
@@ -182,17 +199,18 @@ def test_the_statement_tells_draws_from_counts(mode):
     assert len(lines) == len(model.releases_)
     for line, entry in zip(lines, model.releases_, strict=True):
         drawn = entry.released.startswith("tree")
-        chosen = entry.released == CHOSEN
-        assert ("permute-and-flip" in line) == chosen
+        summed = entry.released == SUMS
         assert ("exponential mechanism, score of sensitivity 1" in line) == drawn
-        assert ("exact discrete Laplace noise" in line) != (drawn or chosen)
+        assert ("exact noise shaped like this norm" in line) == summed
+        assert (f"sensitivity {GRID} in the largest norm" in line) == summed
+        assert ("exact discrete Laplace noise" in line) != (drawn or summed)
     # The trees depend on records, through what was paid for.
     assert "forests" not in model.privacy_statement_
     assert "all the rest follows from the releases" in model.privacy_statement_
 
 
 # --------------------------------------------------------- what is public stays public
-@pytest.mark.parametrize("mode", ["one tree", "several trees"])
+@pytest.mark.parametrize("mode", ["one tree", "scores", "several trees"])
 def test_only_the_draws_see_the_records(mode, watched):
     """Data of any size: the same candidates, prices and words."""
     public = []
@@ -206,6 +224,7 @@ def test_only_the_draws_see_the_records(mode, watched):
                 watched.draws[0].shape,
                 watched.rates,
                 (choice.n_records, choice.stated, choice.method, choice.rounds),
+                choice.n_scores,
                 model.releases_,
                 model.privacy_statement_,
                 model.classes_.tolist(),
