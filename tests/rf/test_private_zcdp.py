@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -25,9 +26,20 @@ from mmech import (
 from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf.classifiers._additive import SUMS
 from mmech_rf.classifiers._concentrated import MOST_ROUNDS, concentrated_plan
-from mmech_rf.classifiers._payments import ConcentratedPayments, bounded_range
-from mmech_rf.classifiers._selected_trees import UNIT, Plan
+from mmech_rf.classifiers._payments import (
+    ConcentratedPayments,
+    PurePayments,
+    bounded_range,
+)
+from mmech_rf.classifiers._selected_trees import (
+    BOOSTING,
+    MOST_WITH_BOOSTING,
+    UNIT,
+    Plan,
+)
+from mmech_rf.views import GRID
 
 DELTA = 1e-5
 MANY = {"n_records": 100_000}
@@ -178,7 +190,7 @@ def test_both_calibrations_have_the_range_of_their_epsilon(
     assert max(ranges) > 0.999 * epsilon
 
 
-# ------------------------------------------------------------------- counts, choices
+# ---------------------------------------------------------------------- counts, sums
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
 def test_counts_have_the_variance_that_is_stated(neighbours, size, rng):
     paid, noted = payments(1, neighbours, rng)
@@ -189,23 +201,40 @@ def test_counts_have_the_variance_that_is_stated(neighbours, size, rng):
     statistic = float(np.square(measured.values.astype(float)).sum()) / variance
     assert chi2.ppf(1e-6, n) < statistic < chi2.ppf(1 - 1e-6, n)
     assert noted == [(rho, "counts", size * unit)]
-    assert paid.strength(rho) == pytest.approx(math.sqrt(2 / variance) * size * unit)
 
 
 def test_nothing_is_released_beyond_the_total(rng):
     paid, noted = payments("1/2", rng=rng)
-    paid.choose([1, 400], Fraction(1, 4), "a choice")
+    paid.release_sums(np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64)
     paid.release(np.zeros(2, np.int64), Fraction(1, 4), "counts")
     with pytest.raises(BudgetExceededError, match="more counts would cost rho"):
         paid.release(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
+    with pytest.raises(BudgetExceededError, match="more sums would cost rho"):
+        paid.release_sums(np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1)
+    with pytest.raises(BudgetExceededError, match="a tree would cost rho"):
+        paid.draw_tree(
+            SMALL, SMALL.cells(np.zeros((0, 2), int)), np.zeros(0, int),
+            Fraction(1, 1000), "a tree", n_classes=2, n_records=1,
+        )  # fmt: skip
     assert len(noted) == 2
 
 
-def test_a_choice_goes_to_the_better_one(rng):
-    paid, _ = payments(100, rng=rng)
-    chosen = [paid.choose([0, 8], Fraction(1, 8), "a choice") for _ in range(400)]
-    # e^8 to one at a rate of one.
-    assert np.mean(chosen) > 0.98
+@pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
+def test_sums_have_the_variance_that_is_stated(neighbours, size, rng):
+    """In L2 norm a record changes g groups by the root of g times as much as one."""
+    paid, noted = payments(1, neighbours, rng)
+    groups, unit, rho, k = [1, 2, 4], 16, Fraction(1, 40), 4000
+    sums = np.full((7, k), 1000)
+    measured = paid.release_sums(sums, groups, rho, "sums", unit)
+    variance = 3 * (size * unit) ** 2 / (2 * float(rho))
+    np.testing.assert_allclose(measured.deviations, np.sqrt(variance))
+    assert unit * paid.deviation(groups, rho) == pytest.approx(np.sqrt(variance))
+    statistic = np.square(measured.values - 1000.0).sum(axis=1) / variance
+    assert chi2.ppf(1e-7, k) < statistic.min()
+    assert statistic.max() < chi2.ppf(1 - 1e-7, k)
+    ((cost, what, sensitivity),) = noted
+    assert (cost, what) == (rho, "sums")
+    assert sensitivity == pytest.approx(size * unit * np.sqrt(3))
 
 
 # ------------------------------------------------------------------- what a fit costs
@@ -235,6 +264,9 @@ def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
         entry.sensitivity for entry in model.releases_ if "leaves" in entry.released
     }
     assert sizes == {1, UNIT}
+    (sums,) = (e.sensitivity for e in model.releases_ if e.released == SUMS)
+    # One group for the number of records, one for every attribute or two of them.
+    assert sums == pytest.approx(GRID * math.sqrt(1 + model.choice_.n_scores))
     assert len(model.trees_) > 7  # more than pure epsilon affords
 
 
@@ -246,36 +278,55 @@ def test_shares_of_blocks_are_those_of_rho():
     assert model.strategy_.norm == "L2"
 
 
-def test_plans():
-    for n_records, epsilon in itertools.product((5000, 40_000, 10**8), (1, 3)):
-        epsilon = Fraction(epsilon)
-        rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
-        other = Plan.of(n_records, epsilon, 5)
-        plan = concentrated_plan(other, n_records, epsilon, rho, 5)
-        shares = plan.tables + plan.first + plan.choice
-        assert shares + plan.rounds * plan.further == 1
-        assert min(plan.tables, plan.first, plan.choice, plan.further) > 0
-        assert 1 <= plan.rounds <= MOST_ROUNDS
-        assert plan.rounds > other.rounds or other.rounds == 1
-        # Draws and counts are as strong beside each other as with pure epsilon.
-        paid, _ = payments(rho)
-        for drawn, pure in (
-            (plan.selection, other.selection),
-            (plan.first_selection, other.first_selection),
-        ):
-            ratio = float(bounded_range(drawn)) / paid.strength(1 - drawn)
-            assert ratio == pytest.approx(float(pure / (1 - pure)))
+@pytest.mark.parametrize("n_classes", [2, 1000])
+@pytest.mark.parametrize("epsilon", [1, 3])
+@pytest.mark.parametrize("n_records", [20_000, 60_000, 10**8])
+def test_plans(n_records, epsilon, n_classes):
+    epsilon, d = Fraction(epsilon), 5
+    rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
+    other = Plan.of(n_records, epsilon, d, n_classes)
+    plan = concentrated_plan(other, n_records, epsilon, rho, d)
+    assert plan.scores + plan.first + plan.rounds * plan.further == 1
+    assert min(plan.first, plan.further) > 0
+    assert (plan.scores > 0) == (other.scores > 0)
+    assert plan.scores <= MOST_WITH_BOOSTING
+    assert 1 <= plan.rounds <= MOST_ROUNDS
+    # Draws and counts are as strong beside each other as with pure epsilon: rho of a
+    # count has the variance of Laplace noise of this epsilon.
+    for drawn, pure in (
+        (plan.selection, other.selection),
+        (plan.first_selection, other.first_selection),
+    ):
+        ratio = float(bounded_range(drawn)) / math.sqrt(4 * (1 - drawn))
+        assert ratio == pytest.approx(float(pure / (1 - pure)))
+    # No further tree is drawn with less.
+    drawn = bounded_range(rho * plan.further * plan.selection)
+    least = epsilon * other.further * other.selection
+    assert drawn**2 * plan.rounds >= least**2 * other.rounds * (1 - Fraction(1, 2**60))
+
+
+def test_sums_have_the_noise_of_pure_epsilon():
+    """As far as shares, which are rounded down to thousandths, allow."""
+    epsilon, d, n_records = Fraction(1), 400, 10**8
+    rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
+    other = replace(Plan.of(n_records, epsilon, d, 2), scores=Fraction(1, 2))
+    scores = concentrated_plan(other, n_records, epsilon, rho, d).scores
+    groups, (paid, _) = [1] * (d + 1), payments(rho)
+    pure = PurePayments("add_remove", PrivacyLedger(1), None, lambda *entry: None)
+    needed = pure.deviation(groups, epsilon * other.scores)
+    assert 0.98 * needed < paid.deviation(groups, rho * scores)
+    assert paid.deviation(groups, rho * (scores + Fraction(1, 1000))) < 1.02 * needed
 
 
 @pytest.mark.parametrize(
     ("n_records", "epsilon", "delta"),
-    [(3999, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
+    [(BOOSTING - 1, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
     ids=["few draws", "tiny delta", "huge epsilon"],
 )
 def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):
     epsilon = Fraction(epsilon)
     rho = Fraction(rho_from_epsilon_delta(epsilon, delta))
-    plan = Plan.of(n_records, epsilon, 5)
+    plan = Plan.of(n_records, epsilon, 5, 2)
     assert concentrated_plan(plan, n_records, epsilon, rho, 5) is None
     assert concentrated_plan(plan, n_records, epsilon, -rho, 5) is None
 
