@@ -15,8 +15,11 @@ ONE = 2.0**FRACTION_BITS
 SMALL = public_views((2, 2))
 
 
-def draw(views, codes, classes, *, n_classes=2, epsilon="1", **settings):
+def draw(views, codes, classes, *, n_classes=2, epsilon="1", predict=None, **settings):
+    """Draw a tree; `predict` has a class for every cell of the domain."""
     codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
+    if predict is not None:
+        settings["predicted"] = np.asarray(predict, np.int64)[*codes.T]
     return select_tree(
         views,
         views.cells(codes),
@@ -88,5 +91,15 @@ def largest_log_ratio(first, second, views):
         best = max(best, total)
     return best
 
+
+def largest_of_neighbours(first, second, views):
+    """Return the largest log ratio of a tree, either way."""
+    return max(
+        largest_log_ratio(first, second, views), largest_log_ratio(second, first, views)
+    )
+
+
+PREDICT = {"constant": [[0, 0], [0, 0]], "either": [[0, 1], [1, 0]]}
+"""Classes for every cell, as an earlier release may predict them."""
 
 DATA = [((), ()), (((0, 0),), (1,)), (((0, 1), (1, 1), (0, 1)), (0, 0, 1))]

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 from scipy.stats import chisquare
-from tree_draws import DATA, SMALL, conditionals, draw, largest_log_ratio
+from tree_draws import (
+    DATA,
+    PREDICT,
+    SMALL,
+    conditionals,
+    draw,
+    largest_log_ratio,
+    largest_of_neighbours,
+)
 
 import mmech_rf.tree_selection as tree_selection
 from benchmarks.suite.bench_tree_selection import (
@@ -34,13 +42,88 @@ def test_every_addition_of_a_record(epsilon, data, monkeypatch):
             after = conditionals(
                 monkeypatch, SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
             )
-            largest = max(
-                largest,
-                largest_log_ratio(before, after, SMALL),
-                largest_log_ratio(after, before, SMALL),
-            )
+            largest = max(largest, largest_of_neighbours(before, after, SMALL))
     assert largest <= float(epsilon) + 1e-12
     assert largest > 0.3 * float(epsilon)
+
+
+def every_record():
+    """Yield all cells and classes of a record."""
+    yield from itertools.product(itertools.product(range(2), repeat=2), range(2))
+
+
+@pytest.mark.parametrize("predict", PREDICT.values(), ids=PREDICT)
+@pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
+def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict, monkeypatch):
+    """Every tree with labels or predictions, every record added or replaced."""
+    codes, classes = data
+    settings = {"epsilon": "0.7", "predict": predict}
+    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    assert all(row.size == 3 for row in before[1][0, 0, len(SMALL.items)])
+    largest = 0.0
+    for cell, label in every_record():
+        other = (*codes, cell), (*classes, label)
+        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        largest = max(largest, largest_of_neighbours(before, after, SMALL))
+    assert largest <= 0.7 + 1e-12
+    assert largest > 0.3 * 0.7
+    if not classes:
+        return
+    settings["neighbours"] = "replace"
+    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    largest = 0.0
+    for cell, label in every_record():
+        other = (*codes[:-1], cell), (*classes[:-1], label)
+        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        largest = max(largest, largest_of_neighbours(before, after, SMALL))
+    assert 0.3 * 0.7 < largest <= 0.7 + 1e-12
+
+
+def test_weights_count_in_predictions_too(monkeypatch):
+    """A record that counts little, predicted right, changes as little."""
+    codes, classes = DATA[2]
+    settings = {"epsilon": "1", "unit": 256, "predict": PREDICT["either"]}
+    weights = np.array([256, 3, 0])
+    before = conditionals(
+        monkeypatch, SMALL, codes[:2], classes[:2], weights=weights[:2], **settings
+    )
+    for weight in (0, 100, 256):
+        weights[2] = weight
+        for cell, label in every_record():
+            other = (*codes[:2], cell), (*classes[:2], label)
+            after = conditionals(
+                monkeypatch, SMALL, *other, weights=weights, **settings
+            )
+            largest = largest_of_neighbours(before, after, SMALL)
+            assert largest <= weight / 256 + 1e-6
+
+
+def counted_twice(views, codes, classes, *, predict, **settings):
+    """A mistake: records that are predicted right count twice for their class."""
+    codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
+    classes = np.asarray(classes, np.int64)
+    right = np.array(predict)[*codes.T] == classes
+    more = np.concatenate([codes, codes[right]]), np.append(classes, classes[right])
+    return draw(views, *more, predict=predict, **settings)
+
+
+def told_by_others(views, codes, classes, *, predict, **settings):
+    """A mistake: what is predicted depends on the records of the draw."""
+    frequent = int(2 * sum(classes) > len(classes))
+    return draw(views, codes, classes, predict=np.full((2, 2), frequent), **settings)
+
+
+@pytest.mark.parametrize("mistake", [counted_twice, told_by_others])
+def test_predictions_that_cost_more_would_be_found(mistake, monkeypatch):
+    settings = {"draw": mistake, "predict": PREDICT["either"]}
+    largest = 0.0
+    for codes, classes in (DATA[1], (((0, 0), (0, 0), (1, 1)), (0, 0, 1))):
+        before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+        for cell, label in every_record():
+            other = (*codes, cell), (*classes, label)
+            after = conditionals(monkeypatch, SMALL, *other, **settings)
+            largest = max(largest, largest_of_neighbours(before, after, SMALL))
+    assert largest > 1.1
 
 
 def test_replacement_and_weights_are_accounted(monkeypatch):
@@ -75,19 +158,18 @@ def test_a_rate_that_is_too_high_would_be_found(monkeypatch):
     )
     before = conditionals(monkeypatch, SMALL, (), ())
     after = conditionals(monkeypatch, SMALL, ((0, 0),), (0,))
-    largest = max(
-        largest_log_ratio(after, before, SMALL), largest_log_ratio(before, after, SMALL)
-    )
-    assert largest > 1.1
+    assert largest_of_neighbours(after, before, SMALL) > 1.1
 
 
-def every_tree(views, codes, classes, epsilon, n_classes=2):
+def every_tree(views, codes, classes, epsilon, predict=None, n_classes=2):
     """Yield (key, log weight) of every labelled tree, by listing them."""
     codes = np.asarray(codes).reshape(len(classes), 2)
     classes = np.asarray(classes)
     cells = views.cells(codes)
     prior = views.log_prior
     half = math.log(0.5)
+    n_labels = n_classes + (predict is not None)
+    known = None if predict is None else np.array(predict)[*codes.T]
 
     def nodes(mask):
         """Yield (way, labels, log weight) of a node with these records."""
@@ -95,9 +177,12 @@ def every_tree(views, codes, classes, epsilon, n_classes=2):
             splits = way < len(views.items)
             size = int(views.sizes[way]) if splits else 1
             leaf = cells[way][mask] if splits else np.zeros(mask.sum(), int)
-            for labels in itertools.product(range(n_classes), repeat=size):
-                right = (np.array(labels)[leaf] == classes[mask]).sum()
-                weight = half - size * math.log(n_classes) + epsilon * right
+            for labels in itertools.product(range(n_labels), repeat=size):
+                said = np.array(labels)[leaf]
+                if known is not None:
+                    said = np.where(said == n_classes, known[mask], said)
+                right = (said == classes[mask]).sum()
+                weight = half - size * math.log(n_labels) + epsilon * right
                 yield way, labels, weight + (prior[way] if splits else 0)
 
     for root in range(len(views.items)):
@@ -116,18 +201,21 @@ def key_of(tree: SelectedTree, views: Views):
     )
 
 
-def test_draws_follow_the_list_of_all_trees(rng):
+@pytest.mark.parametrize("predict", [None, PREDICT["either"]])
+def test_draws_follow_the_list_of_all_trees(predict, rng):
     """Against brute force: weights prior times exp(epsilon times right answers)."""
     views = Views(tuple(v for v in SMALL.items if v.family == "single"))
     codes, classes = ((0, 0), (0, 1), (1, 1), (1, 1), (0, 0)), (0, 0, 1, 1, 1)
-    listed = dict(every_tree(views, codes, classes, 0.8))
+    listed = dict(every_tree(views, codes, classes, 0.8, predict))
     keys = list(listed)
     logs = np.array([listed[key] for key in keys])
     probabilities = np.exp(logs - logsumexp(logs))
     counts = dict.fromkeys(keys, 0)
     n = 6000
     for _ in range(n):
-        tree = draw(views, codes, classes, epsilon="0.8", insecure_rng=rng)
+        tree = draw(
+            views, codes, classes, epsilon="0.8", predict=predict, insecure_rng=rng
+        )
         counts[key_of(tree, views)] += 1
     order = np.argsort(probabilities)
     # Rare trees together, so that every group expects at least 20.
@@ -158,13 +246,29 @@ def test_labels_and_leaves_agree(rng):
     assert text.count("\n") == len(tree.branches)
 
 
-def test_order_of_records_does_not_matter(monkeypatch, rng):
+@pytest.mark.parametrize("predict", [None, PREDICT["either"]])
+def test_order_of_records_does_not_matter(predict, monkeypatch, rng):
     codes = rng.integers(0, 2, (30, 2))
     classes = rng.integers(0, 2, 30)
-    first = conditionals(monkeypatch, SMALL, codes, classes)
+    settings = {"predict": predict}
+    first = conditionals(monkeypatch, SMALL, codes, classes, **settings)
     again = rng.permutation(30)
-    second = conditionals(monkeypatch, SMALL, codes[again], classes[again])
+    second = conditionals(monkeypatch, SMALL, codes[again], classes[again], **settings)
     assert largest_log_ratio(first, second, SMALL) == 0
+
+
+def test_leaves_stand_for_a_prediction_where_it_is_right(rng):
+    """What no tree of two levels can tell, in one half of the domain only."""
+    views = public_views((40, 40))
+    codes = rng.integers(0, 40, (3000, 2))
+    scattered = rng.integers(0, 3, (40, 40))
+    classes = np.where(codes[:, 0] < 20, scattered[*codes.T], 1)
+    predict = np.where(np.arange(40)[:, None] < 20, scattered, 0)
+    tree = draw(views, codes, classes, n_classes=3, predict=predict, epsilon="2")
+    labels = np.concatenate(tree.labels)[tree.leaves(codes)]
+    np.testing.assert_array_equal(labels[codes[:, 0] < 20], 3)
+    np.testing.assert_array_equal(labels[codes[:, 0] >= 20], 1)
+    assert "by score" in tree.describe(["a", "b"], ["x", "y", "z"])
 
 
 def test_roots_follow_public_numbers_only():
