@@ -282,7 +282,8 @@ class _Rows:
 
 def _scores(sums: Sums, released: NoisySums) -> AdditiveScores:
     values = released.values / GRID
-    noise = released.deviations / GRID
+    # Positions are whole units: next to no noise counts as a rounding.
+    noise = np.maximum(released.deviations, 1.0) / GRID
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()
@@ -325,7 +326,7 @@ def _tilted(means: Floats, t: Floats) -> tuple[Floats, Floats]:
         weights /= weights.sum(axis=1, keepdims=True)
         mean = weights @ t
         variance = np.maximum(weights @ t**2 - mean**2, 1e-3)
-        theta = np.clip(theta - np.clip((mean - goals) / variance, -1, 1), -30, 30)
+        theta = np.clip(theta - np.clip((mean - goals) / variance, -1, 1), -40, 40)
     return theta, np.log(np.exp(np.outer(theta, t)).mean(axis=1))
 
 
