@@ -81,6 +81,9 @@ class ChosenRelease(Contents):
             experts: Experts = read_trees(content, read, schema)
             assert isinstance(experts, SelectedTrees)
             model.trees_ = experts.trees
+            n_scores = 0 if experts.additive is None else len(experts.additive.views)
+            if choice.n_scores != n_scores:
+                raise ValueError("scores that were not chosen")
         else:
             model.ensembles_ = read_ensembles(content["shares"], choice.blocks, schema)
         if choice.method == "labels":

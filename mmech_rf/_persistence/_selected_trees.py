@@ -85,7 +85,7 @@ def read_trees(content: dict[str, Any], read: Read, schema: Schema) -> SelectedT
     if described is not None:
         additive = _additive(described, views, read, k)
         accuracy = described["accuracy"]
-        if accuracy is not None and not 0 < float(accuracy) < 1:
+        if accuracy is not None and not (type(accuracy) is float and 0 < accuracy < 1):
             raise ValueError("an accuracy that is none")
     trees, scores = [], []
     for stored in content["trees"]:
