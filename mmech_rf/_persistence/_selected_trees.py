@@ -21,6 +21,9 @@ FAMILIES = ("whole", "single", "pair", "sum")
 LARGEST = 2**20
 """Numbers in tables stay below this, so that sums of them fit into 32 bits."""
 
+LARGEST_SCORE = 2**40
+"""Numbers in tables of scores, of which sums have 64 bits, stay below this."""
+
 MOST_CELLS = 2**8
 """Cells are numbered in a byte."""
 
@@ -125,11 +128,12 @@ def _parts(stored: Any, views: list[View | ScoreView]) -> tuple[View, ...]:
 def _score_view(stored: dict[str, Any], views: list[View | ScoreView]) -> ScoreView:
     parts = _parts(stored["parts"], views)
     tables = tuple(
-        whole_numbers(table, least=-LARGEST, most=LARGEST) for table in stored["tables"]
+        whole_numbers(table, least=-LARGEST_SCORE, most=LARGEST_SCORE)
+        for table in stored["tables"]
     )
     if [len(table) for table in tables] != [part.size for part in parts]:
         raise ValueError("not one number per cell")
-    most = LARGEST * len(parts)
+    most = LARGEST_SCORE * len(parts)
     cuts = whole_numbers(stored["cuts"], least=-most, most=most)
     view = ScoreView(parts, tables, cuts)
     if (
