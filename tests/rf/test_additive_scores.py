@@ -1,0 +1,695 @@
+"""Scores of all attributes: what is released, and what follows from it."""
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from model_files import description, rewrite, set_in
+from rf_cases import CELLS, CLASSES, SCHEMA, SHAPE, records, silence
+from scipy.optimize import brentq
+
+import mmech_rf.classifiers._additive as additive
+import mmech_rf.classifiers._payments as payments
+from mmech import PrivacyLedger
+from mmech.noise import norm_noise_variance
+from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf._persistence._selected_trees import LARGEST_SCORE
+from mmech_rf.classifiers._additive import (
+    FARTHEST,
+    LEAST_EVIDENCE,
+    PIECES,
+    SUMS,
+    VOTE_STEPS,
+    AdditiveScores,
+    Sums,
+    release_scores,
+    score_views,
+    sums_from_coarse_to_fine,
+)
+from mmech_rf.classifiers._selected_trees import Plan, SelectedTrees, _label_scores
+from mmech_rf.tree_selection import SelectedTree, _roots
+from mmech_rf.views import (
+    GRID,
+    MOST_CELLS,
+    ScoreView,
+    Views,
+    positions,
+    public_views,
+    single_view,
+)
+
+DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
+by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
+ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
+MUCH = Fraction(10**6)
+
+
+def paying(accounting="pure", cost=MUCH, rng=None):
+    terms = "add_remove", rng, lambda *entry: None
+    if accounting == "zcdp":
+        return payments.ConcentratedPayments(terms[0], cost, *terms[1:])
+    return payments.PurePayments(terms[0], PrivacyLedger(cost), *terms[1:])
+
+
+def draw_records(domain_shape, n_records, n_classes, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, domain_shape, (n_records, len(domain_shape)))
+    return codes, rng.integers(0, n_classes, n_records)
+
+
+def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
+    return paying(cost=cost, rng=rng).release_sums(
+        sums.of(codes, classes, k), sums.groups, cost, SUMS, GRID
+    )
+
+
+# -------------------------------------------------------------------- what is released
+def one_by_one(sums, domain_shape, codes, classes, k):
+    """Add up what every record adds to every row, one after the other."""
+    rows = sum(sums.groups)
+    out = [[0] * k for _ in range(rows)]
+    for record, c in zip(codes.tolist(), classes.tolist(), strict=True):
+        out[0][c] += GRID
+        start = 1
+        for term in sums.terms:
+            cell, size = 0, 1
+            for attribute, table in zip(
+                term.view.attributes, term.view.tables, strict=True
+            ):
+                groups = len(set(table))
+                group = record[attribute] * groups // domain_shape[attribute]
+                cell, size = cell * groups + group, size * groups
+            assert size == term.view.size
+            if term.by_position:
+                out[start][c] += round(GRID * (2 * cell / (size - 1) - 1))
+                start += 1
+            else:
+                out[start + cell][c] += GRID
+                start += size
+    assert start == rows or not len(classes)
+    return np.array(out)
+
+
+@by_domain
+def test_sums_are_those_of_brute_force(domain_shape):
+    codes, classes = draw_records(domain_shape, 60, 3)
+    for sums in sums_from_coarse_to_fine(domain_shape):
+        found = sums.of(codes, classes, 3)
+        assert found.dtype == np.int64
+        assert found.shape == (sum(sums.groups), 3)
+        expected = one_by_one(sums, domain_shape, codes, classes, 3)
+        np.testing.assert_array_equal(found, expected)
+        assert not sums.of(codes[:0], classes[:0], 3).any()
+
+
+@by_domain
+def test_every_record_is_bounded_in_every_group(domain_shape):
+    """Exhaustive: all cells, classes and levels; in one column, by one unit at most."""
+    for sums in sums_from_coarse_to_fine(domain_shape):
+        starts = np.cumsum([0, *sums.groups[:-1]])
+        largest = np.zeros(len(sums.groups), np.int64)
+        for cell in np.ndindex(domain_shape):
+            for c in range(2):
+                row = sums.of(np.array([cell]), np.array([c]), 2)
+                assert not row[:, 1 - c].any()
+                sizes = np.add.reduceat(np.abs(row[:, c]), starts)
+                assert sizes.max() <= GRID
+                largest = np.maximum(largest, sizes)
+        np.testing.assert_array_equal(largest, GRID)  # and not by less than is paid for
+
+
+@by_domain
+def test_records_add_up(domain_shape):
+    codes, classes = draw_records(domain_shape, 20, 2)
+    for sums in sums_from_coarse_to_fine(domain_shape):
+        one = sums.of(codes[:1], classes[:1], 2)
+        rest = sums.of(codes[1:], classes[1:], 2)
+        np.testing.assert_array_equal(sums.of(codes, classes, 2), one + rest)
+
+
+def test_levels_are_finer_and_finer():
+    levels = sums_from_coarse_to_fine((2, 7, 30, 1, 100))
+    assert len(set(levels)) == len(levels) > 2
+    assert [term.by_position for term in levels[0].terms] == [True] * 4
+    sizes = [sum(level.groups) for level in levels]
+    assert sizes == sorted(sizes)
+    for level in levels:
+        looked_at = [i for term in level.terms for i in term.view.attributes]
+        assert looked_at == [0, 1, 2, 4]  # each once; one cell tells nothing
+        # Of two cells the position says all that counts would.
+        assert all(term.view.size > 2 for term in level.terms if not term.by_position)
+    pairs = [term.view.attributes for term in levels[-1].terms]
+    assert pairs == [(0, 1), (2, 4)]
+    assert len(sums_from_coarse_to_fine((2,))) == 1
+
+
+@ACCOUNTINGS
+def test_the_level_follows_public_numbers(accounting, monkeypatch):
+    """Finer with less noise or more records, the same for any records."""
+    domain_shape, k = (3, 20, 4), 2
+    levels = sums_from_coarse_to_fine(domain_shape)
+    seen = []
+    of = Sums.of
+    monkeypatch.setattr(
+        Sums,
+        "of",
+        lambda self, *args: seen.append(levels.index(self)) or of(self, *args),
+    )
+
+    def level(cost, n_records, size=3):
+        paid = paying(accounting, cost)
+        codes, classes = draw_records(domain_shape, size, k, size)
+        settings = {"n_classes": k, "n_records": n_records}
+        release_scores(paid, cost, domain_shape, codes, classes, **settings)
+        return seen[-1]
+
+    for cost in (Fraction(1, 100), Fraction(1), Fraction(100)):
+        found = [level(cost, 10**power) for power in np.arange(0, 8, 0.5)]
+        assert found == sorted(found)
+        assert (found[0], found[-1]) == (0, len(levels) - 1)
+    found = [level(Fraction(10) ** power, 500) for power in range(-5, 6)]
+    assert found == sorted(found)
+    assert len({level(Fraction(1), 500, size) for size in (0, 1, 200)}) == 1
+
+
+@ACCOUNTINGS
+def test_what_noise_is_expected(accounting):
+    """Of rows of a single group: about what the release then has."""
+    paid = paying(accounting)
+    for groups in ([1], [1] * 10, [1] * 50):
+        sums = np.zeros((len(groups), 2), np.int64)
+        cost = Fraction(1, 2)
+        found = paid.release_sums(sums, groups, cost, "sums", GRID).deviations / GRID
+        np.testing.assert_allclose(found, paid.deviation(groups, cost), rtol=0.02)
+    if accounting == "pure":
+        # Groups of many rows: at least that of a group of one, the first of them.
+        groups, cost = [1, 4, 16], Fraction(1, 2)
+        rows = norm_noise_variance(GRID / cost, groups)
+        assert paid.deviation(groups, cost) >= 0.98 * math.sqrt(rows.max()) / GRID
+
+
+# --------------------------------------------------------------------- what is learned
+@pytest.mark.parametrize("n", [2, 3, 5, 16, MOST_CELLS])
+def test_tilted_distributions_have_their_means(n):
+    t = positions(n) / GRID
+    means = np.array([0, 0.3, -0.7, 0.9, FARTHEST, -FARTHEST, 0.999, -3])
+    thetas, logs = additive._tilted(means, t)
+    for goal, theta, log in zip(means, thetas, logs, strict=True):
+        weights = np.exp(theta * t)
+        goal = np.clip(goal, -FARTHEST, FARTHEST)
+        assert weights @ t / weights.sum() == pytest.approx(goal, abs=1e-6)
+        assert log == pytest.approx(np.log(weights.mean()), abs=1e-12)
+
+
+def most_even(t, mean):
+    """Return the distribution of largest entropy on t with a mean."""
+
+    def of(theta):
+        weights = np.exp(theta * t)
+        return weights / weights.sum()
+
+    return of(brentq(lambda theta: of(theta) @ t - mean, -40, 40))
+
+
+def naive_bayes(sums, codes, classes, k, queries):
+    """Return log-odds from exact tables, of which positions only keep the means."""
+    out = np.tile(
+        np.log(np.bincount(classes, minlength=k) / classes.size), (len(queries), 1)
+    )
+    for term in sums.terms:
+        cells, asked = term.view.cells(codes), term.view.cells(queries)
+        size, t = term.view.size, positions(term.view.size) / GRID
+        parts = [cells == cells, *(classes == c for c in range(k))]
+        tables = [
+            most_even(t, t[cells[part]].mean())
+            if term.by_position
+            else np.bincount(cells[part], minlength=size) / part.sum()
+            for part in parts
+        ]
+        for c in range(k):
+            out[:, c] += np.log(tables[1 + c] / tables[0])[asked]
+    return out
+
+
+@pytest.mark.parametrize("level", range(5))
+@pytest.mark.parametrize("k", [2, 3])
+def test_with_a_huge_budget_scores_are_naive_bayes(k, level):
+    """And of sums of positions those of the distributions of largest entropy."""
+    domain_shape, n = (2, 5, 12), 100_000
+    levels = sums_from_coarse_to_fine(domain_shape)
+    assert len(levels) == 5
+    sums = levels[level]
+    codes, classes = draw_records(domain_shape, n, k)
+    moved = np.random.default_rng(1).random(n) < 0.4
+    codes[moved, 1] = np.minimum(codes[moved, 1], 4 - classes[moved])
+    codes[moved, 2] = (codes[moved, 2] + 3 * classes[moved]) % 12
+    codes[:, 0] = np.where(moved, classes > 0, codes[:, 0])
+    queries = np.array(list(np.ndindex(domain_shape)))
+    scores = additive._scores(sums, released(sums, codes, classes, k))
+    expected = naive_bayes(sums, codes, classes, k, queries)
+    assert np.ptp(expected, axis=0).max() > 0.5  # there is something to see
+    np.testing.assert_allclose(scores.whole(queries) / VOTE_STEPS, expected, atol=0.02)
+    best = np.sort(expected, axis=1)
+    clear = best[:, -1] - best[:, -2] > 0.05
+    np.testing.assert_array_equal(
+        scores.classes(queries)[clear], expected[clear].argmax(axis=1)
+    )
+
+
+def spread(scores):
+    """Return the root mean square of what tables say apart from all classes at once."""
+    tables = np.concatenate(scores.tables)
+    apart = tables - tables.mean(axis=1, keepdims=True)
+    return float(np.sqrt(np.square(apart).mean()))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
+    """Deviations keep one less the noise's share of their energy, or the least part."""
+    domain_shape = (4,) * 20
+    sums = sums_from_coarse_to_fine(domain_shape)[level]
+    noise = draw_records(domain_shape, 2000, 2)
+    signal = noise[0].copy(), noise[1]
+    signal[0][:, ::2] = np.where(signal[1][:, None], 3, signal[0][:, ::2])
+    few, many = Fraction(1, 2), Fraction(1000)
+    found = {}
+    for kind, (codes, classes), cost in (
+        ("noise", noise, few),
+        ("signal", signal, many),
+    ):
+        values = released(sums, codes, classes, 2, cost=cost, rng=rng)
+        for least in (0, LEAST_EVIDENCE, 1):
+            monkeypatch.setattr(additive, "LEAST_EVIDENCE", least)
+            found[kind, least] = spread(additive._scores(sums, values))
+    assert found["noise", 0] < 0.35 * found["noise", 1]
+    assert found["noise", 0] <= found["noise", LEAST_EVIDENCE] < found["noise", 1]
+    assert found["signal", 0] == pytest.approx(found["signal", 1], rel=0.01)
+
+
+@pytest.mark.parametrize("level", range(5))
+def test_scores_are_whole_numbers_whatever_the_order(level):
+    domain_shape = (2, 5, 12)
+    codes, classes = draw_records(domain_shape, 300, 3)
+    sums = sums_from_coarse_to_fine(domain_shape)[level]
+    order = np.random.default_rng(2).permutation(300)
+    values = sums.of(codes, classes, 3)
+    np.testing.assert_array_equal(values, sums.of(codes[order], classes[order], 3))
+    scores = additive._scores(sums, released(sums, codes, classes, 3))
+    whole = scores.whole(codes)
+    assert {scores.constant.dtype, whole.dtype, *(t.dtype for t in scores.tables)} == {
+        np.dtype(np.int64)
+    }
+    np.testing.assert_array_equal(scores.whole(codes[order]), whole[order])
+    alone = np.concatenate([scores.whole(code[None]) for code in codes])
+    np.testing.assert_array_equal(alone, whole)
+    for code, row in zip(codes[:20], whole, strict=False):
+        by_hand = scores.constant.copy()
+        for view, table in zip(scores.views, scores.tables, strict=True):
+            by_hand = by_hand + table[view.cells(code[None])[0]]
+        np.testing.assert_array_equal(row, by_hand)
+    np.testing.assert_array_equal(scores.classes(codes), whole.argmax(axis=1))
+    assert scores.whole(codes[:0]).shape == (0, 3)
+
+
+def check_fits_into_files(view):
+    """Readers refuse larger numbers."""
+    largest = max(abs(number) for table in view.tables for number in table)
+    assert largest <= LARGEST_SCORE
+    cuts = max(abs(cut) for cut in view.cuts)
+    assert cuts <= LARGEST_SCORE * len(view.parts)
+
+
+ODD = {
+    "one cell": ((1,), 2, 50),
+    "some of one cell": ((1, 4, 1), 3, 50),
+    "no records": ((3, 2), 2, 0),
+    "ten classes": ((5, 12, 2), 10, 400),
+    "many cells": ((1000,), 2, 400),
+    "one attribute": ((6,), 2, 100),
+    "many attributes": ((2,) * 150, 2, 100),
+}
+
+
+@ACCOUNTINGS
+@pytest.mark.parametrize("cost", [Fraction(1, 1000), Fraction(1), MUCH])
+@pytest.mark.parametrize("case", ODD)
+def test_odd_domains(case, cost, accounting):
+    domain_shape, k, n = ODD[case]
+    codes, classes = draw_records(domain_shape, n, k)
+    classes[classes == 1] = 0  # one class is missing
+    paid = paying(accounting, cost)
+    scores = release_scores(
+        paid, cost, domain_shape, codes, classes, n_classes=k, n_records=max(n, 1)
+    )
+    tables = np.concatenate([scores.constant[None], *scores.tables])
+    assert tables.shape == (1 + sum(view.size for view in scores.views), k)
+    assert scores.whole(codes).shape == (n, k)
+    if cost == MUCH and n:
+        assert 1 not in scores.classes(codes)
+    for view in score_views(scores):
+        check_fits_into_files(view)
+        assert view.cells(codes).max(initial=0) < view.size <= max(PIECES)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_scores_of_classes_that_lie_apart_fit_into_files(k):
+    """One class at one end of all attributes, the others at the other one."""
+    domain_shape = (MOST_CELLS,) * 3
+    classes = np.repeat(np.arange(k), 1000)
+    codes = np.repeat(((classes > 0) * (MOST_CELLS - 1))[:, None], 3, axis=1)
+    for sums in sums_from_coarse_to_fine(domain_shape):
+        scores = additive._scores(sums, released(sums, codes, classes, k))
+        for view in score_views(scores):
+            check_fits_into_files(view)
+
+
+# ---------------------------------------------------------------------- views of scores
+def some_scores(domain_shape=SHAPE, k=3, seed=0):
+    rng = np.random.default_rng(seed)
+    views = tuple(single_view(i, n, n) for i, n in enumerate(domain_shape))
+    tables = tuple(rng.integers(-300, 300, (view.size, k)) for view in views)
+    return AdditiveScores(rng.integers(-300, 300, k), views, tables)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_views_of_scores_are_cut_by_the_score(k):
+    """Of a class against the mean of the others, without what is constant."""
+    scores = some_scores((3, 4, 4, 2), k)
+    views = score_views(scores)
+    directions = [1] if k == 2 else range(k)
+    assert len(views) == len(directions) * len(PIECES)
+    codes = np.array(list(np.ndindex(3, 4, 4, 2)))
+    whole = scores.whole(codes) - scores.constant
+    asked = itertools.product(directions, PIECES)
+    for view, (c, pieces) in zip(views, asked, strict=True):
+        score = k * whole[:, c] - whole.sum(axis=1)
+        assert view.attributes == (0, 1, 2, 3)
+        assert view.size == len(view.cuts) + 1 <= pieces
+        assert list(view.cuts) == sorted(set(view.cuts))
+        by_hand = [sum(cut <= s for cut in view.cuts) for s in score]
+        found = view.cells(codes)
+        np.testing.assert_array_equal(found, by_hand)
+        assert found.dtype == np.uint8
+        assert len(set(by_hand)) > 1
+        assert view.describe("abcd") == f"score in {view.size} groups"
+    np.testing.assert_array_equal(
+        Views(tuple(views)).cells(codes)[0], views[0].cells(codes)
+    )
+
+
+def test_scores_that_say_nothing_have_no_views():
+    scores = some_scores()
+    flat = tuple(np.full_like(table, 7) for table in scores.tables)
+    assert score_views(replace(scores, tables=flat)) == []
+    assert score_views(AdditiveScores(np.zeros(2, np.int64), (), ())) == []
+
+
+def test_views_of_scores_are_a_family_of_their_own():
+    public = public_views(SHAPE)
+    further = score_views(some_scores())
+    views = Views((*public.items, *further))
+    prior = np.exp(views.log_prior)
+    families = [view.family for view in views.items]
+    shares = {f: prior[[f == g for g in families]].sum() for f in set(families)}
+    del shares["whole"]
+    assert set(shares) == {"single", "pair", "sum", "score"}
+    np.testing.assert_allclose(list(shares.values()), max(shares.values()))
+    # However many records there are, scores may come first.
+    kept = {views.items[i].family for i in _roots(views, 10**12)}
+    assert kept == {"whole", "single", "score"}
+    assert set(further) <= {views.items[i] for i in _roots(views, 10**12)}
+
+
+# -------------------------------------------------------------- trees that stand for it
+def some_trees(scores, n_trees=3, seed=0):
+    """Trees of public views and of scores, whose leaves have labels of every kind."""
+    rng = np.random.default_rng(seed)
+    k = scores.constant.size
+    offered = [*public_views(SHAPE).items[1:], *score_views(scores), None]
+    trees, votes = [], []
+    for number in range(n_trees):
+        root = score_views(scores)[0] if number == 0 else offered[rng.integers(12)]
+        drawn = rng.integers(len(offered), size=root.size)
+        branches = tuple(offered[i] for i in drawn)
+        sizes = [1 if branch is None else branch.size for branch in branches]
+        labels = np.resize(rng.permutation(k + 1), sum(sizes))
+        trees.append(
+            SelectedTree(root, branches, tuple(np.split(labels, np.cumsum(sizes)[:-1])))
+        )
+        votes.append(
+            np.where(labels[:, None] == k, 0, rng.normal(size=(labels.size, k)))
+        )
+    return tuple(trees), tuple(votes)
+
+
+def vote_by_hand(trees, votes, scores, accuracy, record):
+    """Return what one record is told, tree after tree."""
+    code, k = record[None], votes[0].shape[1]
+    total, whole = np.zeros(k), np.zeros(k, np.int64)
+    for tree, vote in zip(trees, votes, strict=True):
+        cell = int(tree.root.cells(code)[0])
+        leaf = sum(labels.size for labels in tree.labels[:cell])
+        branch = tree.branches[cell]
+        inside = 0 if branch is None else int(branch.cells(code)[0])
+        if tree.labels[cell][inside] != k:
+            total += vote[leaf + inside]
+            whole += np.rint(VOTE_STEPS * vote[leaf + inside]).astype(int)
+            continue
+        said = scores.whole(code)[0]
+        whole += said
+        if accuracy is None:
+            total += said / VOTE_STEPS
+        else:
+            best = int(np.argmax(said))
+            right = np.arange(k) == best
+            total += np.where(
+                right, math.log(accuracy), math.log((1 - accuracy) / (k - 1))
+            )
+    return total, whole
+
+
+@pytest.mark.parametrize("accuracy", [None, 0.7])
+def test_votes_are_those_of_a_loop(accuracy):
+    scores = some_scores()
+    trees, votes = some_trees(scores)
+    forest = SelectedTrees(trees, votes, scores, accuracy)
+    odds = forest.log_odds(CELLS)
+    whole = forest.whole_votes(CELLS) if accuracy is None else None
+    for place, cell in enumerate(CELLS):
+        total, steps = vote_by_hand(trees, votes, scores, accuracy, cell)
+        np.testing.assert_allclose(odds[place], total, atol=1e-8)
+        if whole is not None:
+            np.testing.assert_array_equal(whole[place], steps)
+    np.testing.assert_array_equal(forest.log_odds(CELLS[:0]), np.zeros((0, 3)))
+    order = np.random.default_rng(0).permutation(len(CELLS))
+    np.testing.assert_array_equal(forest.log_odds(CELLS[order]), odds[order])
+
+
+def test_without_scores_votes_are_those_of_leaves():
+    trees, votes = some_trees(some_scores())
+    labels = [tuple(part % 3 for part in tree.labels) for tree in trees]
+    trees = tuple(replace(t, labels=own) for t, own in zip(trees, labels, strict=True))
+    forest = SelectedTrees(trees, votes)
+    expected = sum(v[t.leaves(CELLS)] for t, v in zip(trees, votes, strict=True))
+    np.testing.assert_allclose(forest.log_odds(CELLS), expected)
+
+
+def test_labels_that_are_classes_have_odds_and_others_none():
+    odds = _label_scores(np.array([0, 3, 2]), 0.8, 3)
+    np.testing.assert_array_equal(odds[1], 0)
+    np.testing.assert_allclose(np.exp(odds[[0, 2]]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
+
+
+# ----------------------------------------------------------------- fitted, and in files
+STRONG = {"n_records": 2000, "epsilon": 1}
+
+
+def fitted(**settings):
+    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
+    return model.fit(*records(200))
+
+
+def test_what_labels_and_scores_get_right_is_counted_together(monkeypatch):
+    """The measured share of right answers is that of predictions."""
+    silence(monkeypatch)
+    for seed in range(5):
+        X, y = records(500, seed)
+        y = np.where(X[:, 0] == "0", "no", y)
+        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
+        assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
+        experts = model._experts
+        right = (model.predict(X) == y).mean()
+        assert experts.accuracy == pytest.approx(right, abs=0.05)
+
+
+def with_trees_of_scores(accuracy=None):
+    """A fitted model, given trees that use all that a file may hold."""
+    model = fitted()
+    scores = some_scores(seed=3)
+    trees, votes = some_trees(scores)
+    model._experts = SelectedTrees(trees, votes, scores, accuracy)
+    model.trees_ = trees
+    model.choice_ = replace(
+        model.choice_, n_trees=len(trees), n_scores=len(scores.views)
+    )
+    return model
+
+
+@pytest.mark.parametrize("accuracy", [None, 0.7])
+def test_files_keep_all_of_it(accuracy, tmp_path):
+    model = with_trees_of_scores(accuracy)
+    path = tmp_path / "model.npz"
+    model.save(path)
+    copy = load_model(path)
+    ours, theirs = copy._experts, model._experts
+    assert ours.accuracy == accuracy
+    assert ours.additive.views == theirs.additive.views
+    np.testing.assert_array_equal(ours.additive.constant, theirs.additive.constant)
+    for one, other in zip(ours.additive.tables, theirs.additive.tables, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(copy.trees_, model.trees_, strict=True):
+        assert (one.root, one.branches) == (other.root, other.branches)
+    assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
+    raw = CELLS.astype(str)
+    assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
+    assert copy.describe() == model.describe()
+    copy.save(path)
+    again = load_model(path)
+    assert again.describe() == model.describe()
+
+
+def score_places(content):
+    return [i for i, v in enumerate(content["views"]) if v["family"] == "score"]
+
+
+def in_score_view(change):
+    """Return a change of the first view of scores."""
+
+    def apply(content):
+        change(content["views"][score_places(content)[0]])
+
+    return apply
+
+
+def set_score(key, to):
+    return in_score_view(lambda view: view.update({key: to}))
+
+
+def score_of_scores(content):
+    first, second, *_ = score_places(content)
+    content["views"][second]["parts"][0] = first
+
+
+def score_of_itself(content):
+    place = score_places(content)[0]
+    content["views"][place]["parts"][0] = place
+
+
+def additive_of_scores(content):
+    content["additive"]["views"][0] = score_places(content)[0]
+
+
+def too_many_cells(view):
+    view["cuts"], view["size"] = list(range(300)), 301
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_score("parts", [0]),
+        set_score("parts", []),
+        set_score("parts", [99, 0, 1]),
+        set_score("parts", [-1, 0, 1]),
+        set_score("tables", []),
+        in_score_view(lambda view: view["tables"][0].pop()),
+        in_score_view(lambda view: view["tables"][0].__setitem__(0, 2**60)),
+        in_score_view(lambda view: view["tables"][0].__setitem__(0, 0.5)),
+        in_score_view(lambda view: view["cuts"].reverse()),
+        in_score_view(lambda view: view["cuts"].append(view["cuts"][-1])),
+        in_score_view(lambda view: view["cuts"].append(2**60)),
+        set_score("cuts", []),
+        set_score("size", 2),
+        set_score("attributes", [0]),
+        in_score_view(too_many_cells),
+        in_score_view(lambda view: view.pop("parts")),
+        score_of_scores,
+        score_of_itself,
+        additive_of_scores,
+        set_in("additive", to=None),
+        set_in("additive", "views", to=[]),
+        set_in("additive", "views", 0, to=99),
+        set_in("additive", "tables", to=[]),
+        lambda content: content["additive"]["tables"].reverse(),
+        lambda content: content["additive"].pop("accuracy"),
+        lambda content: content["additive"].update(
+            constant=content["additive"]["tables"][0]
+        ),
+        set_in("additive", "accuracy", to=0),
+        set_in("additive", "accuracy", to=1.0),
+        set_in("additive", "accuracy", to=-0.5),
+        set_in("additive", "accuracy", to=True),
+        set_in("additive", "accuracy", to="0.5"),
+        set_in("additive", "accuracy", to=[0.5]),
+        set_in("choice", "n_scores", to=0),
+        set_in("choice", "n_scores", to=-3),
+        set_in("choice", "n_scores", to="3"),
+    ],
+)
+def test_damaged_files_are_refused(change, tmp_path):
+    path = tmp_path / "model.npz"
+    with_trees_of_scores().save(path)
+    rewrite(path)
+    load_model(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["constant", "tables"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]],
+)
+def test_damaged_arrays_are_refused(name, change, tmp_path):
+    path = tmp_path / "model.npz"
+    with_trees_of_scores().save(path)
+    stored = description(path)["additive"][name]
+    index = stored if name == "constant" else stored[0]
+    with np.load(path) as arrays:
+        changed = change(arrays[f"array_{index}"])
+    rewrite(path, arrays={index: changed})
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+def test_files_from_before_there_were_scores(tmp_path):
+    path = tmp_path / "model.npz"
+    model = fitted(n_records=1)
+    assert model.choice_.n_scores == 0
+    model.save(path)
+
+    def older(content):
+        assert content.pop("additive") is None
+        del content["choice"]["n_scores"]
+
+    rewrite(path, older)
+    copy = load_model(path)
+    raw = CELLS.astype(str)
+    assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
+    assert copy.choice_.n_scores == 0
+    assert copy._experts.additive is None
+
+
+def test_descriptions_begin_with_the_scores():
+    model = with_trees_of_scores()
+    first, *lines = model.describe().splitlines()
+    assert first == "score of x0, x1, x2"
+    text = "\n".join(lines)
+    assert text.startswith("by score in ")
+    assert "by score" in text.replace("by score in ", "")  # as what a leaf stands for
+    assert all(label in text for label in CLASSES)
+    assert not fitted(n_records=1).describe().startswith("score of")
+    assert SUMS in fitted().privacy_statement_
