@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 import mmech.norm
 import mmech.release
+from mmech import PrivacyLedger
 from mmech.mechanism import MatrixMechanism
 from mmech_rf import (
     Attribute,
@@ -16,7 +17,10 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
 )
+from mmech_rf.classifiers._additive import AdditiveScores
 from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._payments import ConcentratedPayments, PurePayments
+from mmech_rf.views import single_view
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")
@@ -67,6 +71,22 @@ def rule(codes):
     """Class codes that are a function of the cell."""
     codes = np.asarray(codes).astype(int)
     return (codes @ [1, 1, 2]) % 3
+
+
+def some_scores(domain_shape=SHAPE, k=3, seed=0):
+    """Scores of all cells of every attribute, as if they had been released."""
+    rng = np.random.default_rng(seed)
+    views = tuple(single_view(i, n, n) for i, n in enumerate(domain_shape))
+    tables = tuple(rng.integers(-300, 300, (view.size, k)) for view in views)
+    return AdditiveScores(rng.integers(-300, 300, k), views, tables)
+
+
+def paying(accounting, cost, rng=None):
+    """Payments of a total, in either kind of budget."""
+    terms = "add_remove", rng, lambda *entry: None
+    if accounting == "zcdp":
+        return ConcentratedPayments(terms[0], cost, *terms[1:])
+    return PurePayments(terms[0], PrivacyLedger(cost), *terms[1:])
 
 
 def silence(monkeypatch):

@@ -7,15 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from model_files import description, rewrite, set_in
-from rf_cases import CELLS, CLASSES, SCHEMA, SHAPE, records, silence
+from rf_cases import SHAPE, paying, some_scores
 from scipy.optimize import brentq
 
 import mmech_rf.classifiers._additive as additive
-import mmech_rf.classifiers._payments as payments
-from mmech import PrivacyLedger
 from mmech.noise import norm_noise_variance
-from mmech_rf import PrivateForestClassifier, load_model
 from mmech_rf._persistence._selected_trees import LARGEST_SCORE
 from mmech_rf.classifiers._additive import (
     FARTHEST,
@@ -29,29 +25,19 @@ from mmech_rf.classifiers._additive import (
     score_views,
     sums_from_coarse_to_fine,
 )
-from mmech_rf.classifiers._selected_trees import Plan, SelectedTrees, _label_scores
-from mmech_rf.tree_selection import SelectedTree, _roots
+from mmech_rf.tree_selection import _roots
 from mmech_rf.views import (
     GRID,
     MOST_CELLS,
-    ScoreView,
     Views,
     positions,
     public_views,
-    single_view,
 )
 
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
 ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 MUCH = Fraction(10**6)
-
-
-def paying(accounting="pure", cost=MUCH, rng=None):
-    terms = "add_remove", rng, lambda *entry: None
-    if accounting == "zcdp":
-        return payments.ConcentratedPayments(terms[0], cost, *terms[1:])
-    return payments.PurePayments(terms[0], PrivacyLedger(cost), *terms[1:])
 
 
 def draw_records(domain_shape, n_records, n_classes, seed=0):
@@ -61,7 +47,7 @@ def draw_records(domain_shape, n_records, n_classes, seed=0):
 
 
 def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
-    return paying(cost=cost, rng=rng).release_sums(
+    return paying("pure", cost, rng).release_sums(
         sums.of(codes, classes, k), sums.groups, cost, SUMS, GRID
     )
 
@@ -178,7 +164,7 @@ def test_the_level_follows_public_numbers(accounting, monkeypatch):
 @ACCOUNTINGS
 def test_what_noise_is_expected(accounting):
     """Of rows of a single group: about what the release then has."""
-    paid = paying(accounting)
+    paid = paying(accounting, MUCH)
     for groups in ([1], [1] * 10, [1] * 50):
         sums = np.zeros((len(groups), 2), np.int64)
         cost = Fraction(1, 2)
@@ -289,6 +275,28 @@ def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
     assert found["signal", 0] == pytest.approx(found["signal", 1], rel=0.01)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_deviations_are_seen_in_units_of_their_noise(level, monkeypatch, rng):
+    """Of classes that differ by noise only they have a mean square of one."""
+    domain_shape, k = (4,) * 20, 40
+    sums = sums_from_coarse_to_fine(domain_shape)[level]
+    one = sums.of(np.repeat(np.arange(4)[:, None], 20, axis=1), np.zeros(4, int), 1)
+    if level == 0:
+        one[1::2] += one[0] // 2  # positions that are not in the middle
+    seen = []
+    rows = additive._Rows
+    monkeypatch.setattr(
+        additive, "_Rows", lambda *args: seen.append(rows(*args)) or seen[-1]
+    )
+    cost = Fraction(1, 2)
+    paid = paying("zcdp", cost, rng)
+    values = np.tile(1000 * one, k)
+    additive._scores(sums, paid.release_sums(values, sums.groups, cost, SUMS, GRID))
+    found = np.concatenate([row.standardised.ravel() for row in seen])
+    assert found.size >= 20 * k
+    assert np.square(found).mean() == pytest.approx(1, abs=0.2)
+
+
 @pytest.mark.parametrize("level", range(5))
 def test_scores_are_whole_numbers_whatever_the_order(level):
     domain_shape = (2, 5, 12)
@@ -367,13 +375,6 @@ def test_scores_of_classes_that_lie_apart_fit_into_files(k):
 
 
 # ---------------------------------------------------------------------- views of scores
-def some_scores(domain_shape=SHAPE, k=3, seed=0):
-    rng = np.random.default_rng(seed)
-    views = tuple(single_view(i, n, n) for i, n in enumerate(domain_shape))
-    tables = tuple(rng.integers(-300, 300, (view.size, k)) for view in views)
-    return AdditiveScores(rng.integers(-300, 300, k), views, tables)
-
-
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_views_of_scores_are_cut_by_the_score(k):
     """Of a class against the mean of the others, without what is constant."""
@@ -421,275 +422,3 @@ def test_views_of_scores_are_a_family_of_their_own():
     kept = {views.items[i].family for i in _roots(views, 10**12)}
     assert kept == {"whole", "single", "score"}
     assert set(further) <= {views.items[i] for i in _roots(views, 10**12)}
-
-
-# -------------------------------------------------------------- trees that stand for it
-def some_trees(scores, n_trees=3, seed=0):
-    """Trees of public views and of scores, whose leaves have labels of every kind."""
-    rng = np.random.default_rng(seed)
-    k = scores.constant.size
-    offered = [*public_views(SHAPE).items[1:], *score_views(scores), None]
-    trees, votes = [], []
-    for number in range(n_trees):
-        root = score_views(scores)[0] if number == 0 else offered[rng.integers(12)]
-        drawn = rng.integers(len(offered), size=root.size)
-        branches = tuple(offered[i] for i in drawn)
-        sizes = [1 if branch is None else branch.size for branch in branches]
-        labels = np.resize(rng.permutation(k + 1), sum(sizes))
-        trees.append(
-            SelectedTree(root, branches, tuple(np.split(labels, np.cumsum(sizes)[:-1])))
-        )
-        votes.append(
-            np.where(labels[:, None] == k, 0, rng.normal(size=(labels.size, k)))
-        )
-    return tuple(trees), tuple(votes)
-
-
-def vote_by_hand(trees, votes, scores, accuracy, record):
-    """Return what one record is told, tree after tree."""
-    code, k = record[None], votes[0].shape[1]
-    total, whole = np.zeros(k), np.zeros(k, np.int64)
-    for tree, vote in zip(trees, votes, strict=True):
-        cell = int(tree.root.cells(code)[0])
-        leaf = sum(labels.size for labels in tree.labels[:cell])
-        branch = tree.branches[cell]
-        inside = 0 if branch is None else int(branch.cells(code)[0])
-        if tree.labels[cell][inside] != k:
-            total += vote[leaf + inside]
-            whole += np.rint(VOTE_STEPS * vote[leaf + inside]).astype(int)
-            continue
-        said = scores.whole(code)[0]
-        whole += said
-        if accuracy is None:
-            total += said / VOTE_STEPS
-        else:
-            best = int(np.argmax(said))
-            right = np.arange(k) == best
-            total += np.where(
-                right, math.log(accuracy), math.log((1 - accuracy) / (k - 1))
-            )
-    return total, whole
-
-
-@pytest.mark.parametrize("accuracy", [None, 0.7])
-def test_votes_are_those_of_a_loop(accuracy):
-    scores = some_scores()
-    trees, votes = some_trees(scores)
-    forest = SelectedTrees(trees, votes, scores, accuracy)
-    odds = forest.log_odds(CELLS)
-    whole = forest.whole_votes(CELLS) if accuracy is None else None
-    for place, cell in enumerate(CELLS):
-        total, steps = vote_by_hand(trees, votes, scores, accuracy, cell)
-        np.testing.assert_allclose(odds[place], total, atol=1e-8)
-        if whole is not None:
-            np.testing.assert_array_equal(whole[place], steps)
-    np.testing.assert_array_equal(forest.log_odds(CELLS[:0]), np.zeros((0, 3)))
-    order = np.random.default_rng(0).permutation(len(CELLS))
-    np.testing.assert_array_equal(forest.log_odds(CELLS[order]), odds[order])
-
-
-def test_without_scores_votes_are_those_of_leaves():
-    trees, votes = some_trees(some_scores())
-    labels = [tuple(part % 3 for part in tree.labels) for tree in trees]
-    trees = tuple(replace(t, labels=own) for t, own in zip(trees, labels, strict=True))
-    forest = SelectedTrees(trees, votes)
-    expected = sum(v[t.leaves(CELLS)] for t, v in zip(trees, votes, strict=True))
-    np.testing.assert_allclose(forest.log_odds(CELLS), expected)
-
-
-def test_labels_that_are_classes_have_odds_and_others_none():
-    odds = _label_scores(np.array([0, 3, 2]), 0.8, 3)
-    np.testing.assert_array_equal(odds[1], 0)
-    np.testing.assert_allclose(np.exp(odds[[0, 2]]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
-
-
-# ----------------------------------------------------------------- fitted, and in files
-STRONG = {"n_records": 2000, "epsilon": 1}
-
-
-def fitted(**settings):
-    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
-    return model.fit(*records(200))
-
-
-def test_what_labels_and_scores_get_right_is_counted_together(monkeypatch):
-    """The measured share of right answers is that of predictions."""
-    silence(monkeypatch)
-    for seed in range(5):
-        X, y = records(500, seed)
-        y = np.where(X[:, 0] == "0", "no", y)
-        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
-        assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
-        experts = model._experts
-        right = (model.predict(X) == y).mean()
-        assert experts.accuracy == pytest.approx(right, abs=0.05)
-
-
-def with_trees_of_scores(accuracy=None):
-    """A fitted model, given trees that use all that a file may hold."""
-    model = fitted()
-    scores = some_scores(seed=3)
-    trees, votes = some_trees(scores)
-    model._experts = SelectedTrees(trees, votes, scores, accuracy)
-    model.trees_ = trees
-    model.choice_ = replace(
-        model.choice_, n_trees=len(trees), n_scores=len(scores.views)
-    )
-    return model
-
-
-@pytest.mark.parametrize("accuracy", [None, 0.7])
-def test_files_keep_all_of_it(accuracy, tmp_path):
-    model = with_trees_of_scores(accuracy)
-    path = tmp_path / "model.npz"
-    model.save(path)
-    copy = load_model(path)
-    ours, theirs = copy._experts, model._experts
-    assert ours.accuracy == accuracy
-    assert ours.additive.views == theirs.additive.views
-    np.testing.assert_array_equal(ours.additive.constant, theirs.additive.constant)
-    for one, other in zip(ours.additive.tables, theirs.additive.tables, strict=True):
-        np.testing.assert_array_equal(one, other)
-    for one, other in zip(copy.trees_, model.trees_, strict=True):
-        assert (one.root, one.branches) == (other.root, other.branches)
-    assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
-    raw = CELLS.astype(str)
-    assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
-    assert copy.describe() == model.describe()
-    copy.save(path)
-    again = load_model(path)
-    assert again.describe() == model.describe()
-
-
-def score_places(content):
-    return [i for i, v in enumerate(content["views"]) if v["family"] == "score"]
-
-
-def in_score_view(change):
-    """Return a change of the first view of scores."""
-
-    def apply(content):
-        change(content["views"][score_places(content)[0]])
-
-    return apply
-
-
-def set_score(key, to):
-    return in_score_view(lambda view: view.update({key: to}))
-
-
-def score_of_scores(content):
-    first, second, *_ = score_places(content)
-    content["views"][second]["parts"][0] = first
-
-
-def score_of_itself(content):
-    place = score_places(content)[0]
-    content["views"][place]["parts"][0] = place
-
-
-def additive_of_scores(content):
-    content["additive"]["views"][0] = score_places(content)[0]
-
-
-def too_many_cells(view):
-    view["cuts"], view["size"] = list(range(300)), 301
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        set_score("parts", [0]),
-        set_score("parts", []),
-        set_score("parts", [99, 0, 1]),
-        set_score("parts", [-1, 0, 1]),
-        set_score("tables", []),
-        in_score_view(lambda view: view["tables"][0].pop()),
-        in_score_view(lambda view: view["tables"][0].__setitem__(0, 2**60)),
-        in_score_view(lambda view: view["tables"][0].__setitem__(0, 0.5)),
-        in_score_view(lambda view: view["cuts"].reverse()),
-        in_score_view(lambda view: view["cuts"].append(view["cuts"][-1])),
-        in_score_view(lambda view: view["cuts"].append(2**60)),
-        set_score("cuts", []),
-        set_score("size", 2),
-        set_score("attributes", [0]),
-        in_score_view(too_many_cells),
-        in_score_view(lambda view: view.pop("parts")),
-        score_of_scores,
-        score_of_itself,
-        additive_of_scores,
-        set_in("additive", to=None),
-        set_in("additive", "views", to=[]),
-        set_in("additive", "views", 0, to=99),
-        set_in("additive", "tables", to=[]),
-        lambda content: content["additive"]["tables"].reverse(),
-        lambda content: content["additive"].pop("accuracy"),
-        lambda content: content["additive"].update(
-            constant=content["additive"]["tables"][0]
-        ),
-        set_in("additive", "accuracy", to=0),
-        set_in("additive", "accuracy", to=1.0),
-        set_in("additive", "accuracy", to=-0.5),
-        set_in("additive", "accuracy", to=True),
-        set_in("additive", "accuracy", to="0.5"),
-        set_in("additive", "accuracy", to=[0.5]),
-        set_in("choice", "n_scores", to=0),
-        set_in("choice", "n_scores", to=-3),
-        set_in("choice", "n_scores", to="3"),
-    ],
-)
-def test_damaged_files_are_refused(change, tmp_path):
-    path = tmp_path / "model.npz"
-    with_trees_of_scores().save(path)
-    rewrite(path)
-    load_model(path)
-    rewrite(path, change)
-    with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
-
-
-@pytest.mark.parametrize("name", ["constant", "tables"])
-@pytest.mark.parametrize(
-    "change",
-    [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]],
-)
-def test_damaged_arrays_are_refused(name, change, tmp_path):
-    path = tmp_path / "model.npz"
-    with_trees_of_scores().save(path)
-    stored = description(path)["additive"][name]
-    index = stored if name == "constant" else stored[0]
-    with np.load(path) as arrays:
-        changed = change(arrays[f"array_{index}"])
-    rewrite(path, arrays={index: changed})
-    with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
-
-
-def test_files_from_before_there_were_scores(tmp_path):
-    path = tmp_path / "model.npz"
-    model = fitted(n_records=1)
-    assert model.choice_.n_scores == 0
-    model.save(path)
-
-    def older(content):
-        assert content.pop("additive") is None
-        del content["choice"]["n_scores"]
-
-    rewrite(path, older)
-    copy = load_model(path)
-    raw = CELLS.astype(str)
-    assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
-    assert copy.choice_.n_scores == 0
-    assert copy._experts.additive is None
-
-
-def test_descriptions_begin_with_the_scores():
-    model = with_trees_of_scores()
-    first, *lines = model.describe().splitlines()
-    assert first == "score of x0, x1, x2"
-    text = "\n".join(lines)
-    assert text.startswith("by score in ")
-    assert "by score" in text.replace("by score in ", "")  # as what a leaf stands for
-    assert all(label in text for label in CLASSES)
-    assert not fitted(n_records=1).describe().startswith("score of")
-    assert SUMS in fitted().privacy_statement_

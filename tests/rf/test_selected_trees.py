@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from rf_cases import CELLS, SCHEMA, records, silence
+from rf_cases import CELLS, SCHEMA, paying, records, silence
 
 import mmech_rf.classifiers._additive as additive
 import mmech_rf.classifiers._payments as payments
@@ -192,12 +192,7 @@ class Watched:
     def grow(self, codes, classes, plan, accounting, n_classes=SCHEMA.n_classes):
         """Return the releases and the arguments of draws."""
         self.released, self.draws, self.seen = [], [], 0
-        terms = None, lambda *entry: None
-        paid = (
-            payments.PurePayments("add_remove", PrivacyLedger(1), *terms)
-            if accounting == "pure"
-            else payments.ConcentratedPayments("add_remove", Fraction(1), *terms)
-        )
+        paid = paying(accounting, Fraction(1))
         grower = Grower(SCHEMA.domain_shape, codes, classes, n_classes, 10**6, paid)
         grower.grow(Fraction(1), plan)
         return self.released, self.draws

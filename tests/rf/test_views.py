@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from mmech_rf.views import GRID, MOST_CELLS, MOST_SUMS, WHOLE, public_views
+from mmech_rf.views import (
+    GRID,
+    MOST_CELLS,
+    MOST_SUMS,
+    WHOLE,
+    positions,
+    public_views,
+    single_view,
+)
 
 SHAPES = [(2, 3), (5, 5, 5, 5), (4, 4, 4, 3, 3, 3), (64, 8, 100, 1), (2,) * 20]
 
@@ -62,6 +70,31 @@ def test_resolutions_of_an_attribute_with_many_cells():
     np.testing.assert_array_equal(
         halves.cells(np.array([[0], [31], [32], [63]])), [0, 0, 1, 1]
     )
+
+
+@pytest.mark.parametrize(("size", "groups"), [(1, 4), (5, 8), (5, 5), (7, 3), (300, 8)])
+def test_single_views_are_runs_of_neighbouring_cells(size, groups):
+    view = single_view(2, size, groups)
+    assert (view.attributes, view.size, view.family) == (
+        (2,),
+        min(size, groups),
+        "single",
+    )
+    codes = np.zeros((size, 3), int)
+    codes[:, 2] = np.arange(size)
+    cells = view.cells(codes).astype(int)
+    assert set(np.diff(cells)) <= {0, 1}
+    counts = np.bincount(cells, minlength=view.size)
+    assert counts.size == view.size
+    assert counts.max() - counts.min() <= 1
+
+
+def test_positions_are_spread_from_end_to_end():
+    for n in (2, 3, 10, MOST_CELLS):
+        found = positions(n)
+        assert (found[0], found[-1]) == (-GRID, GRID)
+        np.testing.assert_array_equal(found, -found[::-1])
+        np.testing.assert_allclose(found / GRID, np.linspace(-1, 1, n), atol=0.5 / GRID)
 
 
 def test_wide_domains_have_no_more_sums_than_is_affordable():
