@@ -222,6 +222,7 @@ class PrivateForestClassifier(ForestClassifier):
     >>> model.predict_proba(car.data[:5]).shape
     (5, 4)
     >>> print(model.describe())  # doctest: +ELLIPSIS
+    score of buying...
     by ...
     """
 
