@@ -219,10 +219,13 @@ def test_only_the_draws_see_the_records(mode, watched):
         watched.rates.clear()
         model = make(mode).fit(*records(size, seed))
         choice = model.choice_
+        prices = [(price, o["score_unit"]) for price, o, _ in watched.rates]
+        # Of which views of scores there are, and how large, the release decides.
+        views = None if choice.rounds else (watched.draws[0].shape, watched.rates)
         public.append(
             (
-                watched.draws[0].shape,
-                watched.rates,
+                views,
+                prices,
                 (choice.n_records, choice.stated, choice.method, choice.rounds),
                 choice.n_scores,
                 model.releases_,

@@ -346,11 +346,11 @@ def test_it_finds_an_interaction(kind):
 
 def test_scores_and_boosting_add_up_what_no_tree_of_two_levels_can_tell():
     rng = np.random.default_rng(0)
-    X = rng.integers(0, 3, (3000, 9))
+    X = rng.integers(0, 2, (3000, 15))
     # More attributes than a sum of few of them shows.
-    y = ((X - 1) @ np.tile([5, -4, 3], 3) > 0).astype(int)
+    y = ((2 * X - 1) @ np.tile([5, -4, 3], 5) > 0).astype(int)
     schema = Schema(
-        tuple(Attribute.categorical(f"x{i}", range(3)) for i in range(9)), (0, 1)
+        tuple(Attribute.categorical(f"x{i}", range(2)) for i in range(15)), (0, 1)
     )
     found = {}
     # A few records stated by mistake are answered with one tree.
