@@ -41,3 +41,10 @@ def data_dir():
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
     doctest_namespace["np"] = np
+
+
+@pytest.fixture
+def scores_of_few(monkeypatch):
+    """Private forests have scores also where public sums reach all attributes."""
+    selected = "mmech_rf.classifiers._selected_trees"
+    monkeypatch.setattr(f"{selected}.most_terms", lambda n_features: 0)

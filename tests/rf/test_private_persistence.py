@@ -14,6 +14,8 @@ from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_
 from mmech_rf._persistence._selected_trees import FAMILIES
 from mmech_rf.views import public_views
 
+pytestmark = pytest.mark.usefixtures("scores_of_few")
+
 CAR = datasets.load_car()
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 DAMAGED = "is not a model file or is damaged"

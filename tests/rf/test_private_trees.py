@@ -21,6 +21,8 @@ from mmech_rf.classifiers._additive import SUMS
 from mmech_rf.classifiers._selected_trees import UNIT, Plan
 from mmech_rf.views import GRID, public_views
 
+pytestmark = pytest.mark.usefixtures("scores_of_few")
+
 RAW = CELLS.astype(str)
 MODES = {
     "one tree": {"n_records": 1},

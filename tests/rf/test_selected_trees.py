@@ -12,7 +12,7 @@ import mmech_rf.classifiers._payments as payments
 import mmech_rf.classifiers._selected_trees as selected
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, views
 from mmech_rf.classifiers._selected_trees import (
     BOOSTING,
     CALIBRATION_SHARE,
@@ -27,6 +27,8 @@ from mmech_rf.classifiers._selected_trees import (
     number_of_votes,
 )
 from mmech_rf.views import GRID
+
+pytestmark = pytest.mark.usefixtures("scores_of_few")
 
 RAW = CELLS.astype(str)
 PLANS = {
@@ -92,6 +94,16 @@ def test_plans_are_what_they_are_called():
         assert (plan.rounds > 0) == (kind == "boosted")
         assert (plan.votes > 1) == (kind == "votes")
         assert (plan.scores > 0) == (kind not in ("one", "votes"))
+
+
+def test_few_attributes_need_no_scores(monkeypatch):
+    """Public sums reach all of up to six attributes; boosting has scores anyway."""
+    monkeypatch.setattr(selected, "most_terms", views.most_terms)
+    for n_features in range(1, 10):
+        assert (views.most_terms(n_features) == n_features) == (n_features <= 6)
+        small = Plan.of(BOOSTING - 1, Fraction(1), n_features, 2)
+        assert (small.scores > 0) == (n_features > 6)
+        assert Plan.of(BOOSTING, Fraction(1), n_features, 2).scores > 0
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])

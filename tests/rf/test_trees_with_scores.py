@@ -30,6 +30,8 @@ from mmech_rf.classifiers._selected_trees import (
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import ScoreView, public_views
 
+pytestmark = pytest.mark.usefixtures("scores_of_few")
+
 
 # ------------------------------------------------------------------------------ votes
 def some_trees(scores, n_trees=3, seed=0):
