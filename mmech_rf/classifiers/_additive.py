@@ -67,7 +67,7 @@ LEAST_EVIDENCE = 0.4
 """Deviations of classes keep this part at least."""
 
 FARTHEST = 0.98
-"""Means of positions are cut off here, and those of all records a little before."""
+"""Means of positions are cut off here."""
 
 PIECES = (6, 12)
 """Numbers of cells that scores are cut into."""

@@ -3,75 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import (
-    GaussianMeasurement,
-    GaussianMechanism,
-    Identity,
-    Marginals,
-    MatrixMechanism,
-    Measurement,
-    PrivacyLedger,
-    QueryMatrix,
-    Records,
-    SignalPrior,
-    bayes_risk_strategy,
-    exponential_mechanism,
-    maximum_entropy,
-    shrink,
-)
+from mmech import Identity, PrivacyLedger, SignalPrior
 from mmech._validation import check_choice, check_epsilon
-from mmech.budget import LedgerEntry
-from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
-from mmech.selection import spend
-from mmech_rf.classifiers._additive import SUMS
-from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.classifiers._block_design import (
-    BLOCK,
-    DESIGNS,
-    block_pool,
-    check_linked,
-    overlap,
-)
+from mmech_rf.classifiers._accounted import NUMBER
+from mmech_rf.classifiers._block_design import DESIGNS, check_linked
+from mmech_rf.classifiers._block_forest import BlockForest
 from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._concentrated import (
     check_privacy,
     concentrated_plan,
-    in_rho,
     refuse_ledger,
     remaining_rho,
 )
 from mmech_rf.classifiers._ensembles import Ensemble
-from mmech_rf.classifiers._experts import (
-    Differences,
-    Distribution,
-    Experts,
-    LogOdds,
-    Weights,
-)
-from mmech_rf.classifiers._label_forest import LABELS, draw_labels, label_blocks
-from mmech_rf.classifiers._payments import (
-    ConcentratedPayments,
-    ConcentratedRelease,
-    Payments,
-    PurePayments,
-)
-from mmech_rf.classifiers._selected_trees import (
-    DRAWN,
-    Grower,
-    Plan,
-    SelectedTrees,
-)
-from mmech_rf.growth import complete_forest
+from mmech_rf.classifiers._selected_trees import Grower, Plan, SelectedTrees
 from mmech_rf.schema import Schema
 
 __all__ = ["PrivateForestClassifier"]
@@ -86,22 +39,11 @@ COUNT_SHARE = Fraction(3, 100)
 LEAST_EPSILON = Fraction(1, 100_000)
 """Budgets below this drown in what roundings of a draw may add up to."""
 
-FEW = 500.0
-"""Below this number of records times epsilon noise weighs more than the bias of weight
-votes, which take attributes for evenly spread: two classes are then told apart by
-their measured difference, which has half the variance."""
-
-NEGLIGIBLE = 1e-6
-"""Least variance of noise in a count: that of a huge epsilon rounds to zero."""
-
-NUMBER = "number of records"
-"""Words for the noisy number of records."""
-
 FEWEST = 8.0
 """A noisy number of records below this is taken as this."""
 
 
-class PrivateForestClassifier(ForestClassifier):
+class PrivateForestClassifier(BlockForest):
     r"""Private forest that chooses what to release for the budget at hand.
 
     Three methods, of which "auto" takes the first. All ask for nothing but public
@@ -349,18 +291,6 @@ class PrivateForestClassifier(ForestClassifier):
             release = self._release_blocks if blocks else self._release_labels
         release(codes, class_codes, epsilon - spent, rho, n_records)
 
-    def _concentrate(self) -> None:
-        """Account for what was released, and for what follows, in zCDP.
-
-        No ledger of this fit is the sign of it: one would count pure epsilon.
-        """
-        self.releases_ = in_rho(self.releases_)
-        self.ledger_ = None
-
-    @property
-    def _accounting(self) -> str:
-        return "zcdp" if self.ledger_ is None else "pure"
-
     def _release_trees(
         self,
         codes: NDArray[np.int64],
@@ -387,7 +317,7 @@ class PrivateForestClassifier(ForestClassifier):
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)
-        self._experts: Experts = experts
+        self._experts = experts
         self.trees_ = experts.trees
         self.choice_ = Choice(
             n_records=n_records,
@@ -400,253 +330,7 @@ class PrivateForestClassifier(ForestClassifier):
             accounting=self._accounting,
         )
 
-    def _payments(self, cost: Fraction) -> Payments:
-        terms = self._insecure_rng, self._note
-        if self.ledger_ is None:
-            return ConcentratedPayments(self._terms.neighbours, cost, *terms)
-        return PurePayments(self._terms.neighbours, self.ledger_, *terms)
-
-    def _release_labels(
-        self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
-        epsilon: Fraction,
-        rho: Fraction,
-        n_records: float,
-    ) -> None:
-        sizes = self.schema_.domain_shape
-        blocks = label_blocks(sizes, epsilon=float(epsilon), n_records=n_records)
-        with self._timed("trees"):
-            # Every record trains one tree: each has all of epsilon.
-            self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
-        with self._timed("measurement"):
-            spend(self.ledger_, epsilon, LABELS, self._terms.neighbours)
-            self._note(epsilon, LABELS, 1.0)
-            self._experts = draw_labels(
-                codes,
-                class_codes,
-                domain_shape=sizes,
-                n_classes=self.schema_.n_classes,
-                blocks=blocks,
-                epsilon=epsilon,
-                neighbours=self._terms.neighbours,
-                insecure_rng=self._insecure_rng,
-            )
-        self.trees_ = ()
-        self.choice_ = Choice(
-            n_records=n_records,
-            stated=self.n_records is not None,
-            method="labels",
-            voting=self._experts.voting,
-            n_trees=len(blocks),
-            blocks=tuple(blocks),
-        )
-
-    def _release_blocks(
-        self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
-        epsilon: Fraction,
-        rho: Fraction,
-        n_records: float,
-    ) -> None:
-        schema = self.schema_
-        signed = self._is_signed(n_records * float(epsilon))
-        best = partial(
-            bayes_risk_strategy,
-            schema.domain_shape,
-            n_records=n_records,
-            n_columns=1 if signed else schema.n_classes,
-            prior=self.prior,
-        )
-        with self._timed("optimization"):
-            settings, spent = block_pool(
-                self.design,
-                codes,
-                class_codes,
-                schema=schema,
-                epsilon=epsilon,
-                n_records=n_records,
-                find=best,
-                draw=self._draw,
-            )
-            cost = epsilon - spent
-            if spent and rho > 0:
-                assert self.delta is not None
-                total = check_epsilon(self.epsilon)
-                rho = remaining_rho(total, self.delta, self.releases_)
-            self.strategy_ = best(epsilon=cost, **settings)
-            if rho > 0:
-                other = best(rho=rho, **settings)
-                if other.loss < self.strategy_.loss:
-                    self.strategy_, cost = other, rho
-                    self._concentrate()
-        strategy = self.strategy_.strategy
-        assert isinstance(strategy, Marginals)
-        shares = self._shares(strategy)
-        with self._timed("trees"):
-            self.ensembles_ = self._trees(shares, cost)
-        with self._timed("measurement"):
-            if signed:
-                what = "class differences of blocks"
-                signs = 1 - 2 * class_codes
-                records = Records(codes, schema.domain_shape, signs=signs)
-            else:
-                what = "class counts of blocks"
-                records = Records(
-                    codes,
-                    schema.domain_shape,
-                    columns=class_codes,
-                    n_columns=schema.n_classes,
-                )
-            measurement = self._release(strategy, cost, records, what)
-        self.trees_ = ()
-        with self._timed("prediction"):
-            self._interpret(strategy, measurement, n_records, signed)
-
-    def _draw(self, scores: Sequence[int], epsilon: Fraction, what: str) -> int:
-        """Draw by scores of sensitivity one, and remember what was released."""
-        with self._timed("measurement"):
-            drawn = exponential_mechanism(
-                scores,
-                epsilon=epsilon,
-                released=what,
-                neighbours=self._terms.neighbours,
-                ledger=self.ledger_,
-                insecure_rng=self._insecure_rng,
-            )
-        self._note(epsilon, what, 1.0)
-        return drawn
-
-    def _is_signed(self, information: float) -> bool:
-        """Whether to measure differences of two classes, from public facts."""
-        if self.schema_.n_classes != 2:
-            return False
-        return self.voting == "weight" or (self.voting == "auto" and information < FEW)
-
-    def _shares(self, strategy: Marginals) -> dict[tuple[int, ...], Fraction]:
-        """Return the share of the cost of every block; its variance is one over it."""
-        power = 2 if self.ledger_ is None else 1
-        costs = {s: Fraction(w) ** power for s, w in strategy.weights.items()}
-        total = sum(costs.values())
-        return {s: cost / total for s, cost in costs.items()}
-
-    def _trees(
-        self, shares: dict[tuple[int, ...], Fraction], cost: Fraction
-    ) -> list[Ensemble]:
-        return [self._tree(block, cost * share) for block, share in shares.items()]
-
-    def _tree(self, block: tuple[int, ...], epsilon: Fraction) -> Ensemble:
-        """Return the complete tree of a block."""
-        features = np.array(block, dtype=np.int64)
-        forest = complete_forest(self.schema_.select(list(block)), len(block))
-        return Ensemble(features, forest, epsilon)
-
-    def _release(
-        self, strategy: QueryMatrix, cost: Fraction, counts: Any, what: str
-    ) -> Measurement | GaussianMeasurement:
-        """Measure once, and remember what was released."""
-        terms: dict[str, Any] = {
-            "neighbours": self._terms.neighbours,
-            "signed": isinstance(counts, Records) and counts.signed,
-        }
-        mechanism: MatrixMechanism | GaussianMechanism
-        if self.ledger_ is None:
-            mechanism = GaussianMechanism(strategy, strategy, rho=cost, **terms)
-        else:
-            mechanism = MatrixMechanism(
-                strategy, strategy, epsilon=cost, ledger=self.ledger_, **terms
-            )
-        mechanism._insecure_rng = self._insecure_rng
-        measurement = mechanism.measure(counts)
-        released = f"{what} measured by {strategy._label()}"
-        self._note(cost, released, measurement.sensitivity)
-        return measurement
-
-    def _note(self, cost: Fraction, released: str, sensitivity: float) -> None:
-        """Remember what was released; without a ledger, in zCDP."""
-        kind = ConcentratedRelease if self.ledger_ is None else LedgerEntry
-        self.releases_ = (*self.releases_, kind(cost, released, sensitivity))
-
-    def _how(self, entry: Any) -> str:
-        concentrated = isinstance(entry, ConcentratedRelease)
-        if entry.released.endswith(DRAWN) or entry.released.startswith(BLOCK):
-            return "drawn by the exponential mechanism, score of sensitivity 1"
-        if entry.released == LABELS:
-            return "drawn by permute-and-flip, scores of sensitivity 1 in one leaf"
-        if concentrated and not entry.released.startswith(NUMBER):
-            return (
-                f"L2 sensitivity {entry.sensitivity:g}, exact discrete Gaussian noise"
-            )
-        if entry.released == SUMS:
-            return (
-                f"sensitivity {entry.sensitivity:g} in the largest norm of an "
-                "attribute, exact noise shaped like this norm"
-            )
-        return super()._how(entry)
-
-    def _cost(self, entries: Sequence[Any]) -> str:
-        if not isinstance(entries[0], ConcentratedRelease):
-            return super()._cost(entries)
-        spent = sum((entry.rho for entry in entries), Fraction(0))
-        return f"rho = {float(spent):g}"
-
-    def _spent(self) -> str:
-        if self._terms.promised is None:
-            return super()._spent()
-        epsilon, delta = self._terms.promised
-        kind = {"pure": "pure", "zcdp": "zCDP with"}[self.choice_.accounting]
-        return (
-            f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
-            f"delta = {delta:g}, from {kind} {self._cost(self.releases_)},"
-        )
-
     # ---- post-processing -------------------------------------------------
-
-    def _interpret(
-        self,
-        strategy: Marginals,
-        measurement: Measurement | GaussianMeasurement,
-        n_records: float,
-        signed: bool,
-    ) -> None:
-        """Shrink the released tables and choose how they vote."""
-        tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
-        scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
-        kinds, place = np.unique(scales, return_inverse=True)
-        if isinstance(measurement, GaussianMeasurement):
-            exact = [discrete_gaussian_variance(t * t) for t in kinds.tolist()]
-        else:
-            exact = [discrete_laplace_variance(t) for t in kinds.tolist()]
-        variances = np.maximum(exact, NEGLIGIBLE)
-        values, variance = measurement.values, variances[place]
-        self.estimate_ = shrink(
-            tables, values, variance=variance, n_records=n_records, prior=self.prior
-        )
-        blocks = list(strategy.weights)
-        if signed:
-            self._experts = Differences(self.estimate_, n_records)
-        elif self.voting == "weight" or (self.voting == "auto" and overlap(blocks)):
-            self._experts = Weights(self.estimate_, n_records)
-        elif self.voting == "maximum-entropy":
-            fit = maximum_entropy(tables, values, variance=variance, total=n_records)
-            self._experts = Distribution(fit)
-        else:
-            self._experts = LogOdds(self.estimate_, blocks)
-        self.choice_ = Choice(
-            n_records=n_records,
-            stated=self.n_records is not None,
-            method="blocks",
-            voting=self._experts.voting,
-            n_trees=len(blocks),
-            blocks=tuple(blocks),
-            shares=tuple(map(float, self._shares(strategy).values())),
-            signed=signed,
-            design=self.design,
-            risk=self.strategy_.loss,
-            log_evidence=self.estimate_.log_evidence,
-            accounting=self._accounting,
-        )
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._break_ties(self._experts.log_odds(codes), codes)
