@@ -40,6 +40,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,6 @@ from mmech import (
 )
 from mmech.release import calibrated
 from mmech_rf.tree_selection import SelectedTree, select_tree
-from mmech_rf.views import Views
 
 __all__ = [
     "ConcentratedPayments",
@@ -123,30 +123,13 @@ class PurePayments:
     note: Callable[[Fraction, str, float], None]
 
     def draw_tree(
-        self,
-        views: Views,
-        cells: NDArray[np.uint8],
-        class_codes: NDArray[np.int64],
-        cost: Fraction,
-        what: str,
-        *,
-        n_classes: int,
-        n_records: float,
-        weights: NDArray[np.int64] | None = None,
-        unit: int = 1,
-        predicted: NDArray[np.int64] | None = None,
+        self, cost: Fraction, what: str, *seen: Any, **settings: Any
     ) -> SelectedTree:
-        """Draw a labelled tree; the arguments are those of `select_tree`."""
+        """Draw a labelled tree; further arguments are those of `select_tree`."""
         tree = select_tree(
-            views,
-            cells,
-            class_codes,
-            n_classes=n_classes,
+            *seen,
+            **settings,
             epsilon=cost,
-            n_records=n_records,
-            weights=weights,
-            unit=unit,
-            predicted=predicted,
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self.insecure_rng,
@@ -244,31 +227,14 @@ class ConcentratedPayments:
     _spent: Fraction = field(default=Fraction(0), init=False)
 
     def draw_tree(
-        self,
-        views: Views,
-        cells: NDArray[np.uint8],
-        class_codes: NDArray[np.int64],
-        cost: Fraction,
-        what: str,
-        *,
-        n_classes: int,
-        n_records: float,
-        weights: NDArray[np.int64] | None = None,
-        unit: int = 1,
-        predicted: NDArray[np.int64] | None = None,
+        self, cost: Fraction, what: str, *seen: Any, **settings: Any
     ) -> SelectedTree:
-        """Draw a labelled tree; the arguments are those of `select_tree`."""
+        """Draw a labelled tree; further arguments are those of `select_tree`."""
         self._pay(cost, what, 1.0)
         return select_tree(
-            views,
-            cells,
-            class_codes,
-            n_classes=n_classes,
+            *seen,
+            **settings,
             epsilon=bounded_range(cost),
-            n_records=n_records,
-            weights=weights,
-            unit=unit,
-            predicted=predicted,
             neighbours=self.neighbours,
             insecure_rng=self.insecure_rng,
         )

@@ -398,11 +398,11 @@ class Grower:
         predicted: NDArray[np.int64] | None = None,
     ) -> SelectedTree:
         return self.payments.draw_tree(
+            cost,
+            f"tree {number + 1} {DRAWN}",
             sight.views,
             sight.cells,
             self.class_codes,
-            cost,
-            f"tree {number + 1} {DRAWN}",
             n_classes=self.n_classes,
             n_records=self.n_records,
             weights=weights,

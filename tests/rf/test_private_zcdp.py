@@ -88,11 +88,11 @@ def concentrated_draw(views, codes, classes, *, rho, neighbours="add_remove"):
     paid, _ = payments(rho, neighbours)
     codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
     return paid.draw_tree(
+        Fraction(rho),
+        "a tree",
         views,
         views.cells(codes),
         np.asarray(classes, np.int64),
-        Fraction(rho),
-        "a tree",
         n_classes=2,
         n_records=100.0,
     )
@@ -213,8 +213,9 @@ def test_nothing_is_released_beyond_the_total(rng):
         paid.release_sums(np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1)
     with pytest.raises(BudgetExceededError, match="a tree would cost rho"):
         paid.draw_tree(
+            Fraction(1, 1000), "a tree",
             SMALL, SMALL.cells(np.zeros((0, 2), int)), np.zeros(0, int),
-            Fraction(1, 1000), "a tree", n_classes=2, n_records=1,
+            n_classes=2, n_records=1,
         )  # fmt: skip
     assert len(noted) == 2
 
