@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from mmech._validation import check_finite_array, check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import product_of
 from mmech.operators._marginals import Marginals, check_attributes
+from mmech.reconstruction._junction_tree import Clique, junction_tree
 
 __all__ = ["MaximumEntropy", "maximum_entropy"]
 
@@ -32,7 +34,10 @@ HALVINGS = 60
 
 @dataclass(frozen=True, eq=False)
 class MaximumEntropy:
-    r"""A distribution over cells and columns, :math:`p(c) \prod_b p(x_b \mid c)`.
+    r"""A distribution over cells and columns.
+
+    :math:`p(c) \prod_b p(x_b \mid x_{s_b}, c)` over groups b of attributes, with
+    separators :math:`s_b` that they share with a group before them.
 
     Attributes
     ----------
@@ -41,15 +46,18 @@ class MaximumEntropy:
     total : float
         Number of records that tables are scaled to.
     groups : tuple of tuple of int
-        Sets of attributes that measured marginals link; independent given the column.
+        Sets of attributes that measured marginals link.
     log_columns : ndarray of float64, shape (k,)
         :math:`\log p(c)`.
     log_tables : tuple of ndarray of float64, each of shape (n_b, k)
-        :math:`\log p(x_b \mid c)` of every group.
+        :math:`\log p(x_b \mid x_{s_b}, c)` of every group.
     history : tuple of float
         Objective at the start and after every step, falling.
     stopped : bool
         Whether the tables were explained up to their noise.
+    separators : tuple of tuple of int
+        What each group shares with one before it; empty where there is nothing: groups
+        are then independent given the column.
 
     Examples
     --------
@@ -68,6 +76,7 @@ class MaximumEntropy:
     log_tables: tuple[Floats, ...]
     history: tuple[float, ...]
     stopped: bool
+    separators: tuple[Subset, ...] = ()
 
     def log_joint(self, codes: NDArray[np.int64]) -> Floats:
         """Return log p(x, c) of single cells, shape (b, k).
@@ -94,21 +103,36 @@ class MaximumEntropy:
         sizes = [self.domain_shape[i] for i in kept]
         if product_of(sizes) * self.log_columns.size > MAX_ENTRIES:
             raise _too_large(product_of(sizes) * self.log_columns.size)
-        out = np.broadcast_to(np.exp(self.log_columns), (*sizes, self.log_columns.size))
         linked = {i for group in self.groups for i in group}
-        for group, table in zip(self.groups, self.log_tables, strict=True):
-            inside = [i for i in group if i in kept]
-            if inside:
-                own = np.exp(table).reshape(*(self.domain_shape[i] for i in group), -1)
-                axes = tuple(j for j, i in enumerate(group) if i not in kept)
-                shape = [
-                    n if i in inside else 1 for i, n in zip(kept, sizes, strict=True)
-                ]
-                out = out * own.sum(axis=axes).reshape(*shape, -1)
+        labels = {i: place for place, i in enumerate(sorted(linked))}
+        column = len(labels)
+        operands: list[Any] = [np.exp(self.log_columns), [column]]
+        for group, table in self._needed(set(kept)):
+            shape = [self.domain_shape[i] for i in group]
+            operands += [np.exp(table).reshape(*shape, -1)]
+            operands += [[*(labels[i] for i in group), column]]
+        inside = [i for i in kept if i in linked]
+        out = np.einsum(
+            *operands, [*(labels[i] for i in inside), column], optimize="greedy"
+        )
+        shape = [n if i in linked else 1 for i, n in zip(kept, sizes, strict=True)]
+        out = np.broadcast_to(out.reshape(*shape, -1), (*sizes, out.shape[-1]))
         free = product_of(
             n for i, n in zip(kept, sizes, strict=True) if i not in linked
         )
-        return (self.total / free * out).reshape(-1, self.log_columns.size)
+        return np.asarray(self.total / free * out).reshape(-1, self.log_columns.size)
+
+    def _needed(self, kept: set[int]) -> list[tuple[Subset, Floats]]:
+        """Return groups on which a marginal depends; others sum to one."""
+        found: list[tuple[Subset, Floats]] = []
+        wanted = set(kept)
+        separators = self.separators or ((),) * len(self.groups)
+        together = zip(self.groups, separators, self.log_tables, strict=True)
+        for group, separator, table in reversed(list(together)):
+            if (set(group) - set(separator)) & wanted:
+                found.append((group, table))
+                wanted |= set(separator)
+        return found
 
 
 def maximum_entropy(
@@ -130,7 +154,9 @@ def maximum_entropy(
 
     Marginals without common attributes are independent given the column, and only
     attributes that marginals link are listed together: disjoint blocks cost what
-    their tables cost, at any number of attributes.
+    their tables cost, at any number of attributes. Where linked attributes have too
+    many cells to list, messages are passed in a junction tree, whose cliques are
+    listed: chains and trees of marginals cost little more than their tables.
 
     Parameters
     ----------
@@ -154,7 +180,7 @@ def maximum_entropy(
     Raises
     ------
     DomainTooLargeError
-        If linked attributes have more than 2^23 cells times columns.
+        If a clique of linked attributes has more than 2^23 cells times columns.
     ValueError
         If shapes do not match, or a variance or the total is not above 0.
 
@@ -197,7 +223,7 @@ def maximum_entropy(
 
 
 class _Fit:
-    """The descent: natural parameters per group, explicit inside a group."""
+    """The descent: natural parameters per clique, explicit inside a clique."""
 
     def __init__(
         self,
@@ -211,9 +237,20 @@ class _Fit:
         self.k = values.shape[1]
         measured = [(a, w) for a, w in strategy.weights.items()]
         everything = tuple(range(len(self.sizes)))
-        self.groups = (
-            _linked([a for a, _ in measured]) if factorise else [everything]
-        ) or [()]
+        blocks = [a for a, _ in measured]
+        groups = (_linked(blocks) if factorise else [everything]) or [()]
+        self.cliques: list[Clique] = []
+        for group in groups:
+            cliques = [Clique(group)]
+            if factorise and self._entries(group) > MAX_ENTRIES:
+                inside = [a for a in blocks if a and set(a) <= set(group)]
+                cliques = junction_tree(inside, self.sizes)
+            before = len(self.cliques)
+            self.cliques += [
+                replace(c, parent=None if c.parent is None else c.parent + before)
+                for c in cliques
+            ]
+        self.groups = [clique.attributes for clique in self.cliques]
         self.tables: list[tuple[int, Subset, float, Floats, Floats]] = []
         start = 0
         for a, weight in measured:
@@ -230,30 +267,65 @@ class _Fit:
                 )
             )
             start = stop
-        for group in self.groups:
-            entries = product_of(self.sizes[i] for i in group) * self.k
-            if entries > MAX_ENTRIES:
-                raise _too_large(entries)
+        largest = max(map(self._entries, self.groups))
+        if largest > MAX_ENTRIES:
+            raise _too_large(largest)
+
+    def _entries(self, group: Subset) -> int:
+        return product_of(self.sizes[i] for i in group) * self.k
 
     def _shape(self, group: Subset) -> list[int]:
         return [self.sizes[i] for i in group]
 
     def _settle(self, parameters: list[Floats]) -> tuple[Floats, list[Floats]]:
-        """Return log p(c) and log p(x_b | c) of unnormalised log parameters."""
-        masses, tables = [], []
-        for theta in parameters:
-            mass = logsumexp(theta.reshape(-1, self.k), axis=0)
-            masses.append(mass)
-            tables.append(theta - mass)
-        columns = np.sum(masses, axis=0)
+        """Return log p(c) and log p(x_b | x_s, c) of unnormalised log parameters.
+
+        Each clique sums out what its parent does not have, and tells it the rest.
+        """
+        potentials = list(parameters)
+        tables = list(parameters)
+        columns = np.zeros(self.k)
+        for j in reversed(range(len(self.cliques))):
+            clique = self.cliques[j]
+            mass = logsumexp(potentials[j], axis=self._summed(clique), keepdims=True)
+            tables[j] = potentials[j] - mass
+            if clique.parent is None:
+                columns = columns + mass.reshape(self.k)
+                continue
+            above = self.groups[clique.parent]
+            shape = [self.sizes[i] if i in clique.separator else 1 for i in above]
+            message = mass.reshape(*shape, self.k)
+            potentials[clique.parent] = potentials[clique.parent] + message
         return columns - logsumexp(columns), tables
+
+    @staticmethod
+    def _summed(clique: Clique) -> tuple[int, ...]:
+        """Return the axes of a clique that are not in its separator."""
+        attributes = enumerate(clique.attributes)
+        return tuple(j for j, i in attributes if i not in clique.separator)
+
+    def _joint(self, columns: Floats, tables: list[Floats]) -> list[Floats]:
+        """Return p(x_b, c) of every clique, parents first."""
+        joint: list[Floats] = []
+        for clique, table in zip(self.cliques, tables, strict=True):
+            if clique.parent is None:
+                joint.append(np.exp(table + columns))
+                continue
+            above = self.groups[clique.parent]
+            axes = tuple(j for j, i in enumerate(above) if i not in clique.separator)
+            shared = joint[clique.parent].sum(axis=axes)
+            shape = [
+                self.sizes[i] if i in clique.separator else 1 for i in clique.attributes
+            ]
+            joint.append(np.exp(table) * shared.reshape(*shape, self.k))
+        return joint
 
     def _residuals(
         self, columns: Floats, tables: list[Floats]
     ) -> tuple[float, list[Floats]]:
         """Return the objective and its residuals, table by table."""
         objective, residuals = 0.0, []
-        joint = [np.exp(table + columns) for table in tables]
+        joint = self._joint(columns, tables)
         for home, a, weight, values, variance in self.tables:
             group = self.groups[home]
             axes = tuple(j for j, i in enumerate(group) if i not in a)
@@ -305,6 +377,7 @@ class _Fit:
             tuple(table.reshape(-1, self.k) for table in tables),
             tuple(history),
             objective <= target,
+            tuple(clique.separator for clique in self.cliques),
         )
 
 

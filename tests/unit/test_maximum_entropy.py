@@ -1,8 +1,11 @@
 """Maximum entropy against explicit tables and iterative proportional fitting."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
+import mmech.reconstruction._maximum_entropy as module
 from mmech import Marginals, maximum_entropy
 from mmech.exceptions import DomainTooLargeError
 
@@ -108,6 +111,58 @@ def test_wrong_arguments(change, message):
 
 
 def test_linked_attributes_have_a_limit():
-    strategy = Marginals((60,) * 5, {(i, i + 1): 1 for i in range(4)})
+    strategy = Marginals((60,) * 5, dict.fromkeys(combinations(range(5), 2), 1))
     with pytest.raises(DomainTooLargeError, match="linked attributes"):
         maximum_entropy(strategy, np.ones(strategy.shape[0]), variance=1.0, total=10)
+
+
+# ------------------------------------------------------------- messages in a tree
+FIVE = (2, 3, 2, 2, 3)
+ALL = np.array(list(np.ndindex(*FIVE)))
+LINKED = [
+    [(0, 1), (1, 2), (2, 3), (3, 4)],  # a chain
+    [(0, 2), (1, 2), (2, 3), (2, 4)],  # a star
+    [(0, 1), (1, 2), (0, 2), (2, 3), (3, 4)],  # a triangle, and a tail
+    [(0, 1), (1, 2), (2, 3), (0, 3), (4,)],  # a square, and one apart
+    [(0, 1, 2), (2, 3), ()],
+]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("pool", LINKED)
+def test_messages_give_what_listing_gives(pool, k, monkeypatch, rng):
+    strategy = Marginals(FIVE, {a: 1 + i for i, a in enumerate(pool)})
+    p = strategy.shape[0]
+    settings = {"variance": rng.uniform(1, 2, p), "total": 200, "max_iter": 6}
+    values = strategy.to_dense() @ rng.integers(0, 30, (72, k)) + rng.normal(
+        size=(p, k)
+    )
+    listed = maximum_entropy(strategy, values, factorise=False, **settings)
+    # Too large to list, but for its cliques.
+    monkeypatch.setattr(module, "MAX_ENTRIES", 12 * k)
+    passed = maximum_entropy(strategy, values, **settings)
+    assert any(passed.separators)
+    assert max(map(len, passed.groups)) < 4
+    np.testing.assert_allclose(passed.history, listed.history, rtol=1e-8)
+    logs = listed.log_joint(ALL)
+    np.testing.assert_allclose(passed.log_joint(ALL), logs, atol=1e-8)
+    monkeypatch.undo()
+    for size in range(6):
+        for a in combinations(range(5), size):
+            table = Marginals(FIVE, {a: 1}).to_dense() @ np.exp(logs) * 200
+            np.testing.assert_allclose(passed.marginal(a), table, atol=1e-6)
+
+
+def test_a_chain_of_many_attributes():
+    """Forty attributes of ten cells; neighbours agree more often than not."""
+    d, n, total = 40, 10, 1000.0
+    strategy = Marginals((n,) * d, {(i, i + 1): 1 for i in range(d - 1)})
+    pair = (total / n) * (0.9 * np.eye(n) + 0.1 / n).ravel()
+    values = np.tile(pair, d - 1)
+    fit = maximum_entropy(strategy, values, variance=1e-3, total=total, max_iter=3000)
+    assert len(fit.groups) == d - 1
+    np.testing.assert_allclose(fit.marginal((7, 8))[:, 0], pair, atol=0.5)
+    # A Markov chain: three steps keep 0.9 ** 3 of the agreement.
+    apart = (total / n) * (0.9**3 * np.eye(n) + (1 - 0.9**3) / n)
+    np.testing.assert_allclose(fit.marginal((7, 10))[:, 0], apart.ravel(), atol=0.5)
+    np.testing.assert_allclose(fit.marginal(39)[:, 0], total / n, atol=0.5)
