@@ -293,3 +293,41 @@ def test_partitions_respect_the_cap():
 def test_prior_refuses(name, value):
     with pytest.raises(ValueError, match=name):
         SignalPrior(**{name: value})
+
+
+# ------------------------------------------------------- beside any order that is fixed
+def class_differences(order, strength, rng):
+    """Return cells of a rule in which attributes act together up to some order."""
+    score = np.zeros(math.prod(SIZES))
+    for s in subsets(len(SIZES)):
+        if 0 < len(s) <= order:
+            part = projector(s, SIZES) @ rng.normal(size=score.size)
+            score += strength * part / np.sqrt(np.mean(part**2))
+    return 1 / (1 + np.exp(-score))
+
+
+@pytest.mark.parametrize("noise", [0.5, 5.0, 50.0])
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_no_fixed_order_decides_much_better(order, noise):
+    """Not by more than what it costs to find the order, by which rules were made."""
+    n, n_records = math.prod(SIZES), 600
+    strategy = Marginals(SIZES, POOLS["identity"])
+    kept = [
+        sum(projector(s, SIZES) for s in subsets(len(SIZES)) if len(s) <= h)
+        for h in range(len(SIZES) + 1)
+    ]
+    right = np.zeros(1 + len(kept))
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        chances = class_differences(order, 1.0, rng)
+        joint = np.stack([1 - chances, chances], axis=1) / n
+        counts = rng.multinomial(n_records, joint.ravel()).reshape(n, 2)
+        values = counts + rng.laplace(scale=noise, size=(n, 2))
+        estimate = shrink(
+            strategy, values, variance=2 * noise**2, n_records=n_records
+        ).marginal((0, 1, 2))
+        raw = values[:, 1] - values[:, 0]
+        found = [estimate[:, 1] - estimate[:, 0], *(keep @ raw for keep in kept)]
+        right += [np.where(one > 0, joint[:, 1], joint[:, 0]).sum() for one in found]
+    assert right[0] > right[1:].max() - 0.018 * 60
+    assert right[0] > right[1:].mean()
