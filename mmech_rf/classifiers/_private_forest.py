@@ -164,7 +164,6 @@ class PrivateForestClassifier(BlockForest):
     >>> model.predict_proba(car.data[:5]).shape
     (5, 4)
     >>> print(model.describe())  # doctest: +ELLIPSIS
-    score of buying...
     by ...
     """
 
