@@ -44,6 +44,7 @@ from mmech._validation import check_epsilon, check_integer
 from mmech.budget import PrivacyLedger
 from mmech.noise import norm_noise, norm_noise_variance
 from mmech.noise._norm import check_norm_scale
+from mmech.noise._seam import drawn
 from mmech.release import calibrated, charge, whole_numbers
 
 __all__ = ["NormMeasurement", "norm_release"]
@@ -182,10 +183,13 @@ def norm_release(
     variance = norm_noise_variance(scale, sizes)
     columns = exact.shape[1] if exact.ndim == 2 else 1
     charge(ledger, price, released, neighbours, Fraction(norm))
-    noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
-    return NormMeasurement(
-        exact + noise.reshape(exact.shape), variance, norm, price, sizes
-    )
+
+    def add_noise() -> NDArray[np.int64]:
+        noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
+        return exact + noise.reshape(exact.shape)
+
+    noisy = drawn("norm", exact, add_noise, scale=scale, groups=sizes)
+    return NormMeasurement(noisy, variance, norm, price, sizes)
 
 
 def _checked_groups(groups: Any) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
 from mmech.noise import discrete_laplace
 from mmech.noise._laplace import check_scale
+from mmech.noise._seam import drawn
 
 __all__ = ["Measurement", "laplace_release"]
 
@@ -199,11 +200,16 @@ def laplace_release_of_rows(
     """Release rows whose noise has scale (their own sensitivity) / epsilon."""
     scales = [check_scale(own / epsilon) for _, _, own in runs]
     charge(ledger, epsilon, released, neighbours, sensitivity)
-    noisy = values.copy()
-    flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
-    for (start, stop, _), scale in zip(runs, scales, strict=True):
-        rows = flat[start:stop]
-        rows += discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)
+
+    def add_noise() -> NDArray[np.int64]:
+        noisy = values.copy()
+        flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
+        for (start, stop, _), scale in zip(runs, scales, strict=True):
+            rows = flat[start:stop]
+            rows += discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)
+        return noisy
+
+    noisy = drawn("laplace", values, add_noise, runs=runs, scales=scales)
     return Measurement(
         noisy, per_row([float(s) for s in scales], runs), float(sensitivity), epsilon
     )

@@ -31,6 +31,7 @@ from mmech.noise import (
     random_permutation,
     weighted_choice,
 )
+from mmech.noise._seam import drawn
 from mmech.release import whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
@@ -174,7 +175,13 @@ def exponential_mechanism(
     )
     check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
     spend(ledger, price, released, neighbours)
-    return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+
+    def choose() -> int:
+        return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+
+    return drawn(
+        "exponential", exact, choose, epsilon=price, rate=rate, monotone=monotone
+    )
 
 
 def permute_and_flip(
@@ -242,12 +249,18 @@ def permute_and_flip(
     price = check_epsilon(epsilon)
     rate = _rate(price, monotone, neighbours)
     spend(ledger, price, released, neighbours)
-    best = int(exact.max())
-    for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
-        exponent = rate * (best - int(exact[candidate]))
-        if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
-            return int(candidate)
-    raise AssertionError("the best candidate is always taken")
+
+    def choose() -> int:
+        best = int(exact.max())
+        for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
+            exponent = rate * (best - int(exact[candidate]))
+            if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
+                return int(candidate)
+        raise AssertionError("the best candidate is always taken")
+
+    return drawn(
+        "permute_and_flip", exact, choose, epsilon=price, rate=rate, monotone=monotone
+    )
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Conformance checks for query matrices, for this package and for third parties."""
+"""Conformance checks of query matrices, and a view of all draws, for tests."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mmech.noise._seam import Draw, watch_draws
 from mmech.operators._base import QueryMatrix
 
-__all__ = ["assert_query_matrix"]
+__all__ = ["Draw", "assert_query_matrix", "watch_draws"]
 
 
 def assert_query_matrix(

@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 
 from mmech import PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.noise._seam import drawn
 from mmech.selection import (
     LARGEST_LOGARITHM,
     check_logarithms,
@@ -195,10 +196,7 @@ def select_tree(
         If epsilon is too small for the arithmetic, or there are far more records than
         `n_records` and epsilon is huge; nothing is spent.
     """
-    from mmech_rf._kernels import root_log_weights, split_log_weights
-
-    sizes = views.sizes
-    most = int(sizes.max())
+    most = int(views.sizes.max())
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
@@ -212,6 +210,38 @@ def select_tree(
     spend(ledger, epsilon, "labelled tree", neighbours)
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
+
+    def draw() -> SelectedTree:
+        return _draw(
+            views, cells, class_codes, weights, predicted, n_classes, rate,
+            _roots(views, n_records), insecure_rng,
+        )  # fmt: skip
+
+    seen = {
+        "cells": cells, "class_codes": class_codes, "weights": weights,
+        "predicted": predicted,
+    }  # fmt: skip
+    return drawn(
+        "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
+        rate=rate, unit=unit, neighbours=neighbours,
+    )  # fmt: skip
+
+
+def _draw(
+    views: Views,
+    cells: NDArray[np.uint8],
+    class_codes: NDArray[np.int64],
+    weights: NDArray[np.int64],
+    predicted: NDArray[np.int64] | None,
+    n_classes: int,
+    rate: int,
+    roots: NDArray[np.int64],
+    insecure_rng: np.random.Generator | None,
+) -> SelectedTree:
+    """Draw the root, then the views of its cells, then the labels."""
+    from mmech_rf._kernels import root_log_weights, split_log_weights
+
+    sizes = views.sizes
     if predicted is not None:
         # As if every record that is predicted right were also one of a further class.
         right = np.flatnonzero(predicted == class_codes)
@@ -223,7 +253,6 @@ def select_tree(
     log_prior = _fixed(views.log_prior)
     log_split = log_prior + _fixed(math.log(SPLITTING))
     log_stop = _fixed(math.log(1 - SPLITTING))
-    roots = _roots(views, n_records)
     chances = np.empty(roots.size, np.int64)
     root_log_weights(
         roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,

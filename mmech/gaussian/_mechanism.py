@@ -20,6 +20,7 @@ from mmech.noise import (
     discrete_gaussian_variance,
 )
 from mmech.noise._gaussian import check_variance
+from mmech.noise._seam import drawn
 from mmech.operators._base import QueryMatrix
 from mmech.records import Records
 from mmech.release import (
@@ -169,11 +170,16 @@ def _release_rows(
 ) -> GaussianMeasurement:
     """Release rows whose σ² is (their own squared sensitivity) / (2 rho)."""
     variances = [check_variance(own / (2 * rho)) for _, _, own in runs]
-    noisy = values.copy()
-    flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
-    for (start, stop, _), variance in zip(runs, variances, strict=True):
-        rows = flat[start:stop]
-        rows += discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)
+
+    def add_noise() -> NDArray[np.int64]:
+        noisy = values.copy()
+        flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
+        for (start, stop, _), variance in zip(runs, variances, strict=True):
+            rows = flat[start:stop]
+            rows += discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)
+        return noisy
+
+    noisy = drawn("gaussian", values, add_noise, runs=runs, variances=variances)
     scale = per_row([math.sqrt(variance) for variance in variances], runs)
     return GaussianMeasurement(noisy, scale, math.sqrt(squared), rho)
 

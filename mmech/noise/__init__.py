@@ -14,19 +14,22 @@ a released number carries anything about the count beneath it (the attack of Mir
 
 from mmech.noise._bernoulli import flip_negative_exponential
 from mmech.noise._choice import (
+    assign_records,
     integers_below,
     keyed_argmax,
     random_argmax,
+    random_key,
     random_permutation,
 )
 from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
 from mmech.noise._norm import norm_noise, norm_noise_variance
-from mmech.noise._system import check_insecure_rng, system_words
+from mmech.noise._system import check_insecure_rng
 from mmech.noise._weighted import FRACTION_BITS, weighted_choice
 
 __all__ = [
     "FRACTION_BITS",
+    "assign_records",
     "check_insecure_rng",
     "discrete_gaussian",
     "discrete_gaussian_variance",
@@ -38,7 +41,7 @@ __all__ = [
     "norm_noise",
     "norm_noise_variance",
     "random_argmax",
+    "random_key",
     "random_permutation",
-    "system_words",
     "weighted_choice",
 ]

@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.noise._seam import drawn
 from mmech.noise._system import random_words
 
-__all__ = ["integers_below", "keyed_argmax", "random_argmax", "random_permutation"]
+__all__ = [
+    "assign_records",
+    "integers_below",
+    "keyed_argmax",
+    "random_argmax",
+    "random_permutation",
+    "random_key",
+]
 
 
 def integers_below(
@@ -44,6 +52,48 @@ def integers_below(
         out[done] = words[accepted] % limit[done]
         pending = pending[~accepted]
     return out.astype(np.int64)
+
+
+def assign_records(
+    n_records: int, n_parts: int, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Draw the part of the data that every record goes to, each by itself.
+
+    Parameters
+    ----------
+    n_records : int
+        Number of records.
+    n_parts : int
+        Number of parts, all equally likely.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        A part from 0 to n_parts - 1 for every record.
+
+    Notes
+    -----
+    No record's part depends on another record, so that a record that is added or
+    removed changes one part only.
+
+    Examples
+    --------
+    >>> from mmech.noise import assign_records
+    >>> assign_records(1000, 4).max() < 4
+    np.True_
+    """
+
+    def assign() -> NDArray[np.int64]:
+        return integers_below(np.full(n_records, n_parts), insecure_rng=insecure_rng)
+
+    return np.asarray(drawn("assignment", n_records, assign, n_parts=n_parts))
+
+
+def random_key(insecure_rng: np.random.Generator | None = None) -> int:
+    """Draw a key of 64 bits, such as `keyed_argmax` takes."""
+    return int(drawn("key", None, lambda: random_words(1, insecure_rng)[0]))
 
 
 def random_permutation(
@@ -108,7 +158,11 @@ def random_argmax(
     tied = np.flatnonzero(best.sum(axis=1) > 1)
     if tied.size:
         ranks = np.cumsum(best[tied], axis=1)
-        picks = integers_below(ranks[:, -1], insecure_rng=insecure_rng)
+
+        def pick() -> NDArray[np.int64]:
+            return integers_below(ranks[:, -1], insecure_rng=insecure_rng)
+
+        picks = drawn("ties", None, pick, bounds=ranks[:, -1])
         winners[tied] = (ranks > picks[:, None]).argmax(axis=1)
     return winners.astype(np.int64)
 
@@ -116,7 +170,7 @@ def random_argmax(
 def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.int64]:
     """Return the column of each row's maximum, ties broken by a keyed hash.
 
-    With a key drawn once from `system_words` every tie is broken as if at random,
+    With a key drawn once by `random_key` every tie is broken as if at random,
     and the same item always gets the same answer, so that a released model is a
     function of its input.
 

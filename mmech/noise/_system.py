@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import EntropyError, PrivacyLeakWarning
 
-__all__ = ["check_insecure_rng", "random_bytes", "random_words", "system_words"]
-
-
-def system_words(size: int) -> NDArray[np.uint64]:
-    """Return `size` uniform 64-bit words from the operating system's entropy."""
-    return random_words(size, None)
+__all__ = ["check_insecure_rng", "random_bytes", "random_words"]
 
 
 def random_bytes(

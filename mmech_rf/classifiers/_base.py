@@ -33,7 +33,7 @@ from mmech import (
 )
 from mmech._validation import check_choice, check_epsilon, check_integer
 from mmech.budget import NEIGHBOURS, LedgerEntry
-from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, system_words
+from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
 from mmech_rf.classifiers._ensembles import (
     Ensemble,
     depths_of,
@@ -185,7 +185,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 f"the classifier for {self.neighbours!r}; use the same for both"
             )
         self.releases_: tuple[Any, ...] = ()
-        self._tie_key = int(self._words(1)[0])
+        self._tie_key = random_key(self._insecure_rng)
         self._fit_counts(codes, class_codes)
 
     def _check_parameters(self) -> Fraction:
@@ -411,11 +411,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _random_argmax(self, scores: NDArray[Any]) -> NDArray[np.int64]:
         """Arg max over classes, ties broken by fresh system entropy."""
         return random_argmax(scores, insecure_rng=self._insecure_rng)
-
-    def _words(self, size: int) -> NDArray[np.uint64]:
-        if self._insecure_rng is None:
-            return system_words(size)
-        return self._insecure_rng.integers(0, 2**64, size, dtype=np.uint64)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

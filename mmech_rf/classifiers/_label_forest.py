@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import permute_and_flip
-from mmech.noise import integers_below
+from mmech.noise import assign_records
 from mmech.operators._base import product_of
 from mmech.strategies import block_partitions
 from mmech_rf.classifiers._experts import Experts
@@ -140,9 +140,7 @@ def draw_labels(
     -------
     LabelForest
     """
-    trees = integers_below(
-        np.full(codes.shape[0], len(blocks)), insecure_rng=insecure_rng
-    )
+    trees = assign_records(codes.shape[0], len(blocks), insecure_rng=insecure_rng)
     labels = []
     for number, block in enumerate(blocks):
         here = trees == number

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech._validation import check_choice
-from mmech.noise import integers_below
+from mmech.noise import assign_records
 from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._batch_training import released_votes
 from mmech_rf.classifiers._ensembles import Ensemble
@@ -143,7 +143,7 @@ class LaplaceForestClassifier(ForestClassifier):
 
     def _assign(self, n_records: int, n_trees: int) -> NDArray[np.int64]:
         """Draw the tree of every record, independently of all others."""
-        return integers_below(np.full(n_records, n_trees))
+        return assign_records(n_records, n_trees)
 
     def _exact_counts(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import PrivacyLedger, QueryMatrix
-from mmech.noise import integers_below
+from mmech.noise import assign_records
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._per_batch import PerBatchClassifier
 from mmech_rf.classifiers._voting import leaf_label_by_rule
@@ -164,7 +164,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
 
     def _assign(self, n_records: int, n_trees: int) -> NDArray[np.int64]:
         """Draw the tree of every record, independently of all others."""
-        return integers_below(np.full(n_records, n_trees))
+        return assign_records(n_records, n_trees)
 
     def _exact_counts(
         self,

@@ -1,0 +1,130 @@
+"""Every random outcome passes one seam: nothing is drawn beside it."""
+
+import os
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
+
+import mmech.noise._system as system
+from mmech import (
+    GaussianMechanism,
+    Identity,
+    MatrixMechanism,
+    PrivacyLeakWarning,
+    exponential_mechanism,
+    norm_release,
+    permute_and_flip,
+)
+from mmech.testing import watch_draws
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
+
+
+@contextmanager
+def watched(watcher):
+    with pytest.warns(PrivacyLeakWarning, match="tests only"), watch_draws(watcher):
+        yield
+
+
+@pytest.fixture
+def kinds(monkeypatch):
+    """Kinds of all draws; entropy that is asked for outside of a draw is an error."""
+    seen, inside = [], []
+
+    def entropy(size):
+        assert inside, "entropy was asked for outside of a draw"
+        return os.urandom(size)
+
+    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
+
+    def watcher(draw, sample):
+        inside.append(draw)
+        seen.append(draw.kind)
+        outcome = sample()
+        inside.pop()
+        return outcome
+
+    with watched(watcher):
+        yield seen
+
+
+COUNTS = np.array([5, 3])
+
+
+@pytest.mark.parametrize(
+    ("kind", "release"),
+    [
+        ("laplace", lambda: MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)),
+        ("gaussian", lambda: GaussianMechanism(Identity(2), rho=1).measure(COUNTS)),
+        (
+            "norm",
+            lambda: norm_release(COUNTS, groups=[1, 1], epsilon=1, released="sums"),
+        ),
+        (
+            "exponential",
+            lambda: exponential_mechanism(COUNTS, epsilon=1, released="a word"),
+        ),
+        (
+            "permute_and_flip",
+            lambda: permute_and_flip(COUNTS, epsilon=1, released="a word"),
+        ),
+    ],
+)
+def test_a_release_of_the_engine_is_one_draw(kinds, kind, release):
+    release()
+    assert kinds == [kind]
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_forests_draw_nothing_beside_the_seam(kinds, name):
+    X, y = records(200)
+    model = classifier(name).fit(X, y)
+    model.predict(X)
+    assert "laplace" in kinds
+    assert ("assignment" in kinds) == (name in ("laplace disjoint", *PER_BATCH[1:]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({}, "tree"),
+        ({"method": "blocks"}, "laplace"),
+        ({"method": "labels"}, "permute_and_flip"),
+        ({"privacy": "zcdp", "delta": 1e-6, "epsilon": 9}, "gaussian"),
+    ],
+    ids=str,
+)
+def test_private_forests_draw_nothing_beside_the_seam(kinds, settings, kind):
+    X, y = records(3000)
+    settings = {"epsilon": 4} | settings
+    PrivateForestClassifier(SCHEMA, **settings).fit(X, y).predict(X)
+    assert kind in kinds
+    assert kinds.count("key") == 1
+
+
+def test_a_paid_choice_of_blocks_is_one_draw(kinds):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (3000, 6))
+    schema = Schema(
+        tuple(Attribute.categorical(f"x{i}", [0, 1]) for i in range(6)), [0, 1]
+    )
+    model = PrivateForestClassifier(schema, epsilon=4, design="chosen")
+    model.fit(codes, codes[:, 0] ^ codes[:, 3])
+    assert "exponential" in kinds
+
+
+def test_what_a_watcher_returns_is_what_is_released():
+    X, y = records(200)
+    with watched(lambda draw, sample: sample() * 0):
+        model = classifier("laplace shared").fit(X, y)
+    assert not np.concatenate(model.leaf_counts_).any()
+
+
+def test_watching_ends_with_the_block():
+    seen = []
+    with watched(lambda draw, sample: seen.append(draw) or sample()):
+        pass
+    MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)
+    assert not seen
