@@ -48,12 +48,12 @@ def log_chances(records, epsilon, neighbours, monkeypatch):
             leaves.append(flip_chances(scores, rate))  # noqa: B023
             return 0
 
-        def assign(bounds, *, insecure_rng=None):
-            assert np.array_equal(bounds, np.full(len(records), 2))
+        def assign(n_records, n_parts, *, insecure_rng=None):
+            assert (n_records, n_parts) == (len(records), 2)
             return np.array(trees, np.int64)  # noqa: B023
 
         monkeypatch.setattr(label_forest, "permute_and_flip", flip)
-        monkeypatch.setattr(label_forest, "integers_below", assign)
+        monkeypatch.setattr(label_forest, "assign_records", assign)
         draw_labels(
             codes,
             classes,
@@ -152,15 +152,15 @@ def test_a_noisy_number_of_records_is_paid_for():
 
 def test_the_assignment_comes_from_the_system(monkeypatch):
     sources = []
-    draw = label_forest.integers_below
+    draw = label_forest.assign_records
 
-    def note(bounds, *, insecure_rng=None):
-        sources.append((np.unique(bounds).tolist(), insecure_rng))
-        return draw(bounds, insecure_rng=insecure_rng)
+    def note(n_records, n_parts, *, insecure_rng=None):
+        sources.append((n_records, n_parts, insecure_rng))
+        return draw(n_records, n_parts, insecure_rng=insecure_rng)
 
-    monkeypatch.setattr(label_forest, "integers_below", note)
+    monkeypatch.setattr(label_forest, "assign_records", note)
     model(random_state=0).fit(*data(40))
-    assert sources == [([3], None)]
+    assert sources == [(40, 3, None)]
 
 
 def test_every_record_trains_one_tree(monkeypatch):

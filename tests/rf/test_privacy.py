@@ -200,18 +200,18 @@ def test_the_assignment_comes_from_the_system_and_one_draw_per_record(
 ):
     asked = []
 
-    def integers_below(bounds, **options):
-        asked.append((np.asarray(bounds).tolist(), options))
-        return np.zeros(len(bounds), np.int64)
+    def assign_records(n_records, n_parts, **options):
+        asked.append((n_records, n_parts, options))
+        return np.zeros(n_records, np.int64)
 
     for module in (_laplace_forest, _subsample_aggregate):
-        monkeypatch.setattr(module, "integers_below", integers_below)
+        monkeypatch.setattr(module, "assign_records", assign_records)
     model = classifier(name, n_trees=5, n_ensembles=2)
     for n_records in (0, 1, 7, 40):
         asked.clear()
         release(model, *records(n_records))
         # No generator is passed on, the bound is the number of trees alone.
-        assert asked == [([3] * n_records, {}), ([2] * n_records, {})]
+        assert asked == [(n_records, 3, {}), (n_records, 2, {})]
 
 
 @pytest.mark.parametrize("name", ASSIGNING)

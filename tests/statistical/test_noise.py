@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mmech.noise import (
-    integers_below,
-    keyed_argmax,
-    random_argmax,
-    system_words,
-)
+from mmech.noise import integers_below, keyed_argmax, random_argmax
+from mmech.noise._system import random_words
 
 pytestmark = pytest.mark.statistical
 
@@ -23,7 +19,7 @@ DRAWS = 100_000
 
 def test_words_are_uniform():
     """Chi-square of every byte of 1e5 words over 256 values, level 1e-6 in all."""
-    bytes_ = system_words(DRAWS).view(np.uint8).reshape(DRAWS, 8)
+    bytes_ = random_words(DRAWS, None).view(np.uint8).reshape(DRAWS, 8)
     for column in bytes_.T:
         assert stats.chisquare(np.bincount(column, minlength=256)).pvalue > 1e-6 / 8
 
@@ -79,7 +75,7 @@ def test_reversing_the_classes_leaves_the_share_of_ties():
 
 def test_keyed_ties_are_uniform_over_random_keys():
     """One item under fresh keys, as many released models would see it; 1e-6."""
-    keys = system_words(20_000)
+    keys = random_words(20_000, None)
     scores = np.zeros((1, 3))
     chosen = [int(keyed_argmax(scores, [5], int(key))[0]) for key in keys]
     assert stats.chisquare(np.bincount(chosen, minlength=3)).pvalue > FALSE_ALARM
@@ -87,7 +83,7 @@ def test_keyed_ties_are_uniform_over_random_keys():
 
 def test_keyed_ties_of_two_items_are_independent():
     """Agreement of two items over fresh keys is a fair coin; 1e-6."""
-    keys = system_words(20_000)
+    keys = random_words(20_000, None)
     scores = np.zeros((2, 2))
     agree = sum(
         len(set(keyed_argmax(scores, [5, 6], int(key)).tolist())) == 1 for key in keys

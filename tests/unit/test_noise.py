@@ -18,8 +18,8 @@ from mmech.noise import (
     integers_below,
     keyed_argmax,
     random_argmax,
-    system_words,
 )
+from mmech.noise._system import random_words
 
 
 def use_words(monkeypatch, words):
@@ -42,16 +42,16 @@ def test_words_come_from_the_operating_system(monkeypatch):
         return bytes(range(size))
 
     monkeypatch.setattr(_system.os, "urandom", urandom)
-    assert system_words(2).tolist() == [0x0706050403020100, 0x0F0E0D0C0B0A0908]
+    assert random_words(2, None).tolist() == [0x0706050403020100, 0x0F0E0D0C0B0A0908]
     assert asked == [16]
-    assert system_words(0).shape == (0,)
+    assert random_words(0, None).shape == (0,)
 
 
 @pytest.mark.parametrize("failure", [OSError("none"), NotImplementedError()])
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda: system_words(1),
+        lambda: random_words(1, None),
         lambda: discrete_laplace(1, (3,)),
         lambda: discrete_gaussian(1, (3,)),
         lambda: integers_below([5]),
