@@ -9,7 +9,6 @@ from mmech._persistence import load_strategy as load
 from mmech._persistence import save_strategy as save
 from mmech.bounds import BoundResult, dual_bound, svd_bound
 from mmech.box_reduction import CellGroups, reduce_boxes
-from mmech.budget import LedgerEntry, PrivacyLedger
 from mmech.error import expected_error, loss, per_query_error, rmse, supports
 from mmech.exceptions import (
     BudgetExceededError,
@@ -20,22 +19,8 @@ from mmech.exceptions import (
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
 )
-from mmech.gaussian import (
-    GaussianMeasurement,
-    GaussianMechanism,
-    GaussianRelease,
-    delta_from_rho,
-    epsilon_from_rho,
-    gaussian_expected_error,
-    gaussian_loss,
-    gaussian_per_query_error,
-    gaussian_release,
-    gaussian_rmse,
-    optimize_gaussian,
-    rho_from_epsilon_delta,
-)
+from mmech.gaussian import optimize_gaussian
 from mmech.mechanism import MatrixMechanism
-from mmech.norm import NormMeasurement, norm_release
 from mmech.operators import (
     AllRange,
     Anova,
@@ -69,6 +54,12 @@ from mmech.operators import (
     all_marginals,
 )
 from mmech.prior import SignalPrior
+from mmech.privacy.cost import (
+    delta_from_rho,
+    epsilon_from_rho,
+    rho_from_epsilon_delta,
+)
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import (
     MarginalEstimate,
     MaximumEntropy,
@@ -78,7 +69,7 @@ from mmech.reconstruction import (
 )
 from mmech.records import Records
 from mmech.reduction import reduce_domain
-from mmech.release import Measurement, laplace_release
+from mmech.release import Measurement, noisy_release
 from mmech.report import Report, confidence_interval, report
 from mmech.selection import exponential_mechanism, permute_and_flip
 from mmech.strategies import (
@@ -153,27 +144,17 @@ __all__ = [
     "MatrixMechanism",
     "MaximumEntropy",
     "Measurement",
-    "NormMeasurement",
     "PrivacyLedger",
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
-    "laplace_release",
     "maximum_entropy",
-    "norm_release",
+    "noisy_release",
     "permute_and_flip",
     "shrink",
-    # Gaussian noise and zCDP
-    "GaussianMeasurement",
-    "GaussianMechanism",
-    "GaussianRelease",
+    # zCDP
     "delta_from_rho",
     "epsilon_from_rho",
-    "gaussian_expected_error",
-    "gaussian_loss",
-    "gaussian_per_query_error",
-    "gaussian_release",
-    "gaussian_rmse",
     "optimize_gaussian",
     "rho_from_epsilon_delta",
     # errors and warnings

@@ -23,10 +23,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech._archive import ArchiveError, position, read_archive, write_archive
-from mmech.gaussian._mechanism import GaussianMeasurement
 from mmech.integer_strategy import integer_strategy
-from mmech.mechanism import StrategyMechanism
-from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
+from mmech.mechanism import MatrixMechanism
+from mmech.noise import LAWS
 from mmech.operators._base import QueryMatrix
 from mmech.operators._compose import Scaled
 from mmech.operators._marginals import Marginal, Marginals
@@ -315,8 +314,8 @@ def _build(
 
 
 def export_marginals(
-    mechanism: StrategyMechanism | QueryMatrix | StrategyResult,
-    measurement: Measurement | GaussianMeasurement,
+    mechanism: MatrixMechanism | QueryMatrix | StrategyResult,
+    measurement: Measurement,
 ) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
     """Return measured marginals as tables with the standard deviation of an entry.
 
@@ -328,9 +327,9 @@ def export_marginals(
 
     Parameters
     ----------
-    mechanism : MatrixMechanism, GaussianMechanism, StrategyResult or QueryMatrix
+    mechanism : MatrixMechanism, StrategyResult or QueryMatrix
         What was measured: a strategy of marginals.
-    measurement : Measurement or GaussianMeasurement
+    measurement : Measurement
         What the mechanism's `measure` returned for it.
 
     Returns
@@ -357,19 +356,18 @@ def export_marginals(
     (0,) (2,) 2.799
     (1,) (3,) 2.799
     """
-    if not isinstance(measurement, (Measurement, GaussianMeasurement)):
+    if not isinstance(measurement, Measurement):
         raise TypeError(
             "measurement must be the Measurement that measure() returned, got "
             f"{type(measurement).__name__}"
         )
-    laplace = isinstance(measurement, Measurement)
-    if isinstance(mechanism, StrategyMechanism):
+    if isinstance(mechanism, MatrixMechanism):
         strategy, form = mechanism.strategy, mechanism.released.form
     else:
         strategy = (
             mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
         )
-        form = integer_strategy(strategy, norm="L1" if laplace else "L2").form
+        form = integer_strategy(strategy, norm=LAWS[measurement.entry.kind].norm).form
     parts = _weighted_marginals(form)
     if parts is None:
         raise ValueError(
@@ -382,20 +380,15 @@ def export_marginals(
             f"the measurement has {values.shape[0]} values but the strategy "
             f"{form.shape[0]} queries; pass the strategy that was measured"
         )
-    scales = np.broadcast_to(measurement.scale, values.shape[0])
+    variances = np.broadcast_to(measurement.variance, values.shape[0])
     tables = []
     start = 0
     for weight, marginal in parts:
         stop = start + marginal.shape[0]
         sizes = [marginal.domain_shape[i] for i in marginal.attributes]
         shaped = (values[start:stop] / weight).reshape(*sizes, *values.shape[1:])
-        scale = float(scales[start])
-        variance = (
-            discrete_laplace_variance(scale)
-            if laplace
-            else discrete_gaussian_variance(scale**2)
-        )
-        tables.append((marginal.attributes, shaped, math.sqrt(variance) / abs(weight)))
+        deviation = math.sqrt(variances[start]) / abs(weight)
+        tables.append((marginal.attributes, shaped, deviation))
         start = stop
     return tables
 

@@ -1,10 +1,12 @@
 r"""Expected errors: closed forms, no noise.
 
-All functions are for one column of counts and continuous Laplace noise
-calibrated to the L1 sensitivity under adding or removing one record. With the
-loss :math:`\|A\|_1^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the
-expected total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau,
-Hay, McGregor, Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7).
+All functions are for one column of counts and continuous noise calibrated to the
+sensitivity under adding or removing one record: Laplace noise for a pure epsilon, to
+the L1 sensitivity, and Gaussian noise for rho of zCDP, to the L2 sensitivity. With the
+loss :math:`\|A\|^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the expected
+total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau, Hay, McGregor,
+Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7), or
+:math:`\mathrm{loss}/(2 \rho)`.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_epsilon, check_same_domain
+from mmech._validation import check_choice, check_same_domain
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.noise import law_and_cost
 from mmech.operators._base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators._basic import AllRange, Diagonal, Identity
 from mmech.operators._block_energies import block_energies, tree_components
@@ -58,6 +61,9 @@ __all__ = [
     "supports",
 ]
 
+NORMS = {"pure": "L1", "zcdp": "L2"}
+"""Kind of privacy to the norm of sensitivities."""
+
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
 
@@ -69,11 +75,16 @@ SUPPORT_TOLERANCE = 1e-6
 
 
 def expected_error(
-    workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
 ) -> float:
     r"""Return the expected total squared error of all queries.
 
-    .. math:: \frac{2}{\epsilon^2} \|A\|_1^2 \, \|W A^+\|_F^2
+    For pure epsilon :math:`\frac{2}{\epsilon^2} \|A\|_1^2 \, \|W A^+\|_F^2`, for rho of
+    zCDP :math:`\frac{1}{2 \rho} \|A\|_2^2 \, \|W A^+\|_F^2`.
 
     Parameters
     ----------
@@ -81,13 +92,14 @@ def expected_error(
         Queries W to answer.
     strategy : QueryMatrix, shape (p, n)
         Queries A that are measured.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
 
     Returns
     -------
     float
-        Sum over the m queries of the variance, in squared counts.
+        Sum over the m queries of the variance, in squared counts, for one column of
+        counts.
 
     Raises
     ------
@@ -101,12 +113,22 @@ def expected_error(
     >>> from mmech import Identity, Prefix, expected_error
     >>> expected_error(Prefix(4), Identity(4), epsilon=1.0)
     20.0
+    >>> expected_error(Prefix(4), Identity(4), rho=0.5)
+    10.0
     """
-    exact = float(check_epsilon(epsilon))
-    return 2.0 * loss(workload, strategy) / exact**2
+    law, cost = law_and_cost(epsilon, rho)
+    check_same_domain(workload, strategy)
+    size = sensitivity_in(strategy, law.norm)
+    return law.continuous(cost) * size**2 * _gain(workload, strategy)
 
 
-def rmse(workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any) -> float:
+def rmse(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
+) -> float:
     """Return the root mean squared error of a query, in counts.
 
     Parameters
@@ -115,8 +137,9 @@ def rmse(workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any) -> float
         Queries to answer.
     strategy : QueryMatrix, shape (p, n)
         Queries that are measured.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two. At rho = 1/2 Gaussian
+        noise has the scale of the L2 sensitivity.
 
     Returns
     -------
@@ -128,12 +151,16 @@ def rmse(workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any) -> float
     >>> round(rmse(Prefix(4), Identity(4), epsilon=1.0), 3)
     2.236
     """
-    total = expected_error(workload, strategy, epsilon=epsilon)
+    total = expected_error(workload, strategy, epsilon=epsilon, rho=rho)
     return math.sqrt(total / workload.shape[0])
 
 
 def per_query_error(
-    workload: QueryMatrix, strategy: QueryMatrix, *, epsilon: Any
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
 ) -> NDArray[np.float64]:
     """Return the expected squared error of every query.
 
@@ -143,8 +170,8 @@ def per_query_error(
         Queries to answer.
     strategy : QueryMatrix, shape (p, n)
         Queries that are measured.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
 
     Returns
     -------
@@ -161,15 +188,19 @@ def per_query_error(
     >>> from mmech import Identity, Prefix, per_query_error
     >>> per_query_error(Prefix(4), Identity(4), epsilon=1.0)
     array([2., 4., 6., 8.])
+    >>> per_query_error(Prefix(4), Identity(4), rho=0.5)
+    array([1., 2., 3., 4.])
     """
-    exact = float(check_epsilon(epsilon))
+    law, cost = law_and_cost(epsilon, rho)
     check_same_domain(workload, strategy)
-    factor = 2.0 * (strategy.sensitivity() / exact) ** 2
+    factor = law.continuous(cost) * sensitivity_in(strategy, law.norm) ** 2
     return factor * _row_gains(workload, strategy)
 
 
-def loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
-    r"""Return :math:`\|A\|_1^2 \, \|W A^+\|_F^2`, the error without epsilon.
+def loss(
+    workload: QueryMatrix, strategy: QueryMatrix, *, privacy: str = "pure"
+) -> float:
+    r"""Return :math:`\|A\|^2 \, \|W A^+\|_F^2`, the error without the budget.
 
     Parameters
     ----------
@@ -177,6 +208,9 @@ def loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
         Queries W to answer.
     strategy : QueryMatrix, shape (p, n)
         Queries A that are measured.
+    privacy : {"pure", "zcdp"}, default="pure"
+        Whether :math:`\|A\|` is the L1 sensitivity, for Laplace noise, or the L2
+        sensitivity, for Gaussian noise.
 
     Returns
     -------
@@ -189,12 +223,20 @@ def loss(workload: QueryMatrix, strategy: QueryMatrix) -> float:
 
     Examples
     --------
-    >>> from mmech import Identity, Prefix, loss
-    >>> loss(Prefix(4), Identity(4))
-    10.0
+    >>> from mmech import Prefix, loss
+    >>> loss(Prefix(4), Prefix(4))
+    64.0
+    >>> round(loss(Prefix(4), Prefix(4), privacy="zcdp"), 9)
+    16.0
     """
+    norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
     check_same_domain(workload, strategy)
-    return strategy.sensitivity() ** 2 * _gain(workload, strategy)
+    return sensitivity_in(strategy, norm) ** 2 * _gain(workload, strategy)
+
+
+def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:
+    """Return the sensitivity of a strategy in a norm, "L1" or "L2"."""
+    return strategy.l2_sensitivity() if norm == "L2" else strategy.sensitivity()
 
 
 def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:

@@ -23,16 +23,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice, check_epsilon
-from mmech.budget import NEIGHBOURS, PrivacyLedger
+from mmech._validation import check_epsilon
 from mmech.noise import (
     FRACTION_BITS,
+    check_insecure_rng,
     flip_negative_exponential,
     random_permutation,
     weighted_choice,
 )
 from mmech.noise._seam import drawn
-from mmech.release import whole_numbers
+from mmech.privacy.cost import bounded_range_epsilon, one_cost
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.neighbours import Relation
+from mmech.release import charge, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
@@ -48,7 +51,7 @@ def fixed_point_rate(
     epsilon: Fraction,
     *,
     monotone: bool,
-    neighbours: str,
+    relation: Relation,
     roundings: int,
     score_unit: int = 1,
 ) -> int:
@@ -62,8 +65,8 @@ def fixed_point_rate(
         Whether an added record can only raise scores, all by at most `score_unit`.
         Then the probability of every choice changes by at most :math:`e^{\rho}`
         with weights :math:`e^{\rho q}`, otherwise by :math:`e^{2 \rho}`.
-    neighbours : {"add_remove", "replace"}
-        Neighbour relation; ``"replace"`` is a removal and an addition.
+    relation : Relation
+        Neighbour relation; a replacement is a removal and an addition.
     roundings : int
         Largest number of sums of weights that take part in one choice, a public
         number.
@@ -80,7 +83,7 @@ def fixed_point_rate(
     ValueError
         If epsilon is too small for the roundings.
     """
-    rate = _rate(epsilon, monotone, neighbours)
+    rate = _rate(epsilon, monotone, relation)
     units = math.floor(rate * 2**FRACTION_BITS) - UNITS_PER_ROUNDING * roundings
     if units < score_unit:
         least = UNITS_PER_ROUNDING * roundings / 2.0**FRACTION_BITS
@@ -91,10 +94,9 @@ def fixed_point_rate(
     return units // score_unit
 
 
-def _rate(epsilon: Fraction, monotone: bool, neighbours: str) -> Fraction:
+def _rate(epsilon: Fraction, monotone: bool, relation: Relation) -> Fraction:
     """Return the factor of scores in the exponent."""
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    return epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
+    return epsilon / ((1 if monotone else 2) * relation.factor)
 
 
 def check_logarithms(largest_score: int, rate: int) -> None:
@@ -109,12 +111,14 @@ def check_logarithms(largest_score: int, rate: int) -> None:
 def exponential_mechanism(
     scores: ArrayLike,
     *,
-    epsilon: Any,
+    epsilon: Any = None,
+    rho: Any = None,
     released: str,
     monotone: bool = False,
     neighbours: str = "add_remove",
+    records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among candidates, those of high score with higher probability.
 
@@ -128,18 +132,21 @@ def exponential_mechanism(
     scores : array_like of int, shape (n,)
         Score of every candidate; one added or removed record changes each by at most
         one. Sensitive.
-    epsilon : float, str or Fraction
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter in nats; exactly one of them. A draw that costs rho has an
+        epsilon of the root of 8 rho, because its privacy loss has bounded range.
     released : str
         What is chosen, in words, for the ledger.
     monotone : bool, default=False
         Whether an added record never lowers a score.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` halves the rate.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; divides the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -168,20 +175,56 @@ def exponential_mechanism(
     ... )
     1
     """
-    exact = _scores(scores)
-    price = check_epsilon(epsilon)
-    rate = fixed_point_rate(
-        price, monotone=monotone, neighbours=neighbours, roundings=1
+    cost, currency = one_cost(epsilon, rho)
+    chosen, _ = select(
+        _scores(scores),
+        cost,
+        currency,
+        released=released,
+        monotone=monotone,
+        relation=Relation(neighbours, records_per_person),
+        ledger=ledger,
+        noise=check_insecure_rng(insecure_rng),
     )
-    check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
-    spend(ledger, price, released, neighbours)
+    return chosen
+
+
+def select(
+    scores: NDArray[np.int64],
+    cost: Fraction,
+    currency: str,
+    *,
+    released: str,
+    monotone: bool = False,
+    relation: Relation,
+    ledger: PrivacyLedger | None,
+    noise: np.random.Generator | None,
+) -> tuple[int, LedgerEntry]:
+    """Charge for a draw by the exponential mechanism, then draw."""
+    epsilon = epsilon_of_draw(cost, currency)
+    rate = fixed_point_rate(epsilon, monotone=monotone, relation=relation, roundings=1)
+    check_logarithms(max(int(scores.max()), -int(scores.min())), rate)
+    entry = LedgerEntry(cost, released, "exponential", currency=currency)
+    entry = charge(ledger, entry, relation, noise)
 
     def choose() -> int:
-        return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+        return weighted_choice(scores * rate, insecure_rng=noise)
 
-    return drawn(
-        "exponential", exact, choose, epsilon=price, rate=rate, monotone=monotone
+    chosen = drawn(
+        "exponential",
+        scores,
+        choose,
+        epsilon=epsilon,
+        rate=rate,
+        monotone=monotone,
+        relation=relation,
     )
+    return chosen, entry
+
+
+def epsilon_of_draw(cost: Fraction, currency: str) -> Fraction:
+    """Return the epsilon of a draw of the exponential mechanism that a cost pays."""
+    return cost if currency == "epsilon" else bounded_range_epsilon(cost)
 
 
 def permute_and_flip(
@@ -191,8 +234,9 @@ def permute_and_flip(
     released: str,
     monotone: bool = False,
     neighbours: str = "add_remove",
+    records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among few candidates; never worse than `exponential_mechanism`.
 
@@ -215,10 +259,12 @@ def permute_and_flip(
         Whether an added record never lowers a score.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` halves the rate.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; divides the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -245,21 +291,41 @@ def permute_and_flip(
     ... )
     1
     """
+    relation = Relation(neighbours, records_per_person)
+    noise = check_insecure_rng(insecure_rng)
     exact = _scores(scores)
     price = check_epsilon(epsilon)
-    rate = _rate(price, monotone, neighbours)
-    spend(ledger, price, released, neighbours)
+    charge(ledger, LedgerEntry(price, released, "permute_and_flip"), relation, noise)
+    return flip(exact, price, monotone=monotone, relation=relation, noise=noise)
+
+
+def flip(
+    scores: NDArray[np.int64],
+    epsilon: Fraction,
+    *,
+    monotone: bool,
+    relation: Relation,
+    noise: np.random.Generator | None,
+) -> int:
+    """Choose by permute-and-flip; the caller has paid epsilon."""
+    rate = _rate(epsilon, monotone, relation)
 
     def choose() -> int:
-        best = int(exact.max())
-        for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
-            exponent = rate * (best - int(exact[candidate]))
-            if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
+        best = int(scores.max())
+        for candidate in random_permutation(scores.size, insecure_rng=noise):
+            exponent = rate * (best - int(scores[candidate]))
+            if flip_negative_exponential(exponent, insecure_rng=noise):
                 return int(candidate)
         raise AssertionError("the best candidate is always taken")
 
     return drawn(
-        "permute_and_flip", exact, choose, epsilon=price, rate=rate, monotone=monotone
+        "permute_and_flip",
+        scores,
+        choose,
+        epsilon=epsilon,
+        rate=rate,
+        monotone=monotone,
+        relation=relation,
     )
 
 
@@ -271,17 +337,3 @@ def _scores(scores: ArrayLike) -> NDArray[np.int64]:
             f"{exact.shape}"
         )
     return exact
-
-
-def spend(
-    ledger: PrivacyLedger | None, epsilon: Fraction, released: str, neighbours: str
-) -> None:
-    """Charge a ledger for a selection, if there is one and it fits."""
-    if ledger is None:
-        return
-    if ledger.neighbours != neighbours:
-        raise ValueError(
-            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-            f"selection is for {neighbours!r}; use the same relation for both"
-        )
-    ledger.spend(epsilon, released, sensitivity=1)

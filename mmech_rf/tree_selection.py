@@ -40,21 +40,20 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.noise._seam import drawn
+from mmech.privacy.neighbours import Relation
 from mmech.selection import (
     LARGEST_LOGARITHM,
     check_logarithms,
     fixed_point_rate,
-    spend,
 )
 from mmech_rf.views import ScoreView, View, Views
 
@@ -148,9 +147,9 @@ def select_tree(
     weights: NDArray[np.int64] | None = None,
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
-    neighbours: str = "add_remove",
-    ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    relation: Relation,
+    pay: Callable[[], None],
+    noise: np.random.Generator | None,
 ) -> SelectedTree:
     """Draw a labelled tree that classifies many records correctly.
 
@@ -177,12 +176,13 @@ def select_tree(
         An earlier prediction of the class of every record, a function of the record's
         attributes and of what was released before. A leaf may then be labelled with
         `n_classes`, which stands for it. Sensitive.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
+    relation : Relation
         Neighbour relation of the guarantee.
-    ledger : PrivacyLedger, default=None
-        Budget to charge.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    pay : callable
+        Charges epsilon, or what it costs in rho, to a ledger; called before anything
+        is drawn.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
 
     Returns
     -------
@@ -191,7 +191,7 @@ def select_tree(
     Raises
     ------
     BudgetExceededError
-        If the ledger does not cover `epsilon`; nothing is drawn.
+        If `pay` refuses; nothing is drawn.
     ValueError
         If epsilon is too small for the arithmetic, or there are far more records than
         `n_records` and epsilon is huge; nothing is spent.
@@ -200,21 +200,21 @@ def select_tree(
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
-        neighbours=neighbours,
+        relation=relation,
         roundings=1 + most * (1 + most),
         score_unit=unit,
     )
     # So much budget that logarithms would not fit is not needed either.
     rate = max(1, min(rate, int(LARGEST_LOGARITHM / (4 * unit * max(n_records, 1.0)))))
     check_logarithms(unit * class_codes.size, rate)
-    spend(ledger, epsilon, "labelled tree", neighbours)
+    pay()
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
 
     def draw() -> SelectedTree:
         return _draw(
             views, cells, class_codes, weights, predicted, n_classes, rate,
-            _roots(views, n_records), insecure_rng,
+            _roots(views, n_records), noise,
         )  # fmt: skip
 
     seen = {
@@ -223,7 +223,7 @@ def select_tree(
     }  # fmt: skip
     return drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
-        rate=rate, unit=unit, neighbours=neighbours,
+        rate=rate, unit=unit, relation=relation,
     )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def _draw(
     n_classes: int,
     rate: int,
     roots: NDArray[np.int64],
-    insecure_rng: np.random.Generator | None,
+    noise: np.random.Generator | None,
 ) -> SelectedTree:
     """Draw the root, then the views of its cells, then the labels."""
     from mmech_rf._kernels import root_log_weights, split_log_weights
@@ -258,7 +258,7 @@ def _draw(
         roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
         log_split, log_stop, chances,
     )  # fmt: skip
-    root = int(roots[weighted_choice(chances, insecure_rng=insecure_rng)])
+    root = int(roots[weighted_choice(chances, insecure_rng=noise)])
     first = cells[root].astype(np.int64)
     ways = np.empty((sizes[root], sizes.size + 1), np.int64)
     split_log_weights(
@@ -268,16 +268,14 @@ def _draw(
     branches: list[View | ScoreView | None] = []
     labels = []
     for cell, chance in enumerate(ways):
-        way = weighted_choice(chance, insecure_rng=insecure_rng)
+        way = weighted_choice(chance, insecure_rng=noise)
         here = np.flatnonzero(first == cell)
         splits = way < sizes.size
         branches.append(views.items[way] if splits else None)
         leaf = cells[way, here].astype(np.int64) if splits else np.zeros_like(here)
         scores = np.zeros((int(sizes[way]) if splits else 1, n_classes), np.int64)
         np.add.at(scores, (leaf, class_codes[here]), weights[here])
-        drawn = [
-            weighted_choice(row, insecure_rng=insecure_rng) for row in scores * rate
-        ]
+        drawn = [weighted_choice(row, insecure_rng=noise) for row in scores * rate]
         labels.append(np.array(drawn, np.int64))
     return SelectedTree(views.items[root], tuple(branches), tuple(labels))
 

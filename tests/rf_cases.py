@@ -2,10 +2,10 @@
 
 from types import SimpleNamespace
 
+import mmech.norm
 import numpy as np
 from sklearn.base import clone
 
-import mmech.norm
 import mmech.release
 from mmech import PrivacyLedger
 from mmech.mechanism import MatrixMechanism

@@ -29,7 +29,6 @@ from mmech._validation import (
     check_operator,
 )
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
-from mmech.gaussian._error import gaussian_loss
 from mmech.gaussian._pidentity import gaussian_pidentity, gaussian_union
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity, Ones
@@ -235,12 +234,16 @@ def _projects(workload: QueryMatrix, options: dict[str, Any]) -> bool:
 
 def _identity(workload: QueryMatrix) -> StrategyResult:
     strategy = Identity(workload.shape[1])
-    return StrategyResult(strategy, "identity", gaussian_loss(workload, strategy))
+    return StrategyResult(
+        strategy, "identity", error.loss(workload, strategy, privacy="zcdp")
+    )
 
 
 def _workload(workload: QueryMatrix) -> StrategyResult:
     """Measure the workload itself, optimal for one marginal."""
-    return StrategyResult(workload, "workload", gaussian_loss(workload, workload))
+    return StrategyResult(
+        workload, "workload", error.loss(workload, workload, privacy="zcdp")
+    )
 
 
 def _kronecker(
@@ -288,7 +291,7 @@ def _dense(
     for _ in range(REPAIRS):
         candidate = _strategy_of(reduced, p)
         if error.supports(reduced, candidate):
-            value = gaussian_loss(reduced, candidate)
+            value = error.loss(reduced, candidate, privacy="zcdp")
             if value < loss:
                 strategy, loss = candidate, value
         if loss <= dual.bound * (1.0 + 2.0 * tolerance):

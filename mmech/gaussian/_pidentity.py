@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import bounds
+from mmech import bounds, error
 from mmech._validation import check_integer
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.gaussian._error import gaussian_loss
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Identity
 from mmech.operators._kronecker import Kronecker
@@ -160,7 +159,7 @@ def _result(
     **details: Any,
 ) -> StrategyResult:
     """Return the strategy, or the identity if that is better, and what is known."""
-    loss = gaussian_loss(workload, strategy)
+    loss = error.loss(workload, strategy, privacy="zcdp")
     identity = frobenius_squared(workload)
     if identity <= loss:
         strategy, loss = Identity(workload.shape[1]), identity

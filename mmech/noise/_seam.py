@@ -72,14 +72,14 @@ def watch_draws(watcher: Watcher) -> Iterator[None]:
     Examples
     --------
     >>> import warnings
-    >>> from mmech import laplace_release
+    >>> from mmech import noisy_release
     >>> from mmech.testing import watch_draws
     >>> def without_noise(draw, sample):
     ...     return draw.exact
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")
     ...     with watch_draws(without_noise):
-    ...         laplace_release(
+    ...         noisy_release(
     ...             [4, 0, 9], sensitivity=1, epsilon=1, released="counts"
     ...         ).values
     array([4, 0, 9])

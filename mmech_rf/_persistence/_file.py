@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmech import __version__
 from mmech._archive import position, read_archive, write_archive
 from mmech._validation import check_choice, check_delta, check_epsilon
-from mmech.budget import NEIGHBOURS, LedgerEntry
+from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
 from mmech_rf._persistence._contents import Contents, reader
 from mmech_rf._persistence._forests import LeafCounts
 from mmech_rf._persistence._private_forest import ChosenRelease
@@ -24,7 +24,6 @@ from mmech_rf.classifiers import (
     PrivateForestClassifier,
 )
 from mmech_rf.classifiers._base import STAGES, ForestClassifier, Terms, _spent_ledger
-from mmech_rf.classifiers._payments import ConcentratedRelease
 from mmech_rf.schema import Schema
 
 __all__ = ["load_model", "save_model"]
@@ -112,13 +111,8 @@ def _refusal(model: ForestClassifier) -> str:
     )
 
 
-def _entry(entry: LedgerEntry | ConcentratedRelease) -> dict[str, Any]:
-    cost = _cost_of(type(entry))
-    return {**asdict(entry), cost: str(getattr(entry, cost))}
-
-
-def _cost_of(kind: type) -> str:
-    return "rho" if kind is ConcentratedRelease else "epsilon"
+def _entry(entry: LedgerEntry) -> dict[str, Any]:
+    return {**asdict(entry), "cost": str(entry.cost)}
 
 
 # ---- loading -----------------------------------------------------------------
@@ -176,12 +170,11 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
     cls = {known.__name__: known for known in SAVEABLE}[content["class"]]
     contents = SAVEABLE[cls]
     terms = _terms(content["terms"])
-    check_choice(terms.neighbours, "neighbours", NEIGHBOURS)
     schema = Schema.from_json(content["schema"])
     model = cls(
         None if terms.inferred else schema,
         epsilon=Fraction(content["epsilon"]),
-        ledger=_spent_ledger(content["parameters"]["neighbours"]),
+        ledger=_spent_ledger(terms.relation),
         random_state=content["random_state"],
         **content["parameters"],
         **contents.parameters(content),
@@ -199,7 +192,7 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
         model.feature_names_in_ = np.array(content["columns"], dtype=object)
     contents.restore(model, content, reader(arrays))
     model.releases_ = _releases(content["releases"], model, terms)
-    model.ledger_ = None
+    model.ledger_ = _spent_ledger(terms.relation)
     model.timings_ = dict.fromkeys(STAGES, 0.0)
     model._terms = terms
     model._insecure_rng = None
@@ -216,9 +209,13 @@ def _releases(
     )
     if concentrated and terms.promised is None:
         raise ValueError("zCDP without a delta")
-    kind = ConcentratedRelease if concentrated else LedgerEntry
-    cost = _cost_of(kind)
-    return tuple(kind(**{**entry, cost: Fraction(entry[cost])}) for entry in stored)
+    entries = tuple(LedgerEntry(**{**e, "cost": Fraction(e["cost"])}) for e in stored)
+    for entry in entries:
+        check_choice(entry.kind, "kind", tuple(KINDS))
+        check_choice(entry.currency, "currency", CURRENCIES)
+        if (entry.currency == "rho") != concentrated:
+            raise ValueError("releases in another currency than the model's")
+    return entries
 
 
 def _terms(stored: dict[str, Any]) -> Terms:

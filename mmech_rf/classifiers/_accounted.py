@@ -1,4 +1,4 @@
-"""How the releases of a fit are paid for, in either kind of budget, and told of."""
+"""Classifiers that pay in epsilon, or in rho where that leaves less noise."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mmech import (
-    GaussianMeasurement,
-    GaussianMechanism,
-    MatrixMechanism,
-    Measurement,
-    QueryMatrix,
-    Records,
-    exponential_mechanism,
-)
-from mmech.budget import LedgerEntry
-from mmech_rf.classifiers._additive import SUMS
+import numpy as np
+
+from mmech import MatrixMechanism, Measurement, QueryMatrix, Records
+from mmech._validation import check_epsilon
+from mmech.privacy.cost import rho_from_epsilon_delta
+from mmech.privacy.ledger import LedgerEntry
+from mmech.selection import select
 from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.classifiers._block_design import BLOCK
 from mmech_rf.classifiers._choice import Choice
-from mmech_rf.classifiers._concentrated import in_rho
-from mmech_rf.classifiers._label_forest import LABELS
-from mmech_rf.classifiers._payments import (
-    ConcentratedPayments,
-    ConcentratedRelease,
-    Payments,
-    PurePayments,
-)
-from mmech_rf.classifiers._selected_trees import DRAWN
+from mmech_rf.classifiers._payments import Payments
 
 __all__ = ["NUMBER", "AccountedForest"]
 
@@ -40,87 +27,76 @@ class AccountedForest(ForestClassifier):
     """A classifier whose releases cost pure epsilon, or rho where that does better."""
 
     choice_: Choice
+    delta: float | None
+
+    def _remaining_rho(self) -> Fraction:
+        """Return the rho that is left of this fit's (epsilon, delta), if it has one."""
+        if self.delta is None:
+            return Fraction(0)
+        if self.ledger_.currency == "epsilon":
+            return self.ledger_.remaining_rho(self.delta)
+        total = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
+        return Fraction(total) - sum((e.cost for e in self.releases_), Fraction(0))
 
     def _concentrate(self) -> None:
-        """Account for what was released, and for what follows, in zCDP.
-
-        No ledger of this fit is the sign of it: one would count pure epsilon.
-        """
-        self.releases_ = in_rho(self.releases_)
-        self.ledger_ = None
+        """Account for what was released, and for what follows, in zCDP."""
+        if self.ledger_.currency == "rho":
+            return
+        assert self.delta is not None
+        self.ledger_ = self.ledger_.concentrate(self.delta)
+        self.releases_ = self.ledger_.entries
 
     @property
     def _accounting(self) -> str:
-        return "zcdp" if self.ledger_ is None else "pure"
+        return "zcdp" if self.ledger_.currency == "rho" else "pure"
 
-    def _payments(self, cost: Fraction) -> Payments:
-        terms = self._insecure_rng, self._note
-        if self.ledger_ is None:
-            return ConcentratedPayments(self._terms.neighbours, cost, *terms)
-        return PurePayments(self._terms.neighbours, self.ledger_, *terms)
+    def _payments(self) -> Payments:
+        return Payments(self.ledger_, self._insecure_rng, self._note)
 
     def _draw(self, scores: Sequence[int], epsilon: Fraction, what: str) -> int:
         """Draw by scores of sensitivity one, and remember what was released."""
         with self._timed("measurement"):
-            drawn = exponential_mechanism(
-                scores,
-                epsilon=epsilon,
+            drawn, entry = select(
+                np.asarray(scores, np.int64),
+                epsilon,
+                "epsilon",
                 released=what,
-                neighbours=self._terms.neighbours,
+                relation=self._terms.relation,
                 ledger=self.ledger_,
-                insecure_rng=self._insecure_rng,
+                noise=self._insecure_rng,
             )
-        self._note(epsilon, what, 1.0)
+        self._note(entry)
         return drawn
 
     def _release(
-        self, strategy: QueryMatrix, cost: Fraction, counts: Any, what: str
-    ) -> Measurement | GaussianMeasurement:
+        self,
+        strategy: QueryMatrix,
+        cost: Fraction,
+        counts: Any,
+        what: str,
+        *,
+        currency: str | None = None,
+    ) -> Measurement:
         """Measure once, and remember what was released."""
-        terms: dict[str, Any] = {
-            "neighbours": self._terms.neighbours,
-            "signed": isinstance(counts, Records) and counts.signed,
-        }
-        mechanism: MatrixMechanism | GaussianMechanism
-        if self.ledger_ is None:
-            mechanism = GaussianMechanism(strategy, strategy, rho=cost, **terms)
-        else:
-            mechanism = MatrixMechanism(
-                strategy, strategy, epsilon=cost, ledger=self.ledger_, **terms
-            )
-        mechanism._insecure_rng = self._insecure_rng
-        measurement = mechanism.measure(counts)
+        price: dict[str, Any] = {currency or self.ledger_.currency: cost}
+        mechanism = MatrixMechanism(
+            strategy,
+            strategy,
+            **price,
+            neighbours=self._terms.neighbours,
+            records_per_person=self._terms.records_per_person,
+            signed=isinstance(counts, Records) and counts.signed,
+            ledger=self.ledger_,
+        )
+        mechanism._noise = self._insecure_rng
         released = f"{what} measured by {strategy._label()}"
-        self._note(cost, released, measurement.sensitivity)
+        measurement = mechanism.measure(counts, released=released)
+        self._note(measurement.entry)
         return measurement
 
-    def _note(self, cost: Fraction, released: str, sensitivity: float) -> None:
-        """Remember what was released; without a ledger, in zCDP."""
-        kind = ConcentratedRelease if self.ledger_ is None else LedgerEntry
-        self.releases_ = (*self.releases_, kind(cost, released, sensitivity))
-
-    def _how(self, entry: Any) -> str:
-        concentrated = isinstance(entry, ConcentratedRelease)
-        if entry.released.endswith(DRAWN) or entry.released.startswith(BLOCK):
-            return "drawn by the exponential mechanism, score of sensitivity 1"
-        if entry.released == LABELS:
-            return "drawn by permute-and-flip, scores of sensitivity 1 in one leaf"
-        if concentrated and not entry.released.startswith(NUMBER):
-            return (
-                f"L2 sensitivity {entry.sensitivity:g}, exact discrete Gaussian noise"
-            )
-        if entry.released == SUMS:
-            return (
-                f"sensitivity {entry.sensitivity:g} in the largest norm of an "
-                "attribute, exact noise shaped like this norm"
-            )
-        return super()._how(entry)
-
-    def _cost(self, entries: Sequence[Any]) -> str:
-        if not isinstance(entries[0], ConcentratedRelease):
-            return super()._cost(entries)
-        spent = sum((entry.rho for entry in entries), Fraction(0))
-        return f"rho = {float(spent):g}"
+    def _note(self, entry: LedgerEntry) -> None:
+        """Remember what was released."""
+        self.releases_ = (*self.releases_, entry)
 
     def _spent(self) -> str:
         if self._terms.promised is None:

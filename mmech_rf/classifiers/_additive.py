@@ -32,7 +32,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech_rf.classifiers._payments import NoisySums, Payments
+from mmech import Measurement
+from mmech_rf.classifiers._payments import Payments
 from mmech_rf.views import GRID, MOST_CELLS, ScoreView, View, positions, single_view
 
 __all__ = [
@@ -280,10 +281,11 @@ class _Rows:
         return np.asarray(np.log(smooth / smooth.sum(axis=0)) - np.log(common))
 
 
-def _scores(sums: Sums, released: NoisySums) -> AdditiveScores:
+def _scores(sums: Sums, released: Measurement) -> AdditiveScores:
     values = released.values / GRID
     # Positions are whole units: next to no noise counts as a rounding.
-    noise = np.maximum(released.deviations, 1.0) / GRID
+    deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
+    noise = np.maximum(deviations, 1.0) / GRID
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()

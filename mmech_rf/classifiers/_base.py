@@ -32,8 +32,9 @@ from mmech import (
     StrategyResult,
 )
 from mmech._validation import check_choice, check_epsilon, check_integer
-from mmech.budget import NEIGHBOURS, LedgerEntry
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
+from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.neighbours import Relation
 from mmech_rf.classifiers._ensembles import (
     Ensemble,
     depths_of,
@@ -77,12 +78,20 @@ class Terms:
         Whether the noise came from ``insecure_rng``.
     promised : tuple of float, or None
         The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
+    records_per_person : int
+        Largest number of records of one person.
     """
 
     neighbours: str
     inferred: bool
     insecure: bool
     promised: tuple[float, float] | None = None
+    records_per_person: int = 1
+
+    @property
+    def relation(self) -> Relation:
+        """Neighbour relation of the releases."""
+        return Relation(self.neighbours, self.records_per_person)
 
 
 class ForestClassifier(ClassifierMixin, BaseEstimator):
@@ -105,6 +114,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         voting: str = "hard",
         template: str = "auto",
         neighbours: str = "add_remove",
+        records_per_person: int = 1,
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
@@ -122,6 +132,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.voting = voting
         self.template = template
         self.neighbours = neighbours
+        self.records_per_person = records_per_person
         self.handle_unknown = handle_unknown
         self.handle_missing = handle_missing
         self.ledger = ledger
@@ -169,24 +180,38 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         epsilon = self._check_parameters()
         self._insecure_rng = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
-            self.neighbours, self.schema is None, self._insecure_rng is not None
+            self.neighbours,
+            self.schema is None,
+            self._insecure_rng is not None,
+            records_per_person=self.records_per_person,
         )
         schema, codes, class_codes = self._encode_training(X, y)
         self.schema_ = schema
         self.timings_ = dict.fromkeys(STAGES, 0.0)
         with self._timed("trees"):
             self.ensembles_ = self._grow(schema, epsilon)
-        self.ledger_ = self.ledger
-        if self.ledger_ is None:
-            self.ledger_ = PrivacyLedger(epsilon, neighbours=self.neighbours)
-        elif self.ledger_.neighbours != self.neighbours:
-            raise ValueError(
-                f"the ledger accounts for neighbours={self.ledger_.neighbours!r} but "
-                f"the classifier for {self.neighbours!r}; use the same for both"
-            )
-        self.releases_: tuple[Any, ...] = ()
+        self.ledger_ = self._ledger_of(epsilon)
+        self.releases_: tuple[LedgerEntry, ...] = ()
         self._tie_key = random_key(self._insecure_rng)
         self._fit_counts(codes, class_codes)
+
+    def _ledger_of(self, epsilon: Fraction) -> PrivacyLedger:
+        """Return the ledger that pays for this fit."""
+        relation = self._terms.relation
+        if self.ledger is None:
+            return PrivacyLedger(
+                epsilon,
+                neighbours=relation.neighbours,
+                records_per_person=relation.records_per_person,
+            )
+        if self.ledger.relation != relation:
+            raise ValueError(
+                "the ledger accounts for data sets that differ "
+                f"{self.ledger.relation.words} but the classifier for ones that differ "
+                f"{relation.words}; use the same neighbours= and records_per_person= "
+                "for both"
+            )
+        return self.ledger
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
@@ -205,7 +230,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_shared(self) -> None:
         """Check the parameters that every classifier has."""
-        check_choice(self.neighbours, "neighbours", NEIGHBOURS)
+        Relation(self.neighbours, self.records_per_person)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise TypeError(
                 f"ledger must be a PrivacyLedger, got {type(self.ledger).__name__}"
@@ -331,25 +356,24 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             strategy,
             epsilon=ensemble.epsilon,
             neighbours=self._terms.neighbours,
+            records_per_person=self._terms.records_per_person,
             contribution=contribution,
             ledger=self.ledger_,
         )
-        mechanism._insecure_rng = self._insecure_rng
+        mechanism._noise = self._insecure_rng
         return mechanism
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
-        assert self.ledger_ is not None
         self.ledger_.check(sum((e.epsilon for e in self.ensembles_), Fraction(0)))
 
     def _answer(
         self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Release the workload's answers on exact counts, and remember it."""
-        measurement = mechanism.measure(counts)
         released = f"{self._what} measured by {mechanism.strategy._label()}"
-        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
-        self.releases_ = (*self.releases_, entry)
+        measurement = mechanism.measure(counts, released=released)
+        self.releases_ = (*self.releases_, measurement.entry)
         return np.asarray(mechanism.workload @ mechanism.reconstruct(measurement))
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
@@ -459,14 +483,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         "records."
     )
 
-    def _how(self, entry: Any) -> str:
-        """Return in words how a release was made private."""
-        return f"L1 sensitivity {entry.sensitivity:g}, exact discrete Laplace noise"
-
-    def _cost(self, entries: Sequence[Any]) -> str:
+    def _cost(self, entries: Sequence[LedgerEntry]) -> str:
         """Return in words what releases cost."""
-        spent = sum((entry.epsilon for entry in entries), Fraction(0))
-        return f"epsilon = {float(spent):g}"
+        spent = sum((entry.cost for entry in entries), Fraction(0))
+        return f"{entries[0].currency} = {float(spent):g}"
 
     def _spent(self) -> str:
         """Return in words what all releases guarantee."""
@@ -476,18 +496,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
-        relation = {
-            "add_remove": "by adding or removing one record",
-            "replace": "by replacing one record",
-        }[self._terms.neighbours]
         lines = [
             f"Released so far: {self._spent()} for neighbouring data sets "
-            f"that differ {relation}."
+            f"that differ {self._terms.relation.words}."
             if self.releases_
             else "Nothing has been released yet."
         ]
         lines += [
-            f"  {entry.released}: {self._cost([entry])}, {self._how(entry)}."
+            f"  {entry.released}: {self._cost([entry])}, {entry.how}."
             for entry in self.releases_
         ]
         lines.append(self._afterwards)
@@ -534,9 +550,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if "ensembles_" not in state:
             return
         if state.get("ledger") == SPENT:
-            self.ledger = _spent_ledger(self._terms.neighbours)
+            self.ledger = _spent_ledger(self._terms.relation)
         self._insecure_rng = None
-        self.ledger_ = None
+        self.ledger_ = _spent_ledger(self._terms.relation)
         self.timings_ = dict.fromkeys(STAGES, 0.0)
 
     def __sklearn_tags__(self) -> Any:
@@ -561,9 +577,13 @@ SPENT = "spent"
 """Stands for the ledger in the state of a fitted model that is copied or pickled."""
 
 
-def _spent_ledger(neighbours: str) -> PrivacyLedger:
+def _spent_ledger(relation: Relation) -> PrivacyLedger:
     """Return a ledger with nothing left, for copies that must not spend again."""
-    ledger = PrivacyLedger(1, neighbours=neighbours)
+    ledger = PrivacyLedger(
+        1,
+        neighbours=relation.neighbours,
+        records_per_person=relation.records_per_person,
+    )
     ledger.spend(1, "spent where the model was fitted", sensitivity=1)
     return ledger
 

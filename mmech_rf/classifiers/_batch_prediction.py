@@ -55,6 +55,8 @@ class BatchPredictionClassifier(PerBatchClassifier):
         Strategy template, see `mmech.optimize`.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
     handle_unknown, handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
@@ -116,6 +118,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
         voting: str = "weight",
         template: str = "auto",
         neighbours: str = "add_remove",
+        records_per_person: int = 1,
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
@@ -134,6 +137,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
             voting=voting,
             template=template,
             neighbours=neighbours,
+            records_per_person=records_per_person,
             handle_unknown=handle_unknown,
             handle_missing=handle_missing,
             ledger=ledger,

@@ -49,6 +49,8 @@ class BatchTrainingClassifier(ForestClassifier):
         Strategy template, see `mmech.optimize`.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
     handle_unknown, handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.

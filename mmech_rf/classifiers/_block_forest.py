@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import (
-    GaussianMeasurement,
     Marginals,
     Measurement,
     Records,
@@ -18,13 +17,11 @@ from mmech import (
     maximum_entropy,
     shrink,
 )
-from mmech._validation import check_epsilon
-from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
-from mmech.selection import spend
+from mmech.privacy.ledger import LedgerEntry
+from mmech.release import charge
 from mmech_rf.classifiers._accounted import AccountedForest
 from mmech_rf.classifiers._block_design import block_pool, overlap
 from mmech_rf.classifiers._choice import Choice
-from mmech_rf.classifiers._concentrated import remaining_rho
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._experts import (
     Differences,
@@ -74,8 +71,9 @@ class BlockForest(AccountedForest):
             # Every record trains one tree: each has all of epsilon.
             self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
         with self._timed("measurement"):
-            spend(self.ledger_, epsilon, LABELS, self._terms.neighbours)
-            self._note(epsilon, LABELS, 1.0)
+            entry = LedgerEntry(epsilon, LABELS, "permute_and_flip")
+            relation, noise = self._terms.relation, self._insecure_rng
+            self._note(charge(self.ledger_, entry, relation, noise))
             self._experts = draw_labels(
                 codes,
                 class_codes,
@@ -83,8 +81,8 @@ class BlockForest(AccountedForest):
                 n_classes=self.schema_.n_classes,
                 blocks=blocks,
                 epsilon=epsilon,
-                neighbours=self._terms.neighbours,
-                insecure_rng=self._insecure_rng,
+                relation=relation,
+                noise=noise,
             )
         self.trees_ = ()
         self.choice_ = Choice(
@@ -126,9 +124,7 @@ class BlockForest(AccountedForest):
             )
             cost = epsilon - spent
             if spent and rho > 0:
-                assert self.delta is not None
-                total = check_epsilon(self.epsilon)
-                rho = remaining_rho(total, self.delta, self.releases_)
+                rho = self._remaining_rho()
             self.strategy_ = best(epsilon=cost, **settings)
             if rho > 0:
                 other = best(rho=rho, **settings)
@@ -166,7 +162,7 @@ class BlockForest(AccountedForest):
 
     def _shares(self, strategy: Marginals) -> dict[tuple[int, ...], Fraction]:
         """Return the share of the cost of every block; its variance is one over it."""
-        power = 2 if self.ledger_ is None else 1
+        power = 2 if self._accounting == "zcdp" else 1
         costs = {s: Fraction(w) ** power for s, w in strategy.weights.items()}
         total = sum(costs.values())
         return {s: cost / total for s, cost in costs.items()}
@@ -185,20 +181,15 @@ class BlockForest(AccountedForest):
     def _interpret(
         self,
         strategy: Marginals,
-        measurement: Measurement | GaussianMeasurement,
+        measurement: Measurement,
         n_records: float,
         signed: bool,
     ) -> None:
         """Shrink the released tables and choose how they vote."""
         tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
-        scales = np.broadcast_to(measurement.scale, (tables.shape[0],))
-        kinds, place = np.unique(scales, return_inverse=True)
-        if isinstance(measurement, GaussianMeasurement):
-            exact = [discrete_gaussian_variance(t * t) for t in kinds.tolist()]
-        else:
-            exact = [discrete_laplace_variance(t) for t in kinds.tolist()]
-        variances = np.maximum(exact, NEGLIGIBLE)
-        values, variance = measurement.values, variances[place]
+        values = measurement.values
+        variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
+        variance = np.maximum(variance, NEGLIGIBLE)
         self.estimate_ = shrink(
             tables, values, variance=variance, n_records=n_records, prior=self.prior
         )

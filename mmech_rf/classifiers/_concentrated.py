@@ -1,42 +1,23 @@
-r"""When and how a fit of an :math:`(\epsilon, \delta)` is accounted in zCDP.
+r"""When a fit of an :math:`(\epsilon, \delta)` is accounted in zCDP, and its plan.
 
 Pure epsilon implies :math:`(\epsilon, \delta)` for every delta, and keeps all of
 epsilon for a few releases; zCDP has to put some of it aside for the delta, but costs
-less for each of many releases. Which is better follows from public numbers.
-
-The first release may be a noisy number of records, paid for with pure
-:math:`\epsilon_1`, which costs :math:`\epsilon_1^2 / 2` in zCDP, and the accounting of
-what follows may depend on it. Together this is :math:`(\epsilon, \delta)`-private:
-outcomes of pure releases are :math:`e^\epsilon` times as likely for a neighbour at
-most; and the other outcomes are those of a mechanism that stops after a number that
-leads to pure releases, which is private under zCDP by itself.
-
-References
-----------
-.. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
-   and lower bounds", TCC 2016, Proposition 1.4 and Lemma 1.7.
+less for each of many releases. Which is better follows from public numbers and from a
+noisy number of records that was paid for first (`PrivacyLedger.concentrate` has the
+proof that the accounting may depend on it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mmech import BudgetExceededError, PrivacyLedger, rho_from_epsilon_delta
+from mmech import BudgetExceededError, PrivacyLedger
 from mmech._validation import check_choice, check_delta
-from mmech.budget import LedgerEntry
 from mmech_rf.classifiers import _selected_trees as pure
-from mmech_rf.classifiers._payments import ConcentratedRelease
 from mmech_rf.classifiers._selected_trees import Plan, share_of
 
-__all__ = [
-    "check_privacy",
-    "concentrated_plan",
-    "in_rho",
-    "refuse_ledger",
-    "remaining_rho",
-]
+__all__ = ["check_ledger", "check_privacy", "concentrated_plan"]
 
 PRIVACY = ("pure", "zcdp")
 
@@ -62,35 +43,21 @@ def check_privacy(privacy: Any, delta: Any) -> None:
     check_delta(delta)
 
 
-def refuse_ledger(ledger: Any) -> None:
-    """Raise if there is a ledger."""
-    if isinstance(ledger, PrivacyLedger) and ledger.remaining == 0:
+def check_ledger(ledger: Any, privacy: str) -> None:
+    """Raise if a ledger cannot pay for a kind of privacy."""
+    if not isinstance(ledger, PrivacyLedger) or privacy == "pure":
+        return
+    if ledger.currency == "epsilon" and ledger.remaining == 0:
         raise BudgetExceededError(
             "the ledger is spent, as that of every copied or loaded model is, and "
             "nothing was released; set ledger=None to spend (epsilon, delta) anew"
         )
-    if ledger is not None:
+    if ledger.currency == "epsilon":
         raise TypeError(
-            "privacy='zcdp' takes no ledger, because a PrivacyLedger counts pure "
-            "epsilon; set ledger=None, where every fit spends (epsilon, delta) anew, "
-            "or privacy='pure'"
+            "privacy='zcdp' takes a ledger of rho, but this one counts pure epsilon; "
+            'use PrivacyLedger(total, currency="rho"), ledger=None, where every fit '
+            "spends (epsilon, delta) anew, or privacy='pure'"
         )
-
-
-def remaining_rho(
-    epsilon: Fraction, delta: float, spent: Sequence[LedgerEntry]
-) -> Fraction:
-    """Return the rho of an epsilon and delta that is left, never more than implied."""
-    total = Fraction(rho_from_epsilon_delta(epsilon, delta))
-    return total - sum((release.rho for release in in_rho(spent)), Fraction(0))
-
-
-def in_rho(spent: Sequence[LedgerEntry]) -> tuple[ConcentratedRelease, ...]:
-    """Return what releases of pure epsilon cost in zCDP, half of its square."""
-    return tuple(
-        ConcentratedRelease(entry.epsilon**2 / 2, entry.released, entry.sensitivity)
-        for entry in spent
-    )
 
 
 def concentrated_plan(

@@ -24,9 +24,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import permute_and_flip
 from mmech.noise import assign_records
 from mmech.operators._base import product_of
+from mmech.privacy.neighbours import Relation
+from mmech.selection import flip
 from mmech.strategies import block_partitions
 from mmech_rf.classifiers._experts import Experts
 
@@ -111,8 +112,8 @@ def draw_labels(
     n_classes: int,
     blocks: Sequence[Subset],
     epsilon: Fraction,
-    neighbours: str,
-    insecure_rng: np.random.Generator | None = None,
+    relation: Relation,
+    noise: np.random.Generator | None,
 ) -> LabelForest:
     """Assign every record to one tree, and draw the labels of all leaves.
 
@@ -131,16 +132,16 @@ def draw_labels(
         Public attributes of every tree.
     epsilon : Fraction
         Budget of all labels together, nats.
-    neighbours : {"add_remove", "replace"}
+    relation : Relation
         Neighbour relation of the guarantee.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
 
     Returns
     -------
     LabelForest
     """
-    trees = assign_records(codes.shape[0], len(blocks), insecure_rng=insecure_rng)
+    trees = assign_records(codes.shape[0], len(blocks), insecure_rng=noise)
     labels = []
     for number, block in enumerate(blocks):
         here = trees == number
@@ -148,14 +149,7 @@ def draw_labels(
         leaves = _leaves(codes[here], domain_shape, block)
         np.add.at(counts, (leaves, class_codes[here]), 1)
         drawn = [
-            permute_and_flip(
-                row,
-                epsilon=epsilon,
-                released=LABELS,
-                monotone=True,
-                neighbours=neighbours,
-                insecure_rng=insecure_rng,
-            )
+            flip(row, epsilon, monotone=True, relation=relation, noise=noise)
             for row in counts
         ]
         labels.append(np.array(drawn, np.int64))

@@ -55,6 +55,8 @@ class LaplaceForestClassifier(ForestClassifier):
         Whether a tree votes for its leaf's label or with its leaf's counts.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
     handle_unknown, handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
@@ -115,6 +117,7 @@ class LaplaceForestClassifier(ForestClassifier):
         max_features: int | str | None = None,
         voting: str = "hard",
         neighbours: str = "add_remove",
+        records_per_person: int = 1,
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
@@ -131,6 +134,7 @@ class LaplaceForestClassifier(ForestClassifier):
         self.max_features = max_features
         self.voting = voting
         self.neighbours = neighbours
+        self.records_per_person = records_per_person
         self.handle_unknown = handle_unknown
         self.handle_missing = handle_missing
         self.ledger = ledger

@@ -74,6 +74,7 @@ class NonPrivateForestClassifier(ForestClassifier):
     neighbours = "add_remove"
     handle_unknown = handle_missing = "error"
     ledger = insecure_rng = None
+    records_per_person = 1
 
     @property
     def privacy_statement_(self) -> str:

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import Identity, PrivacyLedger, SignalPrior
+from mmech import Identity, PrivacyLedger, SignalPrior, rho_from_epsilon_delta
 from mmech._validation import check_choice, check_epsilon
 from mmech_rf.classifiers._accounted import NUMBER
 from mmech_rf.classifiers._block_design import DESIGNS, check_linked
 from mmech_rf.classifiers._block_forest import BlockForest
 from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._concentrated import (
+    check_ledger,
     check_privacy,
     concentrated_plan,
-    refuse_ledger,
-    remaining_rho,
 )
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._selected_trees import Grower, Plan, SelectedTrees
@@ -119,13 +118,15 @@ class PrivateForestClassifier(BlockForest):
         Public guess of the signal for blocks; ``None`` for its defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
     handle_unknown, handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
     ledger : PrivacyLedger, default=None
         Budget shared with other releases; ``None`` allows exactly `epsilon` (and
         `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
-        It counts pure epsilon, so that ``privacy="zcdp"`` refuses it.
+        ``privacy="zcdp"`` takes one of rho.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Without effect: nothing but the noise is random, and noise has no seed.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -186,6 +187,7 @@ class PrivateForestClassifier(BlockForest):
         design: str = "disjoint",
         prior: SignalPrior | None = None,
         neighbours: str = "add_remove",
+        records_per_person: int = 1,
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
@@ -202,6 +204,7 @@ class PrivateForestClassifier(BlockForest):
         self.design = design
         self.prior = prior
         self.neighbours = neighbours
+        self.records_per_person = records_per_person
         self.handle_unknown = handle_unknown
         self.handle_missing = handle_missing
         self.ledger = ledger
@@ -242,7 +245,7 @@ class PrivateForestClassifier(BlockForest):
 
     def _fit(self, X: Any, y: Any) -> None:
         if self.privacy == "zcdp":
-            refuse_ledger(self.ledger)
+            check_ledger(self.ledger, self.privacy)
         super()._fit(X, y)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
@@ -251,12 +254,22 @@ class PrivateForestClassifier(BlockForest):
 
     # ---- what is measured ------------------------------------------------
 
+    def _reserve(self) -> None:
+        """Raise before anything is drawn unless all of this fit's budget is left."""
+        epsilon = check_epsilon(self.epsilon)
+        if self.ledger_.currency == "epsilon":
+            self.ledger_.check(epsilon)
+        else:
+            assert self.delta is not None
+            self.ledger_.check(
+                rho_from_epsilon_delta(epsilon, self.delta), currency="rho"
+            )
+
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
     ) -> None:
-        assert self.ledger_ is not None
         epsilon = check_epsilon(self.epsilon)
-        self.ledger_.check(epsilon)
+        self._reserve()
         blocks = (
             self.method == "blocks"
             or self.voting != "auto"
@@ -275,7 +288,9 @@ class PrivateForestClassifier(BlockForest):
         if self.n_records is None:
             spent = epsilon * COUNT_SHARE
             with self._timed("measurement"):
-                noisy = self._release(Identity(1), spent, [codes.shape[0]], NUMBER)
+                noisy = self._release(
+                    Identity(1), spent, [codes.shape[0]], NUMBER, currency="epsilon"
+                )
             n_records = max(float(noisy.values[0]), FEWEST)
         else:
             n_records = float(self.n_records)
@@ -284,7 +299,7 @@ class PrivateForestClassifier(BlockForest):
             assert self.delta is not None
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)
-            rho = remaining_rho(epsilon, self.delta, self.releases_)
+            rho = self._remaining_rho()
         release = self._release_trees
         if blocks or self.method == "labels":
             release = self._release_blocks if blocks else self._release_labels
@@ -312,7 +327,7 @@ class PrivateForestClassifier(BlockForest):
             class_codes,
             n_classes=self.schema_.n_classes,
             n_records=n_records,
-            payments=self._payments(cost),
+            payments=self._payments(),
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)

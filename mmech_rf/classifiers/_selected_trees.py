@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.noise import discrete_laplace_variance
+from mmech import Measurement
 from mmech_rf.classifiers._additive import (
     VOTE_STEPS,
     AdditiveScores,
@@ -17,7 +18,7 @@ from mmech_rf.classifiers._additive import (
     score_views,
 )
 from mmech_rf.classifiers._experts import Experts
-from mmech_rf.classifiers._payments import NoisyCounts, Payments
+from mmech_rf.classifiers._payments import Payments
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import ScoreView, Views, most_terms, public_views
 
@@ -448,7 +449,7 @@ def _weights(
     return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
 
 
-def _accuracy(measured: NoisyCounts, n_classes: int) -> float:
+def _accuracy(measured: Measurement, n_classes: int) -> float:
     """Return how often labels are right, from noisy counts of right and wrong ones."""
     added = max(_deviation(measured), 1.0)
     right, wrong = np.maximum(measured.values, 0.0)
@@ -467,19 +468,22 @@ def _label_scores(labels: NDArray[np.int64], accuracy: float, n_classes: int) ->
     return out
 
 
-def _log_shares(measured: NoisyCounts, unit: int, *, even: bool = False) -> Floats:
+def _log_shares(measured: Measurement, unit: int, *, even: bool = False) -> Floats:
     """Return log shares of the classes in every leaf.
 
     Smoothed towards the shares in all leaves, or towards even ones.
     """
     counts = measured.values / unit
     n_classes = counts.shape[1]
-    added = SMOOTHING * measured.scale / unit + 0.5
+    # Of Gaussian noise: what Laplace noise of the same variance has as its scale.
+    gaussian = measured.entry.currency == "rho"
+    scale = measured.scale / math.sqrt(2) if gaussian else measured.scale
+    added = SMOOTHING * scale / unit + 0.5
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
     return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
 
 
-def _deviation(measured: NoisyCounts) -> float:
-    return float(np.sqrt(discrete_laplace_variance(measured.scale)))
+def _deviation(measured: Measurement) -> float:
+    return float(np.sqrt(measured.variance))

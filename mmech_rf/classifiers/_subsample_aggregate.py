@@ -62,6 +62,8 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         Strategy template, see `mmech.optimize`.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
     handle_unknown, handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
@@ -126,6 +128,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         default_label: Any = None,
         template: str = "auto",
         neighbours: str = "add_remove",
+        records_per_person: int = 1,
         handle_unknown: str = "error",
         handle_missing: str = "error",
         ledger: PrivacyLedger | None = None,
@@ -144,6 +147,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
             voting=voting,
             template=template,
             neighbours=neighbours,
+            records_per_person=records_per_person,
             handle_unknown=handle_unknown,
             handle_missing=handle_missing,
             ledger=ledger,

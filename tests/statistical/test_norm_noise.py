@@ -8,12 +8,12 @@ shown to reject a scale that is 7 % off.
 import math
 from fractions import Fraction
 
+import mmech.norm
 import numpy as np
 import pytest
 import reference as ref
 from scipy import stats
 
-import mmech.norm
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound
 from mmech.noise import _norm, discrete_laplace, norm_noise, norm_noise_variance

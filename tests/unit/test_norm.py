@@ -7,11 +7,11 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
+import mmech.norm
 import numpy as np
 import pytest
 import reference as ref
 
-import mmech.norm
 from mmech import BudgetExceededError, NormMeasurement, PrivacyLedger, norm_release
 from mmech.noise import (
     _norm,

@@ -1,33 +1,130 @@
-r"""Conversions between zCDP and approximate differential privacy.
+r"""What releases cost: pure epsilon, rho of zCDP, and conversions between them.
 
 A mechanism is :math:`\rho`-zCDP if the Rényi divergence of order a between its
-outputs on neighbours is at most :math:`a \rho` for every a > 1 (Bun, Steinke,
-"Concentrated differential privacy", TCC 2016). It is then
+outputs on neighbours is at most :math:`a \rho` for every a > 1 [1]_. It is then
 :math:`(\epsilon, \delta)`-DP for every :math:`\epsilon` with
 
 .. math:: \delta = \inf_{a > 1} \frac{e^{(a-1)(a\rho - \epsilon)}}{a - 1}
           \left(1 - \frac{1}{a}\right)^a
 
-(Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy",
-NeurIPS 2020, Section 2.3). Every order a gives a valid delta, so stopping short of
-the infimum never promises too much.
+([2]_, Section 2.3). Every order a gives a valid delta, so stopping short of the
+infimum never promises too much. Over releases :math:`\rho` adds up as
+:math:`\epsilon` does, so that of many releases each is noised less than by its share
+of a pure epsilon: budgets per release fall with the root of their number.
+
+**Pure epsilon in rho.** A release of pure :math:`\epsilon_0` costs at most
+:math:`\epsilon_0^2 / 2` ([1]_, Proposition 1.4).
+
+**Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs
+no more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
+because its privacy loss lies in a window of that width [3]_ [4]_: with weights
+:math:`\pi_i e^{\eta q_i}`, normalised by Z, a neighbour changes the logarithm of the
+probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last term is the same
+for all i, so that the window is as wide as :math:`\eta` times that of the changes of
+scores. These span an interval of length
+
+* 1, if an added record can only raise scores (monotone), where :math:`\eta` is
+  :math:`\epsilon_0`;
+* 2, otherwise, or with monotone scores if a record is replaced, where it is
+  :math:`\epsilon_0 / 2`;
+* 4, if neither, where it is :math:`\epsilon_0 / 4`;
+
+and r times as long for a person of r records, where the rate is one over r as large.
+The window is :math:`\epsilon_0` wide each time. What `mmech.selection.fixed_point_rate`
+takes off for roundings covers it too: it allows for the errors of four probabilities,
+of two neighbours and in numerator and denominator. Here they are those of two
+neighbours and two candidates, while errors in Z cancel like Z itself.
+
+References
+----------
+.. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
+   and lower bounds", TCC 2016.
+.. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy",
+   NeurIPS 2020.
+.. [3] Dong, Durfee, Rogers, "Optimal differential privacy composition for exponential
+   mechanisms", ICML 2020 (bounded range).
+.. [4] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy loss
+   composition for data analytics", ALT 2021 (bounded range implies zCDP).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 from mmech._validation import check_delta, check_epsilon
 
-__all__ = ["delta_from_rho", "epsilon_from_rho", "rho_from_epsilon_delta"]
+__all__ = [
+    "bounded_range_epsilon",
+    "delta_from_rho",
+    "epsilon_from_rho",
+    "in_rho",
+    "one_cost",
+    "rho_from_epsilon_delta",
+]
 
 BISECTIONS = 200
 """Enough halvings for the resolution of a double, whatever the bracket."""
 
 ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
+
+RESOLUTION = 2**80
+"""Square roots of costs are rounded down to multiples of one over this."""
+
+
+def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
+    """Return the rho that a release of pure epsilon costs at most, exactly.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the release, in nats.
+    bounded_range : bool, default=False
+        Whether the release is a draw of the exponential mechanism.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import in_rho
+    >>> in_rho(Fraction(1)), in_rho(Fraction(1), bounded_range=True)
+    (Fraction(1, 2), Fraction(1, 8))
+    """
+    return epsilon**2 / (8 if bounded_range else 2)
+
+
+def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:
+    """Return a cost as an exact fraction, and its currency.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of the two is given.
+    """
+    if (epsilon is None) == (rho is None):
+        raise TypeError(
+            "pass either epsilon=, for pure differential privacy, or rho=, for zCDP"
+        )
+    if rho is None:
+        return check_epsilon(epsilon), "epsilon"
+    return check_epsilon(rho, "rho"), "rho"
+
+
+def bounded_range_epsilon(rho: Fraction) -> Fraction:
+    """Return the largest epsilon of an exponential mechanism that rho pays for.
+
+    The square root of 8 rho, rounded down.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import bounded_range_epsilon
+    >>> bounded_range_epsilon(Fraction(1, 8))
+    Fraction(1, 1)
+    """
+    return Fraction(math.isqrt(math.floor(8 * rho * RESOLUTION**2)), RESOLUTION)
 
 
 def delta_from_rho(rho: Any, epsilon: Any) -> float:
@@ -108,7 +205,7 @@ def rho_from_epsilon_delta(epsilon: Any, delta: Any) -> float:
     Returns
     -------
     float
-        zCDP parameter rho, in nats: the budget of a `GaussianMechanism`.
+        zCDP parameter rho, in nats: the budget of a `MatrixMechanism`.
 
     Examples
     --------
