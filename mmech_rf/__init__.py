@@ -11,14 +11,14 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from mmech_rf import datasets, fetch
     from mmech_rf._persistence import load_model
-    from mmech_rf.classifiers import (
-        BatchPredictionClassifier,
-        BatchTrainingClassifier,
-        LaplaceForestClassifier,
-        NonPrivateForestClassifier,
-        PrivateForestClassifier,
-        SubsampleAggregateClassifier,
-    )
+    from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
+    from mmech_rf.classifiers._batch_prediction import BatchPredictionClassifier
+    from mmech_rf.classifiers._batch_training import BatchTrainingClassifier
+    from mmech_rf.classifiers._laplace_forest import LaplaceForestClassifier
+    from mmech_rf.classifiers._nonprivate import NonPrivateForestClassifier
+    from mmech_rf.classifiers._private_forest import PrivateForestClassifier
+    from mmech_rf.classifiers._subsample_aggregate import SubsampleAggregateClassifier
+    from mmech_rf.drawn.classifier import DrawnForestClassifier
     from mmech_rf.forest import Forest
     from mmech_rf.growth import (
         complete_forest,
@@ -52,6 +52,9 @@ __all__ = [
     # classifiers
     "BatchPredictionClassifier",
     "BatchTrainingClassifier",
+    "BlockForestClassifier",
+    "DrawnForestClassifier",
+    "LabelForestClassifier",
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
     "PrivateForestClassifier",
@@ -66,7 +69,14 @@ __all__ = [
 
 _HOMES = {
     "_persistence": ["load_model"],
-    "classifiers": [name for name in __all__ if name.endswith("Classifier")],
+    "blocks.classifier": ["BlockForestClassifier", "LabelForestClassifier"],
+    "classifiers._batch_prediction": ["BatchPredictionClassifier"],
+    "classifiers._batch_training": ["BatchTrainingClassifier"],
+    "classifiers._laplace_forest": ["LaplaceForestClassifier"],
+    "classifiers._nonprivate": ["NonPrivateForestClassifier"],
+    "classifiers._private_forest": ["PrivateForestClassifier"],
+    "classifiers._subsample_aggregate": ["SubsampleAggregateClassifier"],
+    "drawn.classifier": ["DrawnForestClassifier"],
     "forest": ["Forest"],
     "growth": [
         "complete_forest",

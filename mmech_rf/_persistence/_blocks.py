@@ -29,15 +29,14 @@ __all__ = [
 Blocks = tuple[tuple[int, ...], ...]
 
 
-def read_blocks(stored: Any, schema: Schema, *, disjoint: bool = True) -> Blocks:
-    """Return sets of attributes, or raise."""
+def read_blocks(stored: Any, schema: Schema) -> Blocks:
+    """Return disjoint sets of attributes, or raise."""
     d = schema.n_features
     blocks = tuple(whole_numbers(block, least=0, most=d - 1) for block in stored)
     together = [i for block in blocks for i in block]
-    if disjoint and len(set(together)) != len(together):
+    if len(set(together)) != len(together):
         raise ValueError("blocks that are not disjoint")
-    ordered = all(list(block) == sorted(set(block)) for block in blocks)
-    if not ordered or len(set(blocks)) != len(blocks):
+    if not all(list(block) == sorted(set(block)) for block in blocks):
         raise ValueError("blocks out of order")
     return blocks
 

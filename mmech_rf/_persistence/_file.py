@@ -17,13 +17,16 @@ from mmech._validation import check_choice, check_delta, check_epsilon
 from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
 from mmech_rf._persistence._contents import Contents, reader
 from mmech_rf._persistence._forests import LeafCounts
-from mmech_rf._persistence._private_forest import ChosenRelease
-from mmech_rf.classifiers import (
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    PrivateForestClassifier,
+from mmech_rf._persistence._private_forest import (
+    BlockContents,
+    DrawnContents,
+    LabelContents,
 )
+from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
 from mmech_rf.classifiers._base import STAGES, ForestClassifier, Terms, _spent_ledger
+from mmech_rf.classifiers._batch_training import BatchTrainingClassifier
+from mmech_rf.classifiers._laplace_forest import LaplaceForestClassifier
+from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.schema import Schema
 
 __all__ = ["load_model", "save_model"]
@@ -42,7 +45,9 @@ POLICIES = ("error", "category", "drop", "clip")
 
 
 SAVEABLE: dict[type[ForestClassifier], Contents] = {
-    PrivateForestClassifier: ChosenRelease(),
+    DrawnForestClassifier: DrawnContents(),
+    BlockForestClassifier: BlockContents(),
+    LabelForestClassifier: LabelContents(),
     BatchTrainingClassifier: LeafCounts(),
     LaplaceForestClassifier: LeafCounts(),
 }
@@ -132,7 +137,8 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
 
     Returns
     -------
-    PrivateForestClassifier, BatchTrainingClassifier or LaplaceForestClassifier
+    BatchTrainingClassifier, BlockForestClassifier, DrawnForestClassifier,
+    LabelForestClassifier or LaplaceForestClassifier
         Fitted, with a ledger that is spent. It has everything of the saved model
         but its strategies.
 
@@ -203,10 +209,8 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
 def _releases(
     stored: list[dict[str, Any]], model: ForestClassifier, terms: Terms
 ) -> tuple[Any, ...]:
-    concentrated = (
-        isinstance(model, PrivateForestClassifier)
-        and model.choice_.accounting == "zcdp"
-    )
+    choice = getattr(model, "choice_", None)
+    concentrated = choice is not None and choice.accounting == "zcdp"
     if concentrated and terms.promised is None:
         raise ValueError("zCDP without a delta")
     entries = tuple(LedgerEntry(**{**e, "cost": Fraction(e["cost"])}) for e in stored)

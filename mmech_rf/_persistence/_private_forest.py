@@ -1,4 +1,4 @@
-"""What a `PrivateForestClassifier` chose and released, as files have it."""
+"""What drawn forests and forests of blocks chose and released, as files have it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from mmech_rf._persistence._blocks import (
 from mmech_rf._persistence._contents import Contents, Read, Store, whole_numbers
 from mmech_rf._persistence._label_forest import describe_labels, read_labels
 from mmech_rf._persistence._selected_trees import describe_trees, read_trees
-from mmech_rf.classifiers._block_design import DESIGNS
 from mmech_rf.classifiers._choice import Choice
 from mmech_rf.classifiers._experts import (
     Differences,
@@ -28,95 +27,144 @@ from mmech_rf.classifiers._experts import (
     LogOdds,
     Weights,
 )
-from mmech_rf.classifiers._label_forest import LabelForest
-from mmech_rf.classifiers._selected_trees import SelectedTrees
 from mmech_rf.schema import Schema
 
-__all__ = ["ChosenRelease"]
+__all__ = ["BlockContents", "DrawnContents", "LabelContents"]
 
 UNKNOWN = ("risk", "log_evidence")
 """Numbers of a choice that may be NaN, which JSON does not have."""
 
 
-class ChosenRelease(Contents):
-    """Drawn trees, labels, or the estimate that blocks vote with."""
+class ChosenContents(Contents):
+    """What a forest holds that first asks for the number of records."""
 
-    own = ("delta", "prior")
+    own: tuple[str, ...] = ("delta",)
+    method: str
 
     def describe(self, model: Any, store: Store) -> dict[str, Any]:
         """Return entries of the description."""
         choice = asdict(model.choice_)
         for name in UNKNOWN:
             choice[name] = None if math.isnan(choice[name]) else choice[name]
-        described: dict[str, Any] = {
-            "prior": None if model.prior is None else asdict(model.prior),
+        return {
             "delta": None if model.delta is None else float(model.delta),
             "choice": choice,
         }
-        experts = model._experts
-        if isinstance(experts, SelectedTrees):
-            return described | describe_trees(experts, store)
-        described["shares"] = [str(ensemble.epsilon) for ensemble in model.ensembles_]
-        if isinstance(experts, LabelForest):
-            return described | describe_labels(experts, store)
-        described["estimate"] = describe_estimate(model.estimate_, store)
-        if isinstance(experts, Distribution):
-            described["distribution"] = describe_distribution(experts.fit, store)
-        return described
 
     def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Return delta and the prior."""
+        """Return the `own` parameters of a description."""
+        return {"delta": content["delta"]}
+
+    def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
+        """Give a model its choice."""
+        choice = _choice(content["choice"], model.schema_)
+        if choice.method != self.method:
+            raise ValueError("a choice of another method")
+        model.choice_, model.ensembles_ = choice, []
+
+
+class DrawnContents(ChosenContents):
+    """Drawn trees, and the scores that their leaves stand for."""
+
+    method = "trees"
+
+    def describe(self, model: Any, store: Store) -> dict[str, Any]:
+        """Return entries of the description."""
+        return super().describe(model, store) | describe_trees(model._experts, store)
+
+    def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
+        """Give a model its choice and its trees."""
+        super().restore(model, content, read)
+        experts = read_trees(content, read, model.schema_)
+        n_scores = 0 if experts.additive is None else len(experts.additive.views)
+        if model.choice_.n_scores != n_scores:
+            raise ValueError("scores that were not chosen")
+        model.trees_ = experts.trees
+        _give(model, experts, len(experts.trees))
+
+
+class LabelContents(ChosenContents):
+    """Labels of the leaves of complete trees."""
+
+    method = "labels"
+    own = ()
+
+    def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the `own` parameters of a description."""
+        return {}
+
+    def describe(self, model: Any, store: Store) -> dict[str, Any]:
+        """Return entries of the description."""
+        shares = [str(ensemble.epsilon) for ensemble in model.ensembles_]
+        described = super().describe(model, store) | {"shares": shares}
+        return described | describe_labels(model._experts, store)
+
+    def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
+        """Give a model its choice and its labels."""
+        super().restore(model, content, read)
+        schema, blocks = model.schema_, model.choice_.blocks
+        model.ensembles_ = read_ensembles(content["shares"], blocks, schema)
+        _give(model, read_labels(content, read, blocks, schema), len(blocks))
+
+
+class BlockContents(ChosenContents):
+    """The estimate that blocks vote with."""
+
+    method = "blocks"
+    own = ("delta", "prior")
+
+    def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return the `own` parameters of a description."""
         prior = content["prior"]
-        return {
-            "delta": content.get("delta"),  # files written before it existed
-            "prior": None if prior is None else SignalPrior(**prior),
+        return super().parameters(content) | {
+            "prior": None if prior is None else SignalPrior(**prior)
         }
+
+    def describe(self, model: Any, store: Store) -> dict[str, Any]:
+        """Return entries of the description."""
+        described = super().describe(model, store) | {
+            "prior": None if model.prior is None else asdict(model.prior),
+            "shares": [str(ensemble.epsilon) for ensemble in model.ensembles_],
+            "estimate": describe_estimate(model.estimate_, store),
+        }
+        if isinstance(model._experts, Distribution):
+            fit = model._experts.fit
+            described["distribution"] = describe_distribution(fit, store)
+        return described
 
     def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
         """Give a model its choice and its votes."""
-        schema = model.schema_
-        choice = _choice(content["choice"], schema)
-        model.ensembles_, model.trees_ = [], ()
-        if choice.method == "trees":
-            experts: Experts = read_trees(content, read, schema)
-            assert isinstance(experts, SelectedTrees)
-            model.trees_ = experts.trees
-            n_scores = 0 if experts.additive is None else len(experts.additive.views)
-            if choice.n_scores != n_scores:
-                raise ValueError("scores that were not chosen")
+        super().restore(model, content, read)
+        schema, choice = model.schema_, model.choice_
+        model.ensembles_ = read_ensembles(content["shares"], choice.blocks, schema)
+        estimate = read_estimate(
+            content["estimate"], read, choice.blocks, schema, signed=choice.signed
+        )
+        if choice.signed:
+            experts: Experts = Differences(estimate, choice.n_records)
+        elif choice.voting == "weight":
+            experts = Weights(estimate, choice.n_records)
+        elif choice.voting == "maximum-entropy":
+            stored = content["distribution"]
+            experts = Distribution(read_distribution(stored, read, schema))
         else:
-            model.ensembles_ = read_ensembles(content["shares"], choice.blocks, schema)
-        if choice.method == "labels":
-            experts = read_labels(content, read, choice.blocks, schema)
-        elif choice.method == "blocks":
-            model.estimate_ = read_estimate(
-                content["estimate"], read, choice.blocks, schema, signed=choice.signed
-            )
-            if choice.signed:
-                experts = Differences(model.estimate_, choice.n_records)
-            elif choice.voting == "weight":
-                experts = Weights(model.estimate_, choice.n_records)
-            elif choice.voting == "maximum-entropy":
-                distribution = content["distribution"]
-                experts = Distribution(read_distribution(distribution, read, schema))
-            else:
-                experts = LogOdds(model.estimate_, choice.blocks)
-        n_trees = len(model.trees_) + len(model.ensembles_)
-        if experts.voting != choice.voting or choice.n_trees != n_trees:
-            raise ValueError("votes that were not chosen")
-        model.choice_, model._experts = choice, experts
+            experts = LogOdds(estimate, choice.blocks)
+        model.estimate_ = estimate
+        _give(model, experts, len(choice.blocks))
+
+
+def _give(model: Any, experts: Experts, n_trees: int) -> None:
+    if experts.voting != model.choice_.voting or model.choice_.n_trees != n_trees:
+        raise ValueError("votes that were not chosen")
+    model._experts = experts
 
 
 def _choice(stored: dict[str, Any], schema: Schema) -> Choice:
-    stored = {"design": "disjoint"} | stored
-    check_choice(stored["design"], "design", DESIGNS)
-    disjoint = stored["design"] != "covering"
-    blocks = read_blocks(stored["blocks"], schema, disjoint=disjoint)
+    blocks = read_blocks(stored["blocks"], schema)
     shares = tuple(float(share) for share in stored["shares"])
     for name in UNKNOWN:
         stored = stored | {name: math.nan if stored[name] is None else stored[name]}
     choice = Choice(**(stored | {"blocks": blocks, "shares": shares}))
-    check_choice(choice.method, "method", ("trees", "blocks", "labels"))
     check_choice(choice.accounting, "accounting", ("pure", "zcdp"))
     whole_numbers([choice.n_trees], least=1, most=2**31)
     if not all(isinstance(fact, bool) for fact in (choice.stated, choice.signed)):

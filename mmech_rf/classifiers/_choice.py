@@ -1,4 +1,4 @@
-"""What a fit of the classifier that chooses for itself went by, and chose."""
+"""What the fit of a forest went by, and chose."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ class Choice:
         Share of the measurement's cost of every block.
     signed : bool
         Whether differences of two classes were measured.
-    design : {"disjoint", "covering", "chosen"}
-        How the blocks were found.
     risk : float
         Expected squared error of the contrasts of blocks, relative to no measurement;
         NaN for "trees".
@@ -58,7 +56,6 @@ class Choice:
     blocks: tuple[tuple[int, ...], ...] = ()
     shares: tuple[float, ...] = ()
     signed: bool = False
-    design: str = "disjoint"
     risk: float = math.nan
     log_evidence: float = math.nan
     accounting: str = "pure"

@@ -66,6 +66,8 @@ def concentrated_plan(
     epsilon: Fraction,
     rho: Fraction,
     n_features: int,
+    *,
+    better: bool = True,
 ) -> Plan | None:
     r"""Return shares of rho, or None where a pure epsilon does better.
 
@@ -87,6 +89,9 @@ def concentrated_plan(
         Budgets of which one can be spent.
     n_features : int
         Number of attributes.
+    better : bool, default=True
+        Whether to return None where the pure epsilon does better; otherwise only where
+        it draws no further trees.
     """
     if rho <= 0 or not other.rounds:
         return None
@@ -99,7 +104,7 @@ def concentrated_plan(
     start = min(pure.FIRST_SHARE, share_of(first, information))
     rest = 1 - scores - start
     rounds = min(max(int(information * float(rest) // further), 1), MOST_ROUNDS)
-    if 8 * rho * rest * selection / other.rounds < (
+    if better and 8 * rho * rest * selection / other.rounds < (
         (epsilon * other.further * other.selection) ** 2
     ):
         return None

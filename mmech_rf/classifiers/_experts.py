@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +17,6 @@ __all__ = [
     "Experts",
     "LogOdds",
     "Weights",
-    "counting_numbers",
 ]
 
 Floats = NDArray[np.float64]
@@ -30,57 +27,6 @@ SMOOTHING = 0.5
 
 RAREST = 0.01
 """No class counts for less than this part of an equal share."""
-
-NEGLIGIBLE = 1e-9
-"""Counting numbers below this are roundings."""
-
-
-def counting_numbers(blocks: Sequence[Subset]) -> dict[Subset, float]:
-    r"""Return how much every block counts, so that each attribute counts once.
-
-    A block counts for one over the largest number of blocks that hold one of its
-    attributes; what an attribute then lacks, its own table makes up for. So all numbers
-    are positive, one for each of disjoint blocks, and :math:`\sum_{a \ni i} \kappa_a =
-    1` for every attribute i: the votes of independent attributes are those of naive
-    Bayes, whatever the design.
-
-    Parameters
-    ----------
-    blocks : sequence of tuple of int
-        Sets of attributes, each listed once.
-
-    Returns
-    -------
-    dict of tuple to float
-        Number of every block, and of single attributes where they differ from zero.
-
-    Notes
-    -----
-    The numbers of a junction tree or of Kikuchi's approximation, one for each block
-    and minus one for overlaps, are exact for distributions with this structure, but
-    add up the noise of many tables: from pairs of d attributes those of single
-    attributes are 2 - d.
-
-    References
-    ----------
-    .. [1] Yedidia, Freeman, Weiss, "Constructing free-energy approximations and
-       generalized belief propagation algorithms", IEEE Transactions on Information
-       Theory 51(7), 2005, Section V (valid counting numbers).
-    .. [2] Wainwright, Jaakkola, Willsky, "A new class of upper bounds on the log
-       partition function", IEEE Transactions on Information Theory 51(7), 2005
-       (fractional ones).
-    """
-    holders = Counter(i for block in blocks for i in block)
-    numbers = {
-        block: 1 / max((holders[i] for i in block), default=1) for block in blocks
-    }
-    for i in holders:
-        lacking = 1 - math.fsum(
-            number for block, number in numbers.items() if i in block
-        )
-        if lacking > NEGLIGIBLE:
-            numbers[i,] = numbers.get((i,), 0.0) + lacking
-    return numbers
 
 
 class Experts(ABC):
@@ -98,15 +44,14 @@ class Experts(ABC):
 
 
 class LogOdds(Experts):
-    """Product of experts: log p(c) + Σ_a κ_a log p(x_a | c) from shrunk tables.
+    """Product of experts: log p(c) + Σ_a log p(x_a | c) from shrunk tables.
 
     Parameters
     ----------
     estimate : ShrunkEstimate
         Posterior means and variances of the tables of all blocks, by class.
     blocks : sequence of tuple of int
-        Sets of attributes. Disjoint ones count once each, others for the
-        `counting_numbers` κ_a.
+        Disjoint sets of attributes.
     """
 
     voting = "log-odds"
@@ -114,17 +59,13 @@ class LogOdds(Experts):
     def __init__(
         self, estimate: ShrunkEstimate, blocks: Sequence[tuple[int, ...]]
     ) -> None:
-        numbers = counting_numbers(blocks)
-        self._blocks = list(numbers)
+        self._blocks = list(blocks)
         self._sizes = estimate.domain_shape
         totals = estimate.marginal(())[0]
         least = RAREST * max(float(totals.sum()), 1.0) / totals.size
         totals = np.maximum(totals, least)
         self.class_shares = totals / totals.sum()
-        self.log_tables = [
-            number * self._log_table(estimate, block)
-            for block, number in numbers.items()
-        ]
+        self.log_tables = [self._log_table(estimate, block) for block in blocks]
 
     def _log_table(self, estimate: ShrunkEstimate, block: tuple[int, ...]) -> Floats:
         """Return log p(x_a | c), smoothed by the deviation of the counts, (n_a, k)."""

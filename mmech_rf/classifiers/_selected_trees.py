@@ -22,7 +22,7 @@ from mmech_rf.classifiers._payments import Payments
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import ScoreView, Views, most_terms, public_views
 
-__all__ = ["DRAWN", "Grower", "Plan", "SelectedTrees", "share_of"]
+__all__ = ["Grower", "Plan", "SelectedTrees", "share_of"]
 
 Floats = NDArray[np.float64]
 
@@ -90,9 +90,6 @@ STEP = 0.5
 
 SMOOTHING = 1.5
 """Smallest count added to a leaf, in scales of its noise, beside half a record."""
-
-DRAWN = "and its labels"
-"""How the words for a release end that was drawn, rather than measured with noise."""
 
 
 def number_of_votes(epsilon: Fraction) -> int:
@@ -400,7 +397,7 @@ class Grower:
     ) -> SelectedTree:
         return self.payments.draw_tree(
             cost,
-            f"tree {number + 1} {DRAWN}",
+            f"tree {number + 1} and its labels",
             sight.views,
             sight.cells,
             self.class_codes,

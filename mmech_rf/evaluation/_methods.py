@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.dummy import DummyClassifier
 
 from mmech._validation import check_choice
-from mmech_rf.classifiers import (
+from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
     LaplaceForestClassifier,

@@ -1,0 +1,1 @@
+"""Forests of complete trees on blocks of attributes: their counts, or their labels."""

@@ -1,0 +1,1 @@
+"""Labelled trees that are drawn as a whole, and scores beside them."""
