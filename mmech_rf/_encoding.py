@@ -70,12 +70,21 @@ def encode(
         keep &= ~missing
     if y is None:
         return codes
-    class_codes = encode_target(schema, y)
+    class_codes = schema._class_table.codes(io.read_vector(y))
     if class_codes.shape[0] != table.n_rows:
         raise ValueError(
             f"X has {table.n_rows} rows but y has {class_codes.shape[0]} labels; "
             "give one label per row"
         )
+    for marker, choice in (
+        (io.MISSING, handle_missing),
+        (io.UNKNOWN, handle_unknown),
+    ):
+        bad = class_codes == marker
+        if choice == "drop":
+            keep &= ~bad
+        elif bad.any():
+            raise ValueError(_label_error(int(bad.argmax()), marker))
     index = np.flatnonzero(keep)
     if index.size < table.n_rows:
         codes, class_codes = codes[index], class_codes[index]
@@ -149,16 +158,19 @@ def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
     codes = schema._class_table.codes(io.read_vector(y))
     if codes.size and codes.min() < 0:
         row = int((codes < 0).argmax())
-        problem = (
-            "a missing value (empty, None or NaN)"
-            if codes[row] == io.MISSING
-            else "a label that is not one of the classes"
-        )
-        raise ValueError(
-            f"row {row} of y holds {problem}; correct it, or add the label to "
-            "class_labels of the schema"
-        )
+        raise ValueError(_label_error(row, int(codes[row])))
     return codes
+
+
+def _label_error(row: int, marker: int) -> str:
+    problem, remedy = {
+        io.MISSING: ("a missing value (empty, None or NaN)", "fill it in"),
+        io.UNKNOWN: (
+            "a label that is not one of the classes",
+            "correct it, or add the label to class_labels of the schema",
+        ),
+    }[marker]
+    return f"row {row} of y holds {problem}; {remedy}"
 
 
 def decode(schema: Schema, codes: ArrayLike) -> NDArray[np.object_]:

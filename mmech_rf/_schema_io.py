@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech._validation import check_choice
+
 __all__ = [
     "FORMAT",
     "MISSING",
@@ -27,6 +29,7 @@ __all__ = [
     "CategoryTable",
     "Table",
     "is_missing",
+    "label_of_type",
     "number_values",
     "parse_document",
     "read_document",
@@ -74,6 +77,34 @@ def texts(value: Any) -> tuple[str, ...]:
         if math.isfinite(value) and value == math.floor(value):
             return (str(value), str(int(value)))
     return (str(value),)
+
+
+_LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
+_LABEL_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def label_of_type(label: Any, kind: str) -> Any:
+    """Return a public class label as an integer, a boolean or text, or raise.
+
+    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
+    (-1, False)
+    """
+    check_choice(kind, "the type of the class labels", _LABEL_TYPES)
+    if isinstance(label, _LABEL_TYPES[kind]) and not (
+        kind == "int" and isinstance(label, bool)
+    ):
+        return label
+    try:
+        if kind == "int":
+            return int(str(label))
+        if kind == "bool":
+            return _LABEL_WORDS[str(label).lower()]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the class label {label!r} cannot be written as {kind}; correct the label "
+            "or the type"
+        ) from None
+    return str(label)
 
 
 class CategoryTable:
@@ -446,6 +477,7 @@ def _parse_own(
         attributes.append(fields)
     return attributes, {
         "class_labels": document["target"]["labels"],
+        "label_type": document["target"].get("type"),
         "target": document["target"]["name"],
         "name": document.get("name"),
         "required": document.get("required", ()),
@@ -477,6 +509,7 @@ def _parse_features(
         attributes.append(fields)
     return attributes, {
         "class_labels": document["target"]["categories"],
+        "label_type": document["target"].get("type"),
         "target": document["target"]["name"],
         "name": document.get("name"),
     }

@@ -13,7 +13,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
 from typing import Any, Literal, overload
 
@@ -51,7 +51,8 @@ class Schema:
     attributes : sequence of Attribute
         In the order of the columns of the codes.
     class_labels : sequence of str, bool, int or float
-        At least two. Their order is the order of the class codes.
+        At least two. Their order is the order of the class codes, and their type the
+        type of predictions, whatever the records hold them in.
     target : str, default="class"
         Name of the class column in files.
     name : str, optional
@@ -60,6 +61,9 @@ class Schema:
         Columns outside the domain whose missing values make a record count as one
         with a missing value (see `encode`), so that a published preprocessing can
         be repeated.
+    label_type : {"int", "bool", "str"}, optional
+        Type to convert `class_labels` to. Schema files may say it as ``"type"`` of
+        their target: many write all labels as text.
 
     Attributes
     ----------
@@ -77,7 +81,8 @@ class Schema:
     TypeError
         If an attribute is not an `Attribute` or a name not a string.
     ValueError
-        If names repeat, or there is no attribute, or fewer than two class labels.
+        If names repeat, or there is no attribute, or fewer than two class labels, or
+        the labels cannot be written in `label_type`.
 
     See Also
     --------
@@ -105,8 +110,9 @@ class Schema:
     target: str = "class"
     name: str | None = None
     required: tuple[str, ...] = ()
+    label_type: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, label_type: str | None) -> None:
         attributes = as_tuple(self.attributes, "attributes")
         if not attributes:
             raise ValueError("a schema needs at least one attribute, got none; add one")
@@ -117,7 +123,10 @@ class Schema:
                     f"{type(attribute).__name__}; use Attribute.categorical, "
                     "Attribute.ordinal or Attribute.numeric"
                 )
-        labels = check_cells(self.class_labels, "class_labels (the classes)", minimum=2)
+        labels = as_tuple(self.class_labels, "class_labels (the classes)")
+        if label_type is not None:
+            labels = tuple(io.label_of_type(label, label_type) for label in labels)
+        labels = check_cells(labels, "class_labels (the classes)", minimum=2)
         target = check_name(self.target, "target")
         required = check_names(self.required, "required")
         if self.name is not None:
@@ -405,7 +414,9 @@ class Schema:
         `Attribute`) and a ``target`` object; and the discretisations of the
         matrix-random-forest paper with ``attributes`` and a ``target`` name. In
         the last kind, ``dropped_after`` becomes `required`, and what
-        is ``not_used`` is left out.
+        is ``not_used`` is left out. Class labels keep their JSON type, numbers,
+        ``true`` and ``false`` or text, unless a ``target`` object says another as
+        ``"type"``: ``"int"``, ``"bool"`` or ``"str"``.
 
         Parameters
         ----------

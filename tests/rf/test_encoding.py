@@ -296,9 +296,25 @@ def test_drop_leaves_records_out():
     assert index.dtype == np.int64
 
 
-def test_labels_of_dropped_records_are_checked():
-    with pytest.raises(ValueError, match="row 0 of y"):
-        TOY.encode([["red", "huge", 1]], ["maybe"], handle_unknown="drop")
+@pytest.mark.parametrize(
+    ("label", "policy"), [("maybe", "handle_unknown"), (None, "handle_missing")]
+)
+def test_labels_that_do_not_fit_drop_their_record_only(label, policy):
+    X, y = [["red", "big", 1]] * 3, ["yes", label, "no"]
+    codes, labels, index = TOY.encode(X, y, **{policy: "drop"}, return_index=True)
+    assert codes.shape == (2, 3)
+    assert labels.tolist() == [1, 0]
+    assert index.tolist() == [0, 2]
+    for other in ("error", "category"):
+        with pytest.raises(ValueError, match="row 1 of y holds"):
+            TOY.encode(X, y, **{policy: other})
+
+
+def test_dropped_records_may_have_any_label():
+    both = {"handle_unknown": "drop", "handle_missing": "drop"}
+    codes, labels = TOY.encode([["red", "huge", 1]], ["maybe"], **both)
+    assert codes.shape == (0, 3)
+    assert labels.tolist() == []
 
 
 REQUIRED = Schema([SIZE], [0, 1], required=["weight"])
@@ -344,7 +360,11 @@ def test_removing_a_record_leaves_the_codes_of_the_others(data):
     cell = st.sampled_from(["red", "blue", "", None, 1, 50, 1e9, "big", "small", "?"])
     rows = data.draw(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=6))
     labels = data.draw(
-        st.lists(st.sampled_from(["no", "yes"]), min_size=len(rows), max_size=len(rows))
+        st.lists(
+            st.sampled_from(["no", "yes", "maybe", None]),
+            min_size=len(rows),
+            max_size=len(rows),
+        )
     )
     gone = data.draw(st.integers(0, len(rows) - 1))
     options = {
