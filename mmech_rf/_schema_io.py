@@ -64,11 +64,14 @@ def is_missing(value: Any) -> bool:
 def texts(value: Any) -> tuple[str, ...]:
     """Return the texts a raw value can be read as, the most literal one first.
 
-    >>> texts("med"), texts(1.0), texts(True)
-    (('med',), ('1.0', '1'), ('True', 'true', '1'))
+    A whole number is written as a float where another cell of its column was missing,
+    so such a text reads as the float does.
+
+    >>> texts("med"), texts(1.0), texts("1.0"), texts(True)
+    (('med',), ('1.0', '1'), ('1.0', '1'), ('True', 'true', '1'))
     """
     if isinstance(value, str):
-        return (str(value),)
+        return (str(value), *(t for t in _texts_as_float(value) if t != value))
     if isinstance(value, (bool, np.bool_)):
         return (str(value), str(value).lower(), str(int(value)))
     if isinstance(value, (float, np.floating)):
@@ -77,6 +80,15 @@ def texts(value: Any) -> tuple[str, ...]:
         if math.isfinite(value) and value == math.floor(value):
             return (str(value), str(int(value)))
     return (str(value),)
+
+
+def _texts_as_float(text: str) -> tuple[str, ...]:
+    """Return the texts of the float that a text is the usual form of, if any."""
+    try:
+        number = float(text)
+    except ValueError:
+        return ()
+    return texts(number) if str(number) == text else ()
 
 
 _LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}

@@ -33,8 +33,9 @@ from mmech_rf._attribute import (
     distinct_values,
     infer_attribute,
 )
+from mmech_rf._encoding import Misfit
 
-__all__ = ["Attribute", "Schema"]
+__all__ = ["Attribute", "Misfit", "Schema"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,11 +286,13 @@ class Schema:
         handle_unknown : {"error", "category", "drop", "clip"}, default="error"
             What to do with a value outside the domain of its attribute: raise, use
             the attribute's designated cell (`Attribute.other_code`), or leave the
-            record out. ``"clip"`` moves a number outside the bounds to the nearest
-            bin and raises for other values.
+            record out, without a word on how many. ``"clip"`` moves a number outside
+            the bounds to the nearest bin and raises for other values. A label that is
+            not one of the classes drops its record or raises.
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values. A missing value in a required column can
-            only raise or drop; ``"category"`` accepts it.
+            only raise or drop; ``"category"`` accepts it. A missing label drops its
+            record or raises.
         return_index : bool, default=False
             With `y`, return the positions of the records that were kept, too.
 
@@ -307,8 +310,8 @@ class Schema:
         ValueError
             At the first value that cannot be read; the message names its row and
             column, not the value. Whether this error occurs depends on the data
-            and is not covered by the privacy guarantee; ``"category"`` (where all
-            attributes declare a cell for it) and ``"drop"`` avoid it. Also if
+            and is not covered by the privacy guarantee; ``"drop"`` avoids it, and so
+            does ``"category"`` for attributes that declare a cell for it. Also if
             columns are missing, or "drop" is chosen without `y`: every query needs
             an answer.
         TypeError
@@ -360,6 +363,40 @@ class Schema:
         array([1, 0, 1])
         """
         return encoding.encode_target(self, y)
+
+    def check(
+        self, X: Any, y: Any = None, *, columns: Iterable[str] | None = None
+    ) -> list[Misfit]:
+        """List every cell that the schema cannot read, for the owner of the records.
+
+        The list holds values of records and is not covered by the privacy guarantee.
+        Look at it before ``"drop"`` is chosen, which leaves out every record that does
+        not fit and never says how many.
+
+        Parameters
+        ----------
+        X, y, columns
+            As in `encode`.
+
+        Returns
+        -------
+        list of Misfit
+            Named tuples ``(row, column, value, problem)`` in the order of the rows,
+            without those that read as a category ``"?"``; empty where all records fit.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing.
+
+        Examples
+        --------
+        >>> schema = Schema([Attribute.categorical("shape", ["round"])], [0, 1])
+        >>> schema.check([["round"], ["squre"]], [0, 1])
+        [Misfit(row=1, column='shape', value='squre',
+                problem='a value outside the domain of the attribute')]
+        """
+        return encoding.misfits(self, X, y, columns=columns)
 
     @cached_property
     def _class_table(self) -> io.CategoryTable:
