@@ -277,7 +277,7 @@ def test_a_file_that_only_claims_to_be_compressed(run, files):
     path = files / "fruit.csv.gz"
     path.write_text("size\n")
     outcome = run("evaluate", "--data", path, "--schema", files / "fruit.json")
-    assert_refused(outcome, "fruit.csv.gz': Not a gzipped file")
+    assert_refused(outcome, "fruit.csv.gz': the file is not a gzip file")
 
 
 def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
