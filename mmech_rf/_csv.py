@@ -18,10 +18,10 @@ from typing import TextIO
 __all__ = ["read_header", "read_rows"]
 
 
-def read_header(path: str | os.PathLike[str]) -> list[str]:
+def read_header(path: str | os.PathLike[str], *, multiline: bool = False) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     with _opened(path) as stream:
-        return next((fields for _, fields in _records(stream, multiline=False)), [])
+        return next((fields for _, fields in _records(stream, multiline=multiline)), [])
 
 
 def read_rows(

@@ -64,14 +64,16 @@ def is_missing(value: Any) -> bool:
 def texts(value: Any) -> tuple[str, ...]:
     """Return the texts a raw value can be read as, the most literal one first.
 
-    A whole number is written as a float where another cell of its column was missing,
-    so such a text reads as the float does.
+    Text reads as the float or boolean that it is the usual form of, as a csv file has
+    them: a whole number is written as 5.0 where another cell of its column is missing.
 
     >>> texts("med"), texts(1.0), texts("1.0"), texts(True)
     (('med',), ('1.0', '1'), ('1.0', '1'), ('True', 'true', '1'))
     """
     if isinstance(value, str):
-        return (str(value), *(t for t in _texts_as_float(value) if t != value))
+        meant = _meant_by(value)
+        others = () if meant is None else texts(meant)
+        return (str(value), *(text for text in others if text != value))
     if isinstance(value, (bool, np.bool_)):
         return (str(value), str(value).lower(), str(int(value)))
     if isinstance(value, (float, np.floating)):
@@ -82,13 +84,15 @@ def texts(value: Any) -> tuple[str, ...]:
     return (str(value),)
 
 
-def _texts_as_float(text: str) -> tuple[str, ...]:
-    """Return the texts of the float that a text is the usual form of, if any."""
+def _meant_by(text: str) -> float | bool | None:
+    """Return the boolean or float that a text is the usual form of, if any."""
+    if text in ("True", "False"):
+        return text == "True"
     try:
         number = float(text)
     except ValueError:
-        return ()
-    return texts(number) if str(number) == text else ()
+        return None
+    return number if str(number) == text else None
 
 
 _LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}

@@ -410,7 +410,8 @@ def load_csv(
     Columns are found by the names in the schema; others are ignored. Values stay
     text, as `Schema.encode` reads them; an empty field is a missing value. Reading is
     strict, so that no line can change what another one is: every line is one record,
-    with as many fields as the header, also in columns that are ignored.
+    with as many fields as the header, also in columns that are ignored. Empty lines are
+    skipped.
 
     Parameters
     ----------

@@ -84,12 +84,12 @@ def check_output(args: argparse.Namespace) -> None:
         )
 
 
-def read_header(path: str) -> list[str]:
+def read_header(path: str, *, multiline: bool) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech_rf import _csv
 
     try:
-        header = _csv.read_header(path)
+        header = _csv.read_header(path, multiline=multiline)
     except ValueError as error:
         raise InputError(f"cannot use the data {path!r}: {error}") from error
     if not header:
@@ -101,7 +101,8 @@ def read_header(path: str) -> list[str]:
 
 def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
     known = set(known)
-    extra = [name for name in read_header(path) if name not in known]
+    header = read_header(path, multiline=args.multiline)
+    extra = [name for name in header if name not in known]
     if not extra:
         return
     shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")

@@ -337,8 +337,9 @@ def _add_records(command: argparse.ArgumentParser) -> None:
         choices=("error", "category", "drop", "clip"),
         default="error",
         help="what to do with values outside the schema: stop, use the cell that the "
-        "attribute declares for them, leave the record out, or move a number to the "
-        "nearest bound (default: error)",
+        "attribute declares for them, leave the record out without a word (look at "
+        f"`{PROG} schema check` first), or move a number to the nearest bound "
+        "(default: error)",
     )
     command.add_argument(
         "--handle-missing",

@@ -27,6 +27,9 @@ __all__ = ["add_schema"]
 MAX_NUMERIC_CATEGORIES = 10
 """A column of more distinct numbers becomes numeric where values are read."""
 
+MAX_SHOWN = 80
+"""A longer value of a cell is cut off where it is printed."""
+
 _SCHEMA = """\
 Schemas list what is public about records: attributes with their categories, or bounds
 and cut points, and the classes.
@@ -128,7 +131,8 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         help="number of bins of numeric columns with --read-values (default: 10)",
     )
     add_output(suggest, help="file for the schema (default: print it)")
-    suggest.set_defaults(words={r", or read with multiline=True .*": ""})
+    add_multiline(suggest)
+    suggest.set_defaults(words=READING_WORDS)
     check = add_command(
         inner,
         "check",
@@ -150,7 +154,7 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
-    header = read_header(args.data)
+    header = read_header(args.data, multiline=args.multiline)
     target = header[-1] if args.target is None else args.target
     if target not in header:
         raise InputError(
@@ -190,7 +194,7 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     from mmech_rf.evaluation import read_columns
     from mmech_rf.schema import Schema
 
-    columns = read_columns(args.data, header)
+    columns = read_columns(args.data, header, multiline=args.multiline)
     labels, has_missing = distinct_values(columns[target], f"column {target!r}")
     if has_missing:
         raise InputError(
@@ -235,9 +239,14 @@ def _check(args: argparse.Namespace) -> None:
     if misfits:
         print("Rows are counted from 0, below the header.")
     for row, column, value, problem in misfits:
-        print(f"row {row}, column {column!r}: {value!r} is {problem}")
+        print(f"row {row}, column {column!r}: {_shown(value)} is {problem}")
     n, n_fit = len(bunch.data), len(bunch.data) - len({m.row for m in misfits})
     print(f"{n_fit:,} of {n:,} records fit the schema {args.schema!r}.")
     if misfits:
         sys.stdout.flush()
         raise SystemExit(1)
+
+
+def _shown(value: str) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

@@ -451,7 +451,7 @@ def test_hints_send_to_the_check_first_and_never_propose_to_drop(run, numbered):
 
 def test_check_lists_every_cell_that_does_not_fit(run, numbered):
     with open(numbered / "gaps.csv", "a", encoding="utf-8") as stream:
-        stream.write("9,castle,2\n")
+        stream.write(f"9,castle,{'2' * 1000}\n")
     check = ("schema", "check", numbered / "gaps.csv", numbered / "homes.json")
     code, out, err = run(*check)
     assert code == 1
@@ -462,7 +462,7 @@ def test_check_lists_every_cell_that_does_not_fit(run, numbered):
         "row 7, column 'sold': ''",
         "row 300, column 'rooms': '9'",
         "row 300, column 'kind': 'castle'",
-        "row 300, column 'sold': '2'",
+        f"row 300, column 'sold': '{'2' * 79}...",
     ]
     assert lines[-1].startswith("298 of 301 records fit the schema")
 
@@ -612,7 +612,11 @@ def test_a_header_that_would_swallow_records(run, files):
     outcome = run("schema", "suggest", files / "fruit.csv")
     assert_refused(outcome, "line 1 of the file opens a quote")
     assert "SECRET" not in outcome[2]
-    assert "multiline" not in outcome[2]
+    assert "multiline=True" not in outcome[2]
+    (files / "fruit.csv").write_text('"two\nlines",class\n1,0\n')
+    code, out, _ = run("schema", "suggest", files / "fruit.csv", "--multiline")
+    assert code == 0
+    assert json.loads(out)["features"][0]["name"] == "two\nlines"
 
 
 def test_a_header_that_no_schema_can_name(run, files):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mmech_rf.datasets import DATASETS, load_csv, load_iris, load_monks
 from mmech_rf.schema import Attribute, Schema
@@ -272,6 +274,32 @@ def test_files_that_are_cut_off(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match="not a gzip file, or is damaged or cut off"):
         load_csv(path, SCHEMA)
+
+
+def read_notes(path, lines):
+    text = "\n".join(["a,n,label,note", *lines, ""])
+    path.write_text(text, encoding="utf-8", newline="")
+    return load_csv(path, SCHEMA).data.tolist()
+
+
+LINES = st.text(st.sampled_from('",a '), max_size=4).map(lambda s: f"x,1,0,{s}")
+
+
+@given(st.lists(LINES, max_size=5))
+def test_every_line_is_read_as_if_it_were_alone(tmp_path_factory, lines):
+    """So that one record cannot change another one, whatever stands in it."""
+    path = tmp_path_factory.mktemp("lines") / "t.csv"
+    expected = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            expected += read_notes(path, [line])
+        except ValueError as error:
+            found = str(error).replace("line 2 ", f"line {number} ")
+            with pytest.raises(ValueError, match="line") as caught:
+                read_notes(path, lines)
+            assert str(caught.value) == found
+            return
+    assert read_notes(path, lines) == expected
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schema_cases import AGE, COLOUR, SIZE, TOY, one
 
+from mmech_rf.datasets import load_csv
 from mmech_rf.schema import Attribute, Schema
 
 # -------------------------------------------------------------------- encoding
@@ -394,6 +395,23 @@ def test_whole_numbers_may_be_written_as_floats(categories, value):
     assert schema.encode_target([value]).tolist() == [1]
     grouped = Attribute.categorical("a", ["few", "many"], groups={"many": categories})
     assert one(grouped, value) == 1
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [["false", "true"], ["False", "True"], [False, True], ["0", "1"], [0, 1]],
+)
+def test_booleans_of_files_read_as_those_of_frames(tmp_path, categories):
+    schema = Schema([Attribute.categorical("a", categories)], categories)
+    frame = pd.DataFrame({"a": [False, True], "class": [False, True]})
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    bunch = load_csv(tmp_path / "f.csv", schema)
+    for codes, labels in (
+        schema.encode(frame, frame["class"]),
+        schema.encode(bunch.data, bunch.target),
+    ):
+        assert codes.tolist() == [[0], [1]]
+        assert labels.tolist() == [0, 1]
 
 
 def test_texts_that_look_alike_stay_apart():
