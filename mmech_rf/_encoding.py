@@ -32,6 +32,7 @@ _LABEL_PROBLEMS = {
     io.MISSING: _PROBLEMS[io.MISSING],
     io.UNKNOWN: "a label that is not one of the classes",
 }
+_LOOK = "look at all that do not fit with Schema.check"
 
 
 class Misfit(NamedTuple):
@@ -161,18 +162,17 @@ def _cell_error(row: int, name: str, marker: int, *, extra: str = "") -> str:
     )
 
 
-_LOOK = "look at all that do not fit with Schema.check"
-
-
 def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
     """Return the position in `class_labels` of every label."""
     codes = schema._class_table.codes(io.read_vector(y))
     if codes.size and codes.min() < 0:
         row = int((codes < 0).argmax())
-        raise ValueError(
-            f"row {row} of y holds {_LABEL_PROBLEMS[int(codes[row])]}; correct it, or "
-            "add it to class_labels of the schema"
-        )
+        marker = int(codes[row])
+        remedy = {
+            io.MISSING: "fill it in, or leave its record out",
+            io.UNKNOWN: "correct it, or add it to class_labels of the schema",
+        }[marker]
+        raise ValueError(f"row {row} of y holds {_LABEL_PROBLEMS[marker]}; {remedy}")
     return codes
 
 

@@ -56,6 +56,10 @@ How to fill it in, by entry of "features":
   bins of equal public probability, from published quantiles
                    {{"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
                     "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}}
+The classes are written as they are here: text, numbers, or true and false. A "type" of
+"target", "int", "bool" or "str", converts them: {{"name": "sold", "type": "int",
+"categories": ["0", "1"]}}.
+
 An entry may have "other": a name for one more cell, or one of the categories, that
 takes unknown or missing values (--handle-unknown category).
 
