@@ -134,7 +134,7 @@ class PrivateForestClassifier(BlockForest):
     Attributes
     ----------
     classes_ : ndarray, shape (k,)
-        Class labels, in the type of the target.
+        Class labels, as the schema has them.
     schema_ : Schema
         Public facts in use.
     choice_ : Choice
