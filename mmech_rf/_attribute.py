@@ -153,9 +153,10 @@ class Attribute:
     Notes
     -----
     A raw value matches a category by equality, otherwise by its text: ``"1"``
-    matches ``1``, ``1.0`` and ``True``, and ``"false"`` matches ``False``. An
-    empty field, None, NaN or ``"?"`` is a missing value, unless ``"?"`` is a
-    category: then it means that one.
+    matches ``1``, ``1.0`` and ``True``, and ``"false"`` matches ``False``. Text that
+    is the usual form of a float or boolean matches what that would: ``"1.0"`` is 1,
+    as pandas writes it beside missing values. An empty field, None, NaN or ``"?"`` is
+    a missing value, unless ``"?"`` is a category: then it means that one.
 
     Examples
     --------

@@ -7,7 +7,7 @@ record.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,9 +19,29 @@ from mmech_rf._attribute import Attribute
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
-__all__ = ["decode", "decode_target", "encode", "encode_target"]
+__all__ = ["Misfit", "decode", "decode_target", "encode", "encode_target", "misfits"]
 
 _POLICIES = ("error", "category", "drop")
+
+_PROBLEMS = {
+    io.MISSING: "a missing value (empty, None or NaN)",
+    io.UNKNOWN: "a value outside the domain of the attribute",
+    io.OUTSIDE: "a number outside the bounds of the attribute, or infinity",
+}
+_LABEL_PROBLEMS = {
+    io.MISSING: _PROBLEMS[io.MISSING],
+    io.UNKNOWN: "a label that is not one of the classes",
+}
+_LOOK = "look at all that do not fit with Schema.check"
+
+
+class Misfit(NamedTuple):
+    """A cell of a table that a schema cannot read. Sensitive: it holds the value."""
+
+    row: int
+    column: str
+    value: Any
+    problem: str
 
 
 def encode(
@@ -70,12 +90,16 @@ def encode(
         keep &= ~missing
     if y is None:
         return codes
-    class_codes = encode_target(schema, y)
-    if class_codes.shape[0] != table.n_rows:
-        raise ValueError(
-            f"X has {table.n_rows} rows but y has {class_codes.shape[0]} labels; "
-            "give one label per row"
-        )
+    _, class_codes = _read_labels(schema, y, table.n_rows)
+    for marker, choice in (
+        (io.MISSING, handle_missing),
+        (io.UNKNOWN, handle_unknown),
+    ):
+        bad = class_codes == marker
+        if choice == "drop":
+            keep &= ~bad
+        elif bad.any():
+            raise ValueError(_label_error(int(bad.argmax()), marker))
     index = np.flatnonzero(keep)
     if index.size < table.n_rows:
         codes, class_codes = codes[index], class_codes[index]
@@ -127,21 +151,15 @@ def _settle(
 
 
 def _cell_error(row: int, name: str, marker: int, *, extra: str = "") -> str:
-    problem, remedy = {
-        io.MISSING: (
-            "a missing value (empty, None or NaN)",
-            "fill it in, or choose handle_missing=",
-        ),
-        io.UNKNOWN: (
-            "a value outside the domain of the attribute",
-            "correct it, extend the schema, or choose handle_unknown=",
-        ),
-        io.OUTSIDE: (
-            "a number outside the bounds of the attribute, or infinity",
-            "correct it, widen the bounds, or choose handle_unknown=",
-        ),
+    remedy = {
+        io.MISSING: "fill it in, or choose handle_missing=",
+        io.UNKNOWN: "correct it, extend the schema, or choose handle_unknown=",
+        io.OUTSIDE: "correct it, widen the bounds, or choose handle_unknown=",
     }[marker]
-    return f"row {row}, column {name!r} of X holds {problem}; {extra or remedy}"
+    return (
+        f"row {row}, column {name!r} of X holds {_PROBLEMS[marker]}; "
+        f"{extra or f'{_LOOK}, then {remedy}'}"
+    )
 
 
 def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
@@ -149,16 +167,70 @@ def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
     codes = schema._class_table.codes(io.read_vector(y))
     if codes.size and codes.min() < 0:
         row = int((codes < 0).argmax())
-        problem = (
-            "a missing value (empty, None or NaN)"
-            if codes[row] == io.MISSING
-            else "a label that is not one of the classes"
-        )
-        raise ValueError(
-            f"row {row} of y holds {problem}; correct it, or add the label to "
-            "class_labels of the schema"
-        )
+        marker = int(codes[row])
+        remedy = {
+            io.MISSING: "fill it in, or leave its record out",
+            io.UNKNOWN: "correct it, or add it to class_labels of the schema",
+        }[marker]
+        raise ValueError(f"row {row} of y holds {_LABEL_PROBLEMS[marker]}; {remedy}")
     return codes
+
+
+def _read_labels(
+    schema: Schema, y: Any, n_rows: int
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return raw labels and their codes, with a negative marker where there is none."""
+    labels = io.read_vector(y)
+    if labels.shape[0] != n_rows:
+        raise ValueError(
+            f"X has {n_rows} rows but y has {labels.shape[0]} labels; "
+            "give one label per row"
+        )
+    return labels, schema._class_table.codes(labels)
+
+
+def _label_error(row: int, marker: int) -> str:
+    remedy = {
+        io.MISSING: "fill it in, or choose handle_missing=",
+        io.UNKNOWN: "correct it, add it to class_labels of the schema, or choose "
+        "handle_unknown=",
+    }[marker]
+    return f"row {row} of y holds {_LABEL_PROBLEMS[marker]}; {_LOOK}, then {remedy}"
+
+
+def misfits(
+    schema: Schema, X: Any, y: Any, *, columns: Iterable[str] | None
+) -> list[Misfit]:
+    """Return every cell that the schema cannot read, see `Schema.check`."""
+    table = io.read_table(X, columns)
+    features, required = table.locate(
+        schema.feature_names, schema.required, read_required=y is not None
+    )
+    found = []
+    for attribute, position in zip(schema.attributes, features, strict=True):
+        values = table.column(position)
+        codes = attribute._codes(values, clip=False)
+        found += _listed(attribute.name, values, codes, _PROBLEMS)
+    for name, position in zip(schema.required, required, strict=False):
+        values = table.column(position)
+        missing = [io.MISSING if io.is_missing(value) else 0 for value in values]
+        found += _listed(name, values, np.array(missing, np.int64), _PROBLEMS)
+    if y is not None:
+        labels, codes = _read_labels(schema, y, table.n_rows)
+        found += _listed(schema.target, labels, codes, _LABEL_PROBLEMS)
+    return sorted(found, key=lambda misfit: misfit.row)
+
+
+def _listed(
+    name: str,
+    values: NDArray[Any],
+    codes: NDArray[np.int64],
+    problems: dict[int, str],
+) -> list[Misfit]:
+    return [
+        Misfit(int(row), name, values[row], problems[int(codes[row])])
+        for row in np.flatnonzero(codes < 0)
+    ]
 
 
 def decode(schema: Schema, codes: ArrayLike) -> NDArray[np.object_]:

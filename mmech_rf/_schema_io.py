@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech._validation import check_choice
+
 __all__ = [
     "FORMAT",
     "MISSING",
@@ -27,6 +29,7 @@ __all__ = [
     "CategoryTable",
     "Table",
     "is_missing",
+    "label_of_type",
     "number_values",
     "parse_document",
     "read_document",
@@ -61,11 +64,16 @@ def is_missing(value: Any) -> bool:
 def texts(value: Any) -> tuple[str, ...]:
     """Return the texts a raw value can be read as, the most literal one first.
 
-    >>> texts("med"), texts(1.0), texts(True)
-    (('med',), ('1.0', '1'), ('True', 'true', '1'))
+    Text reads as the float or boolean that it is the usual form of, as a csv file has
+    them: a whole number is written as 5.0 where another cell of its column is missing.
+
+    >>> texts("med"), texts(1.0), texts("1.0"), texts(True)
+    (('med',), ('1.0', '1'), ('1.0', '1'), ('True', 'true', '1'))
     """
     if isinstance(value, str):
-        return (str(value),)
+        meant = _meant_by(value)
+        others = () if meant is None else texts(meant)
+        return (str(value), *(text for text in others if text != value))
     if isinstance(value, (bool, np.bool_)):
         return (str(value), str(value).lower(), str(int(value)))
     if isinstance(value, (float, np.floating)):
@@ -74,6 +82,45 @@ def texts(value: Any) -> tuple[str, ...]:
         if math.isfinite(value) and value == math.floor(value):
             return (str(value), str(int(value)))
     return (str(value),)
+
+
+def _meant_by(text: str) -> float | bool | None:
+    """Return the boolean or float that a text is the usual form of, if any."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if str(number) == text else None
+
+
+_LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
+_LABEL_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def label_of_type(label: Any, kind: str) -> Any:
+    """Return a public class label as an integer, a boolean or text, or raise.
+
+    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
+    (-1, False)
+    """
+    check_choice(kind, "the type of the class labels", _LABEL_TYPES)
+    if isinstance(label, _LABEL_TYPES[kind]) and not (
+        kind == "int" and isinstance(label, bool)
+    ):
+        return label
+    try:
+        if kind == "int":
+            return int(str(label))
+        if kind == "bool":
+            return _LABEL_WORDS[str(label).lower()]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the class label {label!r} cannot be written as {kind}; correct the label "
+            "or the type"
+        ) from None
+    return str(label)
 
 
 class CategoryTable:
@@ -446,6 +493,7 @@ def _parse_own(
         attributes.append(fields)
     return attributes, {
         "class_labels": document["target"]["labels"],
+        "label_type": document["target"].get("type"),
         "target": document["target"]["name"],
         "name": document.get("name"),
         "required": document.get("required", ()),
@@ -477,6 +525,7 @@ def _parse_features(
         attributes.append(fields)
     return attributes, {
         "class_labels": document["target"]["categories"],
+        "label_type": document["target"].get("type"),
         "target": document["target"]["name"],
         "name": document.get("name"),
     }

@@ -7,11 +7,9 @@ files of the UCI Machine Learning Repository. Iris comes with scikit-learn.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from mmech._validation import check_integer
+from mmech_rf._csv import read_rows
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
@@ -400,12 +399,19 @@ def load_iris(*, n_bins: int | None = None) -> Any:
 
 
 def load_csv(
-    path: str | os.PathLike[str], schema: Schema, *, with_target: bool = True
+    path: str | os.PathLike[str],
+    schema: Schema,
+    *,
+    with_target: bool = True,
+    multiline: bool = False,
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
 
     Columns are found by the names in the schema; others are ignored. Values stay
-    text, as `Schema.encode` reads them; an empty field is a missing value.
+    text, as `Schema.encode` reads them; an empty field is a missing value. Reading is
+    strict, so that no line can change what another one is: every line is one record,
+    with as many fields as the header, also in columns that are ignored. Empty lines are
+    skipped.
 
     Parameters
     ----------
@@ -414,6 +420,9 @@ def load_csv(
     schema : Schema
     with_target : bool, default=True
         Set it to False for records without a class column: ``target`` is then None.
+    multiline : bool, default=False
+        Set it to True for a file whose quoted fields hold line breaks. A quote that is
+        not closed may then swallow the lines up to the next one.
 
     Returns
     -------
@@ -426,8 +435,9 @@ def load_csv(
     Raises
     ------
     ValueError
-        If a column is missing, a row has too many or too few fields, or a label is
-        not one of the classes. It names the line or row, not the value.
+        If a column is missing, or a line does not parse (too many or too few fields, a
+        quote that is not closed, bytes that are not UTF-8), or a label is not one of
+        the classes. It names the line or row, not what stands there.
 
     Examples
     --------
@@ -442,7 +452,7 @@ def load_csv(
     """
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
-    cells = read_cells(path, wanted)
+    cells = read_cells(path, wanted, multiline=multiline)
     target: NDArray[Any] | None = None
     if with_target:
         target = schema.decode_target(schema.encode_target(cells[:, -1]))
@@ -456,41 +466,14 @@ def load_csv(
 
 
 def read_cells(
-    path: str | os.PathLike[str], wanted: Sequence[str]
+    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
 ) -> NDArray[np.object_]:
     """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    opener = gzip.open if os.fspath(path).endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as stream:
-        positions, table = _read_rows(csv.reader(stream), wanted)
-    cells = np.empty((len(table), len(wanted)), dtype=object)
-    for i, row in enumerate(table):
-        cells[i] = [row[position] for position in positions]
+    rows = [fields for _, fields in read_rows(path, wanted, multiline=multiline)]
+    cells = np.empty((len(rows), len(wanted)), dtype=object)
+    if rows:
+        cells[:] = rows
     return cells
-
-
-def _read_rows(
-    reader: Iterable[list[str]], wanted: Sequence[str]
-) -> tuple[list[int], list[list[str]]]:
-    lines = iter(reader)
-    header = next(lines, [])
-    for name in wanted:
-        if (count := header.count(name)) != 1:
-            found = f"{count} columns" if count else "no column"
-            raise ValueError(
-                f"the header of the file has {found} named {name!r}, but the schema "
-                "needs exactly one; rename the column or use another schema"
-            )
-    rows = []
-    for number, row in enumerate(lines, start=2):
-        if not row:  # an empty line
-            continue
-        if len(row) != len(header):
-            raise ValueError(
-                f"line {number} of the file has {len(row)} fields but the header has "
-                f"{len(header)}; correct the line or quote its separators"
-            )
-        rows.append(row)
-    return [header.index(name) for name in wanted], rows
 
 
 #: Loaders by name, each called without arguments.

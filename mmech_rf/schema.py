@@ -13,7 +13,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
 from typing import Any, Literal, overload
 
@@ -33,8 +33,9 @@ from mmech_rf._attribute import (
     distinct_values,
     infer_attribute,
 )
+from mmech_rf._encoding import Misfit
 
-__all__ = ["Attribute", "Schema"]
+__all__ = ["Attribute", "Misfit", "Schema"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +52,8 @@ class Schema:
     attributes : sequence of Attribute
         In the order of the columns of the codes.
     class_labels : sequence of str, bool, int or float
-        At least two. Their order is the order of the class codes.
+        At least two. Their order is the order of the class codes, and their type the
+        type of predictions, whatever the records hold them in.
     target : str, default="class"
         Name of the class column in files.
     name : str, optional
@@ -60,6 +62,9 @@ class Schema:
         Columns outside the domain whose missing values make a record count as one
         with a missing value (see `encode`), so that a published preprocessing can
         be repeated.
+    label_type : {"int", "bool", "str"}, optional
+        Type to convert `class_labels` to. Schema files may say it as ``"type"`` of
+        their target: many write all labels as text.
 
     Attributes
     ----------
@@ -77,7 +82,8 @@ class Schema:
     TypeError
         If an attribute is not an `Attribute` or a name not a string.
     ValueError
-        If names repeat, or there is no attribute, or fewer than two class labels.
+        If names repeat, or there is no attribute, or fewer than two class labels, or
+        the labels cannot be written in `label_type`.
 
     See Also
     --------
@@ -105,8 +111,9 @@ class Schema:
     target: str = "class"
     name: str | None = None
     required: tuple[str, ...] = ()
+    label_type: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, label_type: str | None) -> None:
         attributes = as_tuple(self.attributes, "attributes")
         if not attributes:
             raise ValueError("a schema needs at least one attribute, got none; add one")
@@ -117,7 +124,10 @@ class Schema:
                     f"{type(attribute).__name__}; use Attribute.categorical, "
                     "Attribute.ordinal or Attribute.numeric"
                 )
-        labels = check_cells(self.class_labels, "class_labels (the classes)", minimum=2)
+        labels = as_tuple(self.class_labels, "class_labels (the classes)")
+        if label_type is not None:
+            labels = tuple(io.label_of_type(label, label_type) for label in labels)
+        labels = check_cells(labels, "class_labels (the classes)", minimum=2)
         target = check_name(self.target, "target")
         required = check_names(self.required, "required")
         if self.name is not None:
@@ -276,11 +286,13 @@ class Schema:
         handle_unknown : {"error", "category", "drop", "clip"}, default="error"
             What to do with a value outside the domain of its attribute: raise, use
             the attribute's designated cell (`Attribute.other_code`), or leave the
-            record out. ``"clip"`` moves a number outside the bounds to the nearest
-            bin and raises for other values.
+            record out, without a word on how many. ``"clip"`` moves a number outside
+            the bounds to the nearest bin and raises for other values. A label that is
+            not one of the classes drops its record or raises.
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values. A missing value in a required column can
-            only raise or drop; ``"category"`` accepts it.
+            only raise or drop; ``"category"`` accepts it. A missing label drops its
+            record or raises.
         return_index : bool, default=False
             With `y`, return the positions of the records that were kept, too.
 
@@ -298,8 +310,8 @@ class Schema:
         ValueError
             At the first value that cannot be read; the message names its row and
             column, not the value. Whether this error occurs depends on the data
-            and is not covered by the privacy guarantee; ``"category"`` (where all
-            attributes declare a cell for it) and ``"drop"`` avoid it. Also if
+            and is not covered by the privacy guarantee; ``"drop"`` avoids it, and so
+            does ``"category"`` for attributes that declare a cell for it. Also if
             columns are missing, or "drop" is chosen without `y`: every query needs
             an answer.
         TypeError
@@ -351,6 +363,40 @@ class Schema:
         array([1, 0, 1])
         """
         return encoding.encode_target(self, y)
+
+    def check(
+        self, X: Any, y: Any = None, *, columns: Iterable[str] | None = None
+    ) -> list[Misfit]:
+        """List every cell that the schema cannot read, for the owner of the records.
+
+        The list holds values of records and is not covered by the privacy guarantee.
+        Look at it before ``"drop"`` is chosen, which leaves out every record that does
+        not fit and never says how many.
+
+        Parameters
+        ----------
+        X, y, columns
+            As in `encode`.
+
+        Returns
+        -------
+        list of Misfit
+            Named tuples ``(row, column, value, problem)`` in the order of the rows,
+            without those that read as a category ``"?"``; empty where all records fit.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing.
+
+        Examples
+        --------
+        >>> schema = Schema([Attribute.categorical("shape", ["round"])], [0, 1])
+        >>> schema.check([["round"], ["squre"]], [0, 1])
+        [Misfit(row=1, column='shape', value='squre',
+                problem='a value outside the domain of the attribute')]
+        """
+        return encoding.misfits(self, X, y, columns=columns)
 
     @cached_property
     def _class_table(self) -> io.CategoryTable:
@@ -405,7 +451,9 @@ class Schema:
         `Attribute`) and a ``target`` object; and the discretisations of the
         matrix-random-forest paper with ``attributes`` and a ``target`` name. In
         the last kind, ``dropped_after`` becomes `required`, and what
-        is ``not_used`` is left out.
+        is ``not_used`` is left out. Class labels keep their JSON type, numbers,
+        ``true`` and ``false`` or text, unless a ``target`` object says another as
+        ``"type"``: ``"int"``, ``"bool"`` or ``"str"``.
 
         Parameters
         ----------

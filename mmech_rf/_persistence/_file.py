@@ -82,10 +82,6 @@ def save_model(path: str | os.PathLike[str], model: ForestClassifier) -> None:
         "releases": [_entry(entry) for entry in model.releases_],
         "terms": asdict(model._terms),
         "schema": json.loads(schema_text),
-        "classes": {
-            "dtype": model.classes_.dtype.str,
-            "values": model.classes_.tolist(),
-        },
         "columns": [str(name) for name in getattr(model, "feature_names_in_", ())],
         "epsilon": str(epsilon),
         "random_state": int(random_state)
@@ -190,7 +186,7 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
         check_choice(getattr(model, name), name, POLICIES)
 
     model.schema_ = schema
-    model.classes_ = _classes(content["classes"], schema)
+    model.classes_ = schema.decode_target(np.arange(schema.n_classes))
     model.n_features_in_ = schema.n_features
     if content["columns"]:
         if len(content["columns"]) != schema.n_features:
@@ -228,13 +224,3 @@ def _terms(stored: dict[str, Any]) -> Terms:
         return terms
     epsilon, delta = terms.promised
     return replace(terms, promised=(float(check_epsilon(epsilon)), check_delta(delta)))
-
-
-def _classes(stored: dict[str, Any], schema: Schema) -> NDArray[Any]:
-    dtype = np.dtype(stored["dtype"])
-    classes = np.array(stored["values"], dtype=dtype)
-    if dtype.kind not in "biufUO" or classes.shape != (schema.n_classes,):
-        raise ValueError("labels that are not the classes")
-    if not np.array_equal(schema.encode_target(classes), np.arange(classes.size)):
-        raise ValueError("labels that are not the classes")
-    return classes

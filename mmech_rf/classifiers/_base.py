@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -43,7 +44,6 @@ from mmech_rf.classifiers._ensembles import (
     spawn,
     trees_of,
 )
-from mmech_rf.classifiers._labels import classes_like
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
     SPLITS,
@@ -150,7 +150,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         X : frame, list of rows or array, shape (N, d)
             Records in the schema's raw values. Sensitive.
         y : array_like, shape (N,)
-            Class labels of any type. Sensitive.
+            Class labels of any type that the schema can read. Sensitive.
 
         Returns
         -------
@@ -267,7 +267,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 warnings.simplefilter("ignore", PrivacyLeakWarning)
                 bins = int(INFERRED_CELLS ** (1 / X.shape[1]))
                 schema = Schema.infer(X, y, n_bins=max(2, min(10, bins)))
-            self.classes_ = np.unique(y)
         else:
             schema = self.schema
             if y is None:
@@ -277,7 +276,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 )
             self.n_features_in_ = schema.n_features
             self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
-            self.classes_ = classes_like(schema, y)
+        self.classes_ = schema.decode_target(np.arange(schema.n_classes))
         codes, class_codes = schema.encode(X, y, **policies)
         return schema, codes, class_codes
 
@@ -393,7 +392,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (b,)
-            Labels in the type they were given in.
+            Labels as the schema has them, whatever the type of `y` was at the fit.
 
         Raises
         ------
@@ -408,6 +407,33 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
         return np.asarray(self.classes_)[classes]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of records whose class is predicted. Not private.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            As in `predict`.
+        y : array_like, shape (b,)
+            True class labels, of any type that the schema can read; their type may
+            differ from that of the predictions.
+        sample_weight : array_like, shape (b,), optional
+            Weights of the records.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If a label is missing or not one of the classes.
+        """
+        check_is_fitted(self)
+        truth = self.schema_.encode_target(y)
+        predicted = self.schema_.encode_target(self.predict(X))
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
     def _encode_queries(self, X: Any) -> NDArray[np.int64]:
         """Return the codes of inference queries, shape (b, d)."""

@@ -74,7 +74,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
     Attributes
     ----------
     classes_ : ndarray, shape (k,)
-        Class labels, in the type of the target.
+        Class labels, as the schema has them.
     schema_ : Schema
         Public facts in use.
     ensembles_ : list of Ensemble

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.noise import random_key
 from mmech_rf.classifiers._base import ForestClassifier
 from mmech_rf.classifiers._batch_training import released_votes
 from mmech_rf.classifiers._ensembles import spawn
@@ -87,7 +88,7 @@ class NonPrivateForestClassifier(ForestClassifier):
         ensemble = self.ensembles_[0]
         # Nothing to protect: ties are as reproducible as the forest.
         self._insecure_rng = np.random.default_rng(spawn(self.random_state, 2)[1])
-        self._tie_key = int(self._words(1)[0])
+        self._tie_key = random_key(self._insecure_rng)
         with self._timed("measurement"):
             counts = ensemble.forest.count_leaves(
                 codes, class_codes, self.schema_.n_classes

@@ -25,6 +25,7 @@ from mmech_rf.cli._common import (
     say,
     whole,
 )
+from mmech_rf.cli._files import READING_WORDS, add_multiline
 
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Evaluation, Records
@@ -131,7 +132,13 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_EVALUATE,
         epilog=_EVALUATE_EXAMPLES,
     )
-    command.set_defaults(words={"handle_missing=": "--missing drop"})
+    command.set_defaults(
+        words={
+            r", or choose handle_unknown=$": "",
+            r"\bchoose handle_missing=$": "leave such records out by --missing drop",
+            **READING_WORDS,
+        }
+    )
     command.add_argument(
         "--data",
         required=True,
@@ -151,6 +158,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         default="error",
         help="what to do with records that have missing values (default: error)",
     )
+    add_multiline(command)
     command.add_argument(
         "--epsilon",
         type=read_epsilon,
@@ -304,7 +312,9 @@ def _evaluate(args: argparse.Namespace) -> None:
     for path in (args.plot, args.csv):
         if path is not None:
             check_writable(path)
-    records = evaluation.load_records(args.data, args.schema, missing=args.missing)
+    records = evaluation.load_records(
+        args.data, args.schema, missing=args.missing, multiline=args.multiline
+    )
     methods = evaluation.make_methods(
         args.methods,
         n_trees=args.trees,

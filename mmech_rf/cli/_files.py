@@ -13,13 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech_rf.cli._common import InputError, check_writable, say
+from mmech_rf.cli._common import PROG, InputError, check_writable, say
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = [
+    "READING_WORDS",
     "add_columns",
+    "add_multiline",
     "add_output",
     "check_output",
     "read_header",
@@ -28,6 +30,15 @@ __all__ = [
     "write_labels",
     "writing",
 ]
+
+READING_WORDS = {
+    r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
+    r"\brow (\d+) of y holds": r"row \1, the class, holds",
+    r"\bSchema\.check\b": f"`{PROG} schema check`",
+    r"\bmultiline=True\b": "--multiline",
+    r"(\brow \d+), (?=column|the class)": r"\1 (row 0 is below the header), ",
+}
+"""What the library says of tables, and what that is called of csv files here."""
 
 
 def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
@@ -39,13 +50,25 @@ def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
 
 
 def add_columns(command: argparse.ArgumentParser) -> None:
-    """Add the policy for columns that the schema does not name."""
+    """Add how a csv file is read, and the policy for columns outside the schema."""
+    add_multiline(command)
     command.add_argument(
         "--extra-columns",
         choices=("ignore", "error"),
         default="ignore",
         help="what to do with columns that the schema does not name: leave them unread "
         "and say so, or stop (default: ignore)",
+    )
+
+
+def add_multiline(command: argparse.ArgumentParser) -> None:
+    """Add the declaration of files whose fields hold line breaks."""
+    command.add_argument(
+        "--multiline",
+        action="store_true",
+        help="the csv file has quoted fields with line breaks; a quote that is not "
+        "closed may then swallow records (default: every line is a record, and one "
+        "that does not parse is an error)",
     )
 
 
@@ -61,12 +84,13 @@ def check_output(args: argparse.Namespace) -> None:
         )
 
 
-def read_header(path: str) -> list[str]:
+def read_header(path: str, *, multiline: bool) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
+    from mmech_rf import _csv
+
     try:
-        with _opened_to_read(path) as stream:
-            header = next(csv.reader(stream), [])
-    except (ValueError, csv.Error, EOFError, gzip.BadGzipFile) as error:
+        header = _csv.read_header(path, multiline=multiline)
+    except ValueError as error:
         raise InputError(f"cannot use the data {path!r}: {error}") from error
     if not header:
         raise InputError(
@@ -75,15 +99,10 @@ def read_header(path: str) -> list[str]:
     return header
 
 
-def _opened_to_read(path: str) -> TextIO:
-    # a file is decoded in pieces, and what lies below the header is not judged here
-    form: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "replace", "newline": ""}
-    return gzip.open(path, "rt", **form) if path.endswith(".gz") else open(path, **form)
-
-
 def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
     known = set(known)
-    extra = [name for name in read_header(path) if name not in known]
+    header = read_header(path, multiline=args.multiline)
+    extra = [name for name in header if name not in known]
     if not extra:
         return
     shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
@@ -100,15 +119,20 @@ def read_records(args: argparse.Namespace, path: str, schema: Schema) -> Any:
     from mmech_rf.evaluation import read_csv
 
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
-    bunch = read_csv(path, schema)
-    _check_values(
+    bunch = read_csv(path, schema, multiline=args.multiline)
+    kept = _encode(
         path,
         schema,
         bunch.data,
         bunch.target,
         handle_unknown=args.handle_unknown,
         handle_missing=args.handle_missing,
-    )
+    )[0]
+    if args.show_counts:
+        say(
+            f"SENSITIVE, outside the privacy guarantee: {len(kept):,} of "
+            f"{len(bunch.target):,} records of {path!r} are used"
+        )
     return bunch
 
 
@@ -124,9 +148,14 @@ def read_queries(
     from mmech_rf.evaluation import read_csv
 
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
-    data = read_csv(path, replace(schema, required=()), with_target=False).data
+    data = read_csv(
+        path,
+        replace(schema, required=()),
+        with_target=False,
+        multiline=args.multiline,
+    ).data
     policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
-    _check_values(
+    _encode(
         path,
         schema,
         data,
@@ -139,9 +168,9 @@ def read_queries(
     return data
 
 
-def _check_values(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> None:
+def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
     try:
-        schema.encode(X, y, **policies)  # type: ignore[call-overload]
+        return schema.encode(X, y, **policies)  # type: ignore[call-overload]
     except ValueError as error:
         raise InputError(f"cannot use the data {path!r}: {error}") from error
 

@@ -18,6 +18,7 @@ from mmech_rf.cli._common import (
     whole,
 )
 from mmech_rf.cli._files import (
+    READING_WORDS,
     add_columns,
     add_output,
     check_output,
@@ -123,10 +124,8 @@ _PRIVATE = ("n_records", "privacy", "delta")
 """Options of the forest that chooses for itself."""
 
 _WORDS = {
-    r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
-    r"\brow (\d+) of y holds": r"row \1, the class, holds",
-    r"(\brow \d+), (?=column|the class)": r"\1 (row 0 is below the header), ",
-    r"\bchoose handle_(missing|unknown)=$": r"choose --handle-\1 drop",
+    **READING_WORDS,
+    r"\bchoose handle_(missing|unknown)=$": r"choose what --handle-\1 does",
     r"\bhandle_(missing|unknown)=?": r"--handle-\1 ",
     r"\bmax_features='(\w+)'": r"--max-features \1",
     r"\bmax_features=?": "--max-features",
@@ -146,6 +145,13 @@ _WORDS = {
     ),
 }
 """What the library calls things, and what they are called on the command line."""
+
+_QUERY_WORDS = {
+    r", or choose handle_(missing|unknown)=$": "",
+    **_WORDS,
+    r"\bSchema\.check\b": f"`{PROG} schema check --queries`",
+}
+"""The same where no option says what happens to values that do not fit."""
 
 
 # ---- options ---------------------------------------------------------------
@@ -222,7 +228,7 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument("data", metavar="CSV", help="records to classify")
     add_output(command, help="csv file for the labels (default: print them)")
     add_columns(command)
-    command.set_defaults(words=_WORDS)
+    command.set_defaults(words=_QUERY_WORDS)
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -331,14 +337,21 @@ def _add_records(command: argparse.ArgumentParser) -> None:
         choices=("error", "category", "drop", "clip"),
         default="error",
         help="what to do with values outside the schema: stop, use the cell that the "
-        "attribute declares for them, leave the record out, or move a number to the "
-        "nearest bound (default: error)",
+        "attribute declares for them, leave the record out without a word (look at "
+        f"`{PROG} schema check` first), or move a number to the nearest bound "
+        "(default: error)",
     )
     command.add_argument(
         "--handle-missing",
         choices=("error", "category", "drop"),
         default="error",
         help="the same for empty fields (default: error)",
+    )
+    command.add_argument(
+        "--show-counts",
+        action="store_true",
+        help="say how many of the records are used, n of N; sensitive: this number is "
+        "not private, keep it to yourself",
     )
     add_columns(command)
     command.add_argument(

@@ -1,14 +1,23 @@
-"""The command that helps to write a schema."""
+"""The commands that help to write a schema, and to see what does not fit it."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mmech_rf.cli._common import PROG, InputError, Parser, add_command, say, whole
-from mmech_rf.cli._files import add_output, check_output, read_header, writing
+from mmech_rf.cli._files import (
+    READING_WORDS,
+    add_multiline,
+    add_output,
+    check_output,
+    read_header,
+    writing,
+)
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Attribute
@@ -18,6 +27,9 @@ __all__ = ["add_schema"]
 MAX_NUMERIC_CATEGORIES = 10
 """A column of more distinct numbers becomes numeric where values are read."""
 
+MAX_SHOWN = 80
+"""A longer value of a cell is cut off where it is printed."""
+
 _SCHEMA = """\
 Schemas list what is public about records: attributes with their categories, or bounds
 and cut points, and the classes.
@@ -25,6 +37,7 @@ and cut points, and the classes.
 _SCHEMA_EXAMPLES = f"""\
 examples:
   {PROG} schema suggest mine.csv
+  {PROG} schema check mine.csv mine.json
 """
 _SUGGEST = """\
 Print a schema to fill in, as JSON, from the names of the columns. The records are not
@@ -43,6 +56,10 @@ How to fill it in, by entry of "features":
   bins of equal public probability, from published quantiles
                    {{"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
                     "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}}
+The classes are written as they are here: text, numbers, or true and false. A "type" of
+"target", "int", "bool" or "str", converts them: {{"name": "sold", "type": "int",
+"categories": ["0", "1"]}}.
+
 An entry may have "other": a name for one more cell, or one of the categories, that
 takes unknown or missing values (--handle-unknown category).
 
@@ -51,6 +68,25 @@ examples:
   {PROG} schema suggest public.csv --read-values --out public.json
       categories and bounds as the file has them, for public data only
 """
+_CHECK = """\
+List every cell of a csv file that does not fit a schema, with its row, its column and
+its value, and say how many of the records fit.
+
+For the eyes of the owner of the records: what is printed holds values of single records
+and is outside the privacy guarantee. It spends no budget.
+"""
+_CHECK_EXAMPLES = f"""\
+Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not possible.
+
+examples:
+  {PROG} schema check mine.csv mine.json
+  {PROG} schema check new.csv mine.json --queries
+      records to predict, without a column for the class
+"""
+_FOR_THE_OWNER = (
+    "for the owner of the records only: what follows shows single records, outside the "
+    "privacy guarantee"
+)
 _LEAK = (
     "PrivacyLeakWarning: categories, bounds and classes are read from the records, "
     "which voids the privacy guarantee unless the records are public; write them from "
@@ -99,11 +135,30 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         help="number of bins of numeric columns with --read-values (default: 10)",
     )
     add_output(suggest, help="file for the schema (default: print it)")
+    add_multiline(suggest)
+    suggest.set_defaults(words=READING_WORDS)
+    check = add_command(
+        inner,
+        "check",
+        _check,
+        short="list all cells of a file that do not fit; for the owner's eyes",
+        description=_CHECK,
+        epilog=_CHECK_EXAMPLES,
+    )
+    check.add_argument("data", metavar="CSV", help="records; sensitive")
+    check.add_argument("schema", metavar="SCHEMA", help="JSON file of the schema")
+    check.add_argument(
+        "--queries",
+        action="store_true",
+        help="the records are to be predicted: look at the attributes only",
+    )
+    add_multiline(check)
+    check.set_defaults(words=READING_WORDS)
 
 
 def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
-    header = read_header(args.data)
+    header = read_header(args.data, multiline=args.multiline)
     target = header[-1] if args.target is None else args.target
     if target not in header:
         raise InputError(
@@ -143,7 +198,7 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     from mmech_rf.evaluation import read_columns
     from mmech_rf.schema import Schema
 
-    columns = read_columns(args.data, header)
+    columns = read_columns(args.data, header, multiline=args.multiline)
     labels, has_missing = distinct_values(columns[target], f"column {target!r}")
     if has_missing:
         raise InputError(
@@ -160,8 +215,6 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
 
 def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
     """Describe a column of text: numeric where it is many numbers."""
-    from dataclasses import replace
-
     import numpy as np
 
     from mmech_rf._attribute import infer_attribute
@@ -174,3 +227,30 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
         return infer_attribute(name, values, n_bins)
     attribute = infer_attribute(name, present, n_bins)
     return attribute if present.size == numbers.size else replace(attribute, other="?")
+
+
+def _check(args: argparse.Namespace) -> None:
+    from mmech_rf.evaluation import read_csv, read_schema
+
+    schema = read_schema(args.schema)
+    if args.queries:
+        schema = replace(schema, required=())
+    bunch = read_csv(
+        args.data, schema, with_target=not args.queries, multiline=args.multiline
+    )
+    misfits = schema.check(bunch.data, bunch.target)
+    say(f"{PROG}: {_FOR_THE_OWNER}")
+    if misfits:
+        print("Rows are counted from 0, below the header.")
+    for row, column, value, problem in misfits:
+        print(f"row {row}, column {column!r}: {_shown(value)} is {problem}")
+    n, n_fit = len(bunch.data), len(bunch.data) - len({m.row for m in misfits})
+    print(f"{n_fit:,} of {n:,} records fit the schema {args.schema!r}.")
+    if misfits:
+        sys.stdout.flush()
+        raise SystemExit(1)
+
+
+def _shown(value: str) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

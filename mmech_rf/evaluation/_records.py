@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from mmech_rf.datasets import DATASETS, load_csv, read_cells
+from mmech_rf.datasets import DATASETS, read_cells
 from mmech_rf.fetch import FETCHERS
 from mmech_rf.schema import Schema
 
 __all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
 
-_UNREADABLE = (EOFError, gzip.BadGzipFile, zlib.error)
 _INFORMED_SCHEMAS = {
     "adult-binary": "its quintiles were computed from the data",
     "banknote": "its bounds are round numbers chosen with knowledge of the data",
@@ -60,7 +57,11 @@ class Records:
 
 
 def load_records(
-    source: str, schema_file: str | None = None, *, missing: str = "error"
+    source: str,
+    schema_file: str | None = None,
+    *,
+    missing: str = "error",
+    multiline: bool = False,
 ) -> Records:
     """Load a data set by name, or a csv file with its schema.
 
@@ -74,6 +75,8 @@ def load_records(
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
         What to do with records that have missing values.
+    multiline : bool, default=False
+        Whether quoted fields of a csv file may hold line breaks, see `load_csv`.
 
     Returns
     -------
@@ -101,7 +104,7 @@ def load_records(
     if source in named:
         bunch = named[source]()
     elif schema_file is not None:
-        bunch = _read(source, schema_file)
+        bunch = read_csv(source, read_schema(schema_file), multiline=multiline)
     elif Path(source).exists():
         raise ValueError(
             f"the file {source!r} needs a schema, its public attributes and classes; "
@@ -113,9 +116,10 @@ def load_records(
             f"{', '.join(named)}, or give the path of a csv file"
         )
     schema: Schema = bunch.schema
-    _, _, index = schema.encode(
-        bunch.data, bunch.target, handle_missing=missing, return_index=True
-    )
+    with _naming(source):
+        _, class_codes, index = schema.encode(
+            bunch.data, bunch.target, handle_missing=missing, return_index=True
+        )
     if index.size < 5:
         raise ValueError(
             f"{source!r} has {index.size} complete records; comparing needs at least 5"
@@ -125,11 +129,7 @@ def load_records(
     schema = replace(schema, required=())
     n_dropped = len(bunch.target) - index.size
     name = source if source in named else Path(source).name
-    return Records(name, X, bunch.target[index], schema, n_dropped)
-
-
-def _read(source: str, schema_file: str) -> Any:
-    return read_csv(source, read_schema(schema_file))
+    return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
 
 
 def read_schema(path: str, *, n_bins: int = 10) -> Schema:
@@ -140,21 +140,30 @@ def read_schema(path: str, *, n_bins: int = 10) -> Schema:
         raise ValueError(f"cannot use the schema {path!r}: {error}") from error
 
 
-def read_csv(path: str, schema: Schema, *, with_target: bool = True) -> Any:
-    """Read a csv file as `load_csv` does; errors name it."""
+def read_csv(
+    path: str, schema: Schema, *, with_target: bool = True, multiline: bool = False
+) -> Any:
+    """Read a csv file as text, labels too, so that they can be missing as cells can."""
+    names = [*schema.feature_names, *schema.required]
+    wanted = [*names, schema.target] if with_target else names
     with _naming(path):
-        return load_csv(path, schema, with_target=with_target)
+        cells = read_cells(path, wanted, multiline=multiline)
+    data, target = cells[:, : len(names)], cells[:, -1] if with_target else None
+    return Bunch(data=data, target=target, schema=schema, name=schema.name)
 
 
-def read_columns(path: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+def read_columns(
+    path: str, names: Sequence[str], *, multiline: bool = False
+) -> dict[str, NDArray[Any]]:
     """Read columns of a csv file as text; errors name the file."""
     with _naming(path):
-        return dict(zip(names, read_cells(path, names).T, strict=True))
+        cells = read_cells(path, names, multiline=multiline)
+    return dict(zip(names, cells.T, strict=True))
 
 
 @contextmanager
 def _naming(path: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, csv.Error, *_UNREADABLE) as error:
+    except ValueError as error:
         raise ValueError(f"cannot use the data {path!r}: {error}") from error

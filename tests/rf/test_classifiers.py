@@ -154,48 +154,62 @@ def test_boolean_labels(name, noiseless):
         lambda y: pd.Series(y, dtype="Int64"),
         lambda y: np.array(y, dtype=object),
         lambda y: np.array(y, dtype=np.int8),
+        lambda y: np.array(y, dtype=float),
+        lambda y: list(map(str, y)),
+        lambda y: [*map(str, y[:-1]), y[-1]],
     ],
-    ids=["list", "tuple", "array", "series", "Int64", "objects", "int8"],
+    ids=[
+        "list",
+        "tuple",
+        "array",
+        "series",
+        "Int64",
+        "objects",
+        "int8",
+        "float",
+        "text",
+        "mixed",
+    ],
 )
+@pytest.mark.parametrize("labels", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
 @ALL
-def test_text_labels_of_a_file_come_back_as_the_integers_of_the_target(
-    name, wrap, noiseless
-):
-    schema = Schema.from_json(
-        Schema(SCHEMA.attributes, ["-1", "0", "1"]).to_json()  # JSON knows text
-    )
-    target = (rule(CELLS) - 1).tolist()
-    model = classifier(name, schema=schema, n_trees=1, depth=3).fit(RAW, wrap(target))
+def test_labels_come_back_in_the_type_of_the_schema(name, labels, wrap, noiseless):
+    """Whatever type `y` has: one record can change that, and not the schema."""
+    schema = Schema.from_json(Schema(SCHEMA.attributes, labels).to_json())
+    codes = rule(CELLS)
+    target = wrap((codes - 1).tolist())
+    model = classifier(name, schema=schema, n_trees=1, depth=3).fit(RAW, target)
     predicted = model.predict(RAW)
-    assert predicted.dtype.kind == "i"
-    assert predicted.tolist() == target
-    if np.asarray(wrap(target)).dtype != object:  # scikit-learn scores no objects
-        assert model.score(RAW, wrap(target)) == 1.0
+    assert predicted.dtype == model.classes_.dtype == np.array(labels).dtype
+    assert model.classes_.tolist() == labels
+    assert predicted.tolist() == [labels[code] for code in codes]
+    assert model.score(RAW, target) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("labels", "target", "expected"),
-    [
-        (["false", "true"], [True, False], [False, True]),
-        (["0", "1"], [True, False], [False, True]),
-        ([False, True], [1, 0], [0, 1]),
-        (["0", "1"], [1.0, 0.0], [0.0, 1.0]),
-        ([0, 1], ["1", "0"], ["0", "1"]),
-        ([0, 1], np.array(["1", "0"]), ["0", "1"]),
-        (["no", "yes"], [], ["no", "yes"]),
-        (["0", "1"], [], ["0", "1"]),
-        (["0", "1"], [1, "0"], ["0", "1"]),
-        (["no", "yes"], [1, 0], ["no", "yes"]),
-        ([False, True], ["True"], [False, True]),
-        (["0.5", "1"], [1], ["0.5", "1"]),
-        ([0.5, 1.0], [1], [0.5, 1.0]),
-    ],
-)
-def test_classes_take_the_type_of_the_target(labels, target, expected):
-    schema = Schema([Attribute.categorical("a", ["0"])], labels)
-    classes = _base.classes_like(schema, target).tolist()
-    assert classes == expected
-    assert list(map(type, classes)) == list(map(type, expected))
+@pytest.mark.parametrize("labels", [["0", "1"], [0, 1], [False, True]])
+@ALL
+def test_one_record_does_not_change_the_type_of_the_labels(name, labels):
+    """A frame holds integers as floats where one label is missing, and as objects."""
+    schema = Schema(SCHEMA.attributes, labels)
+    settings = {"schema": schema, "handle_missing": "drop"}
+    tables = [pd.Series([0, 1, 1]), pd.Series([0, 1, None]), pd.Series([0, 1, ""]), []]
+    models = [classifier(name, **settings).fit(RAW[: len(y)], y) for y in tables]
+    assert {model.classes_.dtype for model in models} == {np.array(labels).dtype}
+    assert {tuple(model.classes_.tolist()) for model in models} == {tuple(labels)}
+    assert {model.predict(RAW).dtype for model in models} == {np.array(labels).dtype}
+
+
+def test_scores_weigh_records_and_name_labels_that_do_not_fit(noiseless):
+    schema = Schema(SCHEMA.attributes, ["-1", "0", "1"])
+    target = (rule(CELLS) - 1).tolist()
+    model = classifier("batch training", schema=schema, n_trees=1, depth=3)
+    model.fit(RAW, target)
+    wrong = [0 if label else 1 for label in target[:1]] + target[1:]
+    weights = [3.0] + [1.0] * (len(target) - 1)
+    share = 1 - 3 / sum(weights)
+    assert model.score(RAW, wrong, sample_weight=weights) == pytest.approx(share)
+    with pytest.raises(ValueError, match="row 1 of y holds a label that is not one of"):
+        model.score(RAW, [target[0], "SECRET", *target[2:]])
 
 
 @pytest.mark.statistical

@@ -129,7 +129,7 @@ def test_evaluate_a_set_of_openml(run, monkeypatch):
     code, out, _ = run(*args, "heart", "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
-    assert_refused(run(*args, "heart"), "choose --missing drop")
+    assert_refused(run(*args, "heart"), "leave such records out by --missing drop")
     assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
 
 
@@ -205,11 +205,30 @@ def test_records_with_missing_values_can_be_left_out(run, files):
     args = fruit(files, "--methods", "majority")
     code, _, err = run(*args)
     assert code == 2
-    assert "column 'colour'" in err
-    assert "--missing drop" in err
+    assert "column 'colour' holds a missing value" in err
+    assert err.index("`mmech-rf schema check`") < err.index("--missing drop")
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
+
+
+def test_records_without_a_class_can_be_left_out(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write("small,red,3,\n")
+    args = fruit(files, "--methods", "majority")
+    assert_refused(run(*args), "the class, holds a missing value")
+    code, out, _ = run(*args, "--missing", "drop")
+    assert code == 0
+    assert "1 records with missing values were left out" in out
+
+
+def test_lines_are_records_unless_line_breaks_are_declared(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write('small,"red\n",3,yes\n')
+    args = fruit(files, "--methods", "majority")
+    assert_refused(run(*args), "line 50 of the file opens a quote")
+    assert_refused(run(*args), "read with --multiline")
+    assert_refused(run(*args, "--multiline"), "row 48 (row 0 is below the header)")
 
 
 def test_schemas_made_with_knowledge_of_the_data_are_named(run):
@@ -259,7 +278,11 @@ def assert_refused(outcome, reason):
         ("fruit.csv", "size,colour,weight,sold\nsmall,red\n", "line 2 of the file"),
         ("fruit.csv", "size,colour,weight,sold\nsmall,red,1,no\n", "at least 5"),
         ("fruit.csv", "size,colour,weight,sold\ntiny,red,1,no\n", "column 'size'"),
-        ("fruit.csv", "size,colour,weight,sold\nsmall,red,1,so\n", "row 0 of y"),
+        (
+            "fruit.csv",
+            "size,colour,weight,sold\nsmall,red,1,so\n",
+            "the class, holds a label",
+        ),
         ("fruit.csv", "", "the header of the file"),
     ],
 )
@@ -277,7 +300,7 @@ def test_a_file_that_only_claims_to_be_compressed(run, files):
     path = files / "fruit.csv.gz"
     path.write_text("size\n")
     outcome = run("evaluate", "--data", path, "--schema", files / "fruit.json")
-    assert_refused(outcome, "fruit.csv.gz': Not a gzipped file")
+    assert_refused(outcome, "fruit.csv.gz': the file is not a gzip file")
 
 
 def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):

@@ -6,6 +6,7 @@ import itertools
 import json
 import warnings
 
+import pandas as pd
 import pytest
 
 from mmech_rf import (
@@ -92,6 +93,7 @@ TRUTH = ["no"] * 5 + ["yes"] * 5
         ["schema"],
         ["schema", "-h"],
         ["schema", "suggest", "-h"],
+        ["schema", "check", "-h"],
     ],
 )
 def test_help_explains_and_shows_examples(run, args):
@@ -285,6 +287,14 @@ def test_a_batch_goes_to_a_file(run, files):
         ("size,size,colour,weight,sold\n", ["2 columns named 'size'"]),
         ("size,colour,weight,sold\nsmall,red\n", ["line 2 of the file has 2 fields"]),
         (
+            'size,colour,weight,sold,n\nsmall,red,1,no,"SECRET\nlarge,red,1,no,"\n',
+            ["line 2 of the file opens a quote", "--multiline"],
+        ),
+        (
+            "size,colour,weight,sold,n\nsmall,red,1,no,SECRET,99\n",
+            ["line 2 of the file has 6 fields but the header has 5"],
+        ),
+        (
             "size,colour,weight,sold\nsmall,red,1,no\nsmall,SECRET,1,no\n",
             ["row 1 (row 0 is below the header), column 'colour' holds a value outside",
              "--handle-unknown"],
@@ -311,6 +321,40 @@ def test_records_that_do_not_match_the_schema(run, files, text, reasons, command
     assert not (files / "fruit.npz").exists()
 
 
+def test_a_quote_that_is_not_closed_swallows_no_records(run, files):
+    """In a column that nobody reads, as one record of a thousand."""
+    rows = [f"{'small' if i % 2 else 'large'},red,{i % 8},no,{i}" for i in range(1001)]
+    rows[300] = 'small,red,1,no,"SECRET'
+    text = "\n".join(["size,colour,weight,sold,note", *rows, ""])
+    (files / "fruit.csv").write_text(text)
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(outcome, "line 302 of the file opens a quote", "--multiline")
+        assert "SECRET" not in outcome[2]
+    assert_refused(run(*fit(files, "--multiline")), "line 302", "is not closed within")
+    assert not (files / "fruit.npz").exists()
+
+
+def test_fields_with_line_breaks_are_declared(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write('"small",red,"1","no"\n')
+    assert run(*fit(files))[0] == 0
+    notes = [("size", "colour", "weight", "note"), ("large", "red", 1, "two\nlines")]
+    write_rows(files / "new.csv", notes)
+    args = ("predict", files / "fruit.npz", files / "new.csv")
+    assert_refused(run(*args), "line 2 of the file opens a quote", "--multiline")
+    assert len(run(*args, "--multiline")[1].split()) == 2
+
+
+@pytest.mark.parametrize("method", ["training", "laplace", "private"])
+def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
+    """It is a neighbour of every table of one record."""
+    (files / "fruit.csv").write_text("size,colour,weight,sold\n")
+    code, _, err = run(*fit(files, "--method", method, epsilon=1))
+    assert (code, err) == (0, "")
+    assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
+
+
 def test_queries_that_do_not_match_the_schema(run, files):
     run(*fit(files, "--depth", 3))
     (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
@@ -318,6 +362,8 @@ def test_queries_that_do_not_match_the_schema(run, files):
         outcome = run(*args)
         assert_refused(outcome, "new.csv", "row 0", "column 'colour'")
         assert "PINK" not in outcome[2]
+        assert "`mmech-rf schema check" in outcome[2]
+    assert "--handle" not in run("predict", files / "fruit.npz", files / "new.csv")[2]
 
 
 def test_extra_columns_can_be_an_error(run, files):
@@ -338,6 +384,110 @@ def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
     code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
     assert code == 0
     assert len(out.split()) == 2
+
+
+# ---- files that pandas wrote -----------------------------------------------------
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    """Files of 300 records with integers, as pandas writes them, and their schema."""
+    document = {
+        "features": [
+            {"name": "rooms", "type": "ordinal", "categories": ["3", "4", "5"]},
+            {"name": "kind", "type": "categorical", "categories": ["flat", "house"]},
+        ],
+        "target": {"name": "sold", "categories": ["0", "1"], "type": "int"},
+    }
+    (tmp_path / "homes.json").write_text(json.dumps(document))
+    frame = pd.DataFrame({"rooms": [3, 4, 5] * 100, "kind": ["flat", "house"] * 150})
+    frame["sold"] = frame["rooms"] // 5
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    frame.loc[5, "rooms"] = None
+    frame.loc[7, "sold"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    assert "5.0,flat,1.0" in (tmp_path / "gaps.csv").read_text()
+    return tmp_path
+
+
+def fit_homes(folder, name, *args):
+    needed = ("--schema", folder / "homes.json", "--out", folder / "homes.npz")
+    return ("fit", folder / name, *needed, "--epsilon", 50, "--force", *args)
+
+
+@pytest.mark.parametrize("method", ["training", "private"])
+def test_whole_numbers_beside_missing_values_are_read(run, numbered, method):
+    """And the labels are those of the schema, whatever the file made of them."""
+    options = ("--method", method, "--handle-missing", "drop", "--show-counts")
+    (numbered / "new.csv").write_text("rooms,kind\n3,flat\n5.0,house\n")
+    for name, used in (("whole.csv", 300), ("gaps.csv", 298)):
+        code, out, err = run(*fit_homes(numbered, name, *options))
+        assert code == 0
+        assert err.startswith("SENSITIVE, outside the privacy guarantee: ")
+        assert f"{used} of 300 records" in err
+        assert str(used) not in out
+        assert load_model(numbered / "homes.npz").classes_.tolist() == [0, 1]
+        labels = run("predict", numbered / "homes.npz", numbered / "new.csv")[1]
+        assert labels.split() == ["sold", "0", "1"]
+
+
+def test_nothing_is_counted_where_it_is_not_asked_for(run, numbered):
+    out = [
+        run(*fit_homes(numbered, name, "--handle-missing", "drop"))
+        for name in ("whole.csv", "gaps.csv")
+    ]
+    assert out[0] == out[1]
+    assert out[0][2] == ""
+
+
+def test_hints_send_to_the_check_first_and_never_propose_to_drop(run, numbered):
+    (numbered / "odd.csv").write_text("rooms,kind,sold\n3,SECRET,0\n")
+    for name in ("gaps.csv", "odd.csv"):
+        outcome = run(*fit_homes(numbered, name))
+        assert_refused(outcome, "`mmech-rf schema check`, then", "what --handle-")
+        assert "drop" not in outcome[2]
+        assert "SECRET" not in outcome[2]
+
+
+def test_check_lists_every_cell_that_does_not_fit(run, numbered):
+    with open(numbered / "gaps.csv", "a", encoding="utf-8") as stream:
+        stream.write(f"9,castle,{'2' * 1000}\n")
+    check = ("schema", "check", numbered / "gaps.csv", numbered / "homes.json")
+    code, out, err = run(*check)
+    assert code == 1
+    assert "for the owner of the records only" in err
+    lines = out.splitlines()
+    assert [line.partition(" is ")[0] for line in lines[1:-1]] == [
+        "row 5, column 'rooms': ''",
+        "row 7, column 'sold': ''",
+        "row 300, column 'rooms': '9'",
+        "row 300, column 'kind': 'castle'",
+        f"row 300, column 'sold': '{'2' * 79}...",
+    ]
+    assert lines[-1].startswith("298 of 301 records fit the schema")
+
+
+def test_check_says_by_its_exit_status_whether_all_records_fit(run, numbered):
+    check = ("schema", "check", numbered / "whole.csv", numbered / "homes.json")
+    code, out, _ = run(*check)
+    assert code == 0
+    assert out.startswith("300 of 300 records fit the schema")
+    (numbered / "whole.csv").write_text("rooms,kind,sold\n")
+    assert run(*check)[:2] == (0, out.replace("300", "0"))
+    (numbered / "whole.csv").write_text('rooms,kind,sold\n3,flat,"1\n')
+    assert_refused(run(*check), "line 2 of the file opens a quote")
+
+
+def test_check_reads_queries_without_a_class(run, numbered):
+    (numbered / "new.csv").write_text("rooms,kind\n3,flat\n9,flat\n")
+    check = ("schema", "check", numbered / "new.csv", numbered / "homes.json")
+    assert_refused(run(*check), "no column named 'sold'")
+    code, out, _ = run(*check, "--queries")
+    assert code == 1
+    assert "row 1, column 'rooms': '9' is a value outside the domain" in out
+
+
+# ---- wrong options ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -455,6 +605,18 @@ def test_reading_values_confesses_it(run, files):
     assert few.categories == ("0", "1", "2")
     bunch = load_csv(files / "fruit.csv", schema)
     schema.encode(bunch.data, bunch.target, handle_missing="category")
+
+
+def test_a_header_that_would_swallow_records(run, files):
+    (files / "fruit.csv").write_text('a,"b,class\n1,SECRET,0\n1,x",0\n')
+    outcome = run("schema", "suggest", files / "fruit.csv")
+    assert_refused(outcome, "line 1 of the file opens a quote")
+    assert "SECRET" not in outcome[2]
+    assert "multiline=True" not in outcome[2]
+    (files / "fruit.csv").write_text('"two\nlines",class\n1,0\n')
+    code, out, _ = run("schema", "suggest", files / "fruit.csv", "--multiline")
+    assert code == 0
+    assert json.loads(out)["features"][0]["name"] == "two\nlines"
 
 
 def test_a_header_that_no_schema_can_name(run, files):

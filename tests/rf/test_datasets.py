@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mmech_rf.datasets import DATASETS, load_csv, load_iris, load_monks
 from mmech_rf.schema import Attribute, Schema
@@ -213,3 +215,96 @@ def test_load_csv_errors(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         load_csv(path, SCHEMA)
+
+
+SWALLOWING = 'x,1,1,"never closed\n' + "y,1,0,fine\n" * 1000
+
+
+@pytest.mark.parametrize("end", ["", 'x,1,1,"closed"\n', 'x,1,1,""\n', 'x,1,1,a"\n'])
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_a_quote_that_is_not_closed_swallows_no_lines(tmp_path, suffix, end):
+    """The column is not named by the schema, and counts all the same."""
+    path = tmp_path / f"bad.{suffix}"
+    opener = gzip.open if suffix.endswith("gz") else open
+    with opener(path, "wt", encoding="utf-8") as stream:
+        stream.write("a,n,label,note\nx,1,1,SECRET\n" + SWALLOWING + end)
+    with pytest.raises(ValueError, match="line 3 of the file opens a quote") as caught:
+        load_csv(path, SCHEMA)
+    assert "multiline=True" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_fields_may_hold_line_breaks_where_that_is_declared(tmp_path):
+    path = tmp_path / "notes.csv"
+    path.write_text('a,n,label,note\nx,1,1,"one\ntwo\r\nthree"\ny,3,0,"""four"""\n')
+    with pytest.raises(ValueError, match="line 2 of the file opens a quote"):
+        load_csv(path, SCHEMA)
+    bunch = load_csv(path, SCHEMA, multiline=True)
+    assert bunch.data.tolist() == [["x", "1"], ["y", "3"]]
+    path.write_text("a,n,label,note\n" + SWALLOWING)
+    with pytest.raises(ValueError, match=r"line 2 .* a quote that is not closed"):
+        load_csv(path, SCHEMA, multiline=True)
+    path.write_text('a,n,label,note\nx,1,1,"one\ntwo"\nx,1,1\n')
+    with pytest.raises(ValueError, match="line 4 of the file has 3 fields"):
+        load_csv(path, SCHEMA, multiline=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'x,1,1,"SECRET" more', "line 3 of the file has text after a closing quote"),
+        (b"x,1,1,SECRET,SECRET", "line 3 of the file has 5 fields but the header has"),
+        (b"x,1,1", "line 3 of the file has 3 fields but the header has 4"),
+        (b"x,1,1,\xe9 SECRET", "line 3 of the file is not encoded in UTF-8"),
+        (b'x,1,1,"SECRET', "line 3 of the file opens a quote that is not closed"),
+    ],
+)
+def test_lines_that_do_not_parse(tmp_path, line, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(b"a,n,label,note\nx,1,1,2\n" + line + b"\n")
+    with pytest.raises(ValueError, match=message) as caught:
+        load_csv(path, SCHEMA)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_files_that_are_cut_off(tmp_path):
+    path = tmp_path / "bad.csv.gz"
+    with gzip.open(path, "wt") as stream:
+        stream.write("a,n,label\n" + "x,1,1\n" * 1000)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="not a gzip file, or is damaged or cut off"):
+        load_csv(path, SCHEMA)
+
+
+def read_notes(path, lines):
+    text = "\n".join(["a,n,label,note", *lines, ""])
+    path.write_text(text, encoding="utf-8", newline="")
+    return load_csv(path, SCHEMA).data.tolist()
+
+
+LINES = st.text(st.sampled_from('",a '), max_size=4).map(lambda s: f"x,1,0,{s}")
+
+
+@given(st.lists(LINES, max_size=5))
+def test_every_line_is_read_as_if_it_were_alone(tmp_path_factory, lines):
+    """So that one record cannot change another one, whatever stands in it."""
+    path = tmp_path_factory.mktemp("lines") / "t.csv"
+    expected = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            expected += read_notes(path, [line])
+        except ValueError as error:
+            found = str(error).replace("line 2 ", f"line {number} ")
+            with pytest.raises(ValueError, match="line") as caught:
+                read_notes(path, lines)
+            assert str(caught.value) == found
+            return
+    assert read_notes(path, lines) == expected
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_of_every_system(tmp_path, end):
+    path = tmp_path / "toy.csv"
+    path.write_bytes(end.join(["a,n,label", "x,1,1", '"y","3","0"', ""]).encode())
+    bunch = load_csv(path, SCHEMA)
+    assert bunch.data.tolist() == [["x", "1"], ["y", "3"]]

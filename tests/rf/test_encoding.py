@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schema_cases import AGE, COLOUR, SIZE, TOY, one
 
+from mmech_rf.datasets import load_csv
 from mmech_rf.schema import Attribute, Schema
 
 # -------------------------------------------------------------------- encoding
@@ -296,9 +297,25 @@ def test_drop_leaves_records_out():
     assert index.dtype == np.int64
 
 
-def test_labels_of_dropped_records_are_checked():
-    with pytest.raises(ValueError, match="row 0 of y"):
-        TOY.encode([["red", "huge", 1]], ["maybe"], handle_unknown="drop")
+@pytest.mark.parametrize(
+    ("label", "policy"), [("maybe", "handle_unknown"), (None, "handle_missing")]
+)
+def test_labels_that_do_not_fit_drop_their_record_only(label, policy):
+    X, y = [["red", "big", 1]] * 3, ["yes", label, "no"]
+    codes, labels, index = TOY.encode(X, y, **{policy: "drop"}, return_index=True)
+    assert codes.shape == (2, 3)
+    assert labels.tolist() == [1, 0]
+    assert index.tolist() == [0, 2]
+    for other in ("error", "category"):
+        with pytest.raises(ValueError, match="row 1 of y holds"):
+            TOY.encode(X, y, **{policy: other})
+
+
+def test_dropped_records_may_have_any_label():
+    both = {"handle_unknown": "drop", "handle_missing": "drop"}
+    codes, labels = TOY.encode([["red", "huge", 1]], ["maybe"], **both)
+    assert codes.shape == (0, 3)
+    assert labels.tolist() == []
 
 
 REQUIRED = Schema([SIZE], [0, 1], required=["weight"])
@@ -344,7 +361,11 @@ def test_removing_a_record_leaves_the_codes_of_the_others(data):
     cell = st.sampled_from(["red", "blue", "", None, 1, 50, 1e9, "big", "small", "?"])
     rows = data.draw(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=6))
     labels = data.draw(
-        st.lists(st.sampled_from(["no", "yes"]), min_size=len(rows), max_size=len(rows))
+        st.lists(
+            st.sampled_from(["no", "yes", "maybe", None]),
+            min_size=len(rows),
+            max_size=len(rows),
+        )
     )
     gone = data.draw(st.integers(0, len(rows) - 1))
     options = {
@@ -360,3 +381,97 @@ def test_removing_a_record_leaves_the_codes_of_the_others(data):
     assert fewer[0].tolist() == codes[stay].tolist()
     assert fewer[1].tolist() == classes[stay].tolist()
     assert fewer[2].tolist() == [i - (i > gone) for i in index[stay]]
+
+
+# ------------------------------------------------------------- what does not fit
+
+
+@pytest.mark.parametrize("categories", [["4", "5"], [4, 5], [4.0, 5.0], ["4.0", "5.0"]])
+@pytest.mark.parametrize("value", ["5", "5.0", 5, 5.0, np.float32(5)])
+def test_whole_numbers_may_be_written_as_floats(categories, value):
+    """As pandas does where another cell of the column is missing."""
+    schema = Schema([Attribute.categorical("a", categories)], categories)
+    assert schema.encode([[value]], [value])[0].tolist() == [[1]]
+    assert schema.encode_target([value]).tolist() == [1]
+    grouped = Attribute.categorical("a", ["few", "many"], groups={"many": categories})
+    assert one(grouped, value) == 1
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [["false", "true"], ["False", "True"], [False, True], ["0", "1"], [0, 1]],
+)
+def test_booleans_of_files_read_as_those_of_frames(tmp_path, categories):
+    schema = Schema([Attribute.categorical("a", categories)], categories)
+    frame = pd.DataFrame({"a": [False, True], "class": [False, True]})
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    bunch = load_csv(tmp_path / "f.csv", schema)
+    for codes, labels in (
+        schema.encode(frame, frame["class"]),
+        schema.encode(bunch.data, bunch.target),
+    ):
+        assert codes.tolist() == [[0], [1]]
+        assert labels.tolist() == [0, 1]
+
+
+def test_texts_that_look_alike_stay_apart():
+    attribute = Attribute.categorical("a", ["05", "5", "5.0", "1e+16", "0", "inf"])
+    cells = ["05", "5", "5.0", "1e+16", "0", "inf", "10000000000000000", "-0.0", 1e16]
+    assert [one(attribute, cell) for cell in cells] == [0, 1, 2, 3, 4, 5, 3, 4, 3]
+    for cell in ("5.00", "5.", " 5", "+5", "005"):
+        with pytest.raises(ValueError, match="outside the domain"):
+            one(attribute, cell)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "float64", "object"])
+def test_a_file_that_pandas_wrote_reads_as_its_frame(tmp_path, kind):
+    schema = Schema([Attribute.categorical("a", [4, 5, "?"])], [0, 1])
+    frame = pd.DataFrame({"a": [4, 5, None] * 3, "class": [0, 1, None] * 3})
+    frame = frame.astype(kind)
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    again = pd.read_csv(tmp_path / "f.csv", dtype=str, keep_default_na=False)
+    codes, labels = schema.encode(frame, frame["class"], handle_missing="drop")
+    assert codes.tolist() == [[0], [1]] * 3
+    for table in (again, pd.read_csv(tmp_path / "f.csv")):
+        theirs = schema.encode(table, table["class"], handle_missing="drop")
+        assert theirs[0].tolist() == codes.tolist()
+        assert theirs[1].tolist() == labels.tolist()
+
+
+def test_check_lists_every_cell_that_does_not_fit():
+    X = frame().astype(object)
+    X.at[0, "size"] = "huge"
+    X.at[2, "age"] = 1000
+    X.at[2, "size"] = None
+    found = TOY.check(X, ["no", "maybe", None])
+    assert [(m.row, m.column, m.value) for m in found] == [
+        (0, "size", "huge"),
+        (1, "class", "maybe"),
+        (2, "size", None),
+        (2, "age", 1000),
+        (2, "class", None),
+    ]
+    assert TOY.check(X) == [m for m in found if m.column != "class"]
+    assert TOY.check(frame(), ["no"] * 3) == []
+    assert TOY.check([], []) == []
+    kept = TOY.encode(
+        *(X, ["no", "maybe", None]), handle_unknown="drop", handle_missing="drop"
+    )
+    assert len(kept[0]) == len(X) - len({m.row for m in found})
+
+
+def test_check_looks_at_required_columns_of_records():
+    X = pd.DataFrame({"weight": [1, None], "size": ["big", "big"]})
+    (misfit,) = REQUIRED.check(X, [0, 1])
+    assert misfit[:2] == (1, "weight")
+    assert REQUIRED.check(X) == []
+
+
+@pytest.mark.parametrize("bad", [["red", "huge", 1], ["red", "big", None]])
+def test_no_hint_proposes_a_policy_before_a_look_at_the_records(bad):
+    for y in (None, ["no"]):
+        with pytest.raises(ValueError, match=r"Schema\.check") as caught:
+            TOY.encode([bad], y)
+        hint = str(caught.value)
+        assert hint.index("Schema.check") < hint.index("handle_")
+        assert "drop" not in hint

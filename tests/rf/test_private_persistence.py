@@ -332,8 +332,8 @@ def test_any_changed_byte_is_noticed_or_harmless(name, path, rng):
 
 
 def test_labels_keep_their_type(path):
-    schema = Schema([Attribute.ordinal("a", ["x", "y"])], ["0", "1"])
+    schema = Schema([Attribute.ordinal("a", ["x", "y"])], [False, True])
     model = PrivateForestClassifier(schema, epsilon=50, n_records=40)
-    model.fit([["x"], ["y"]] * 20, np.array([False, True] * 20))
+    model.fit([["x"], ["y"]] * 20, ["0", "1"] * 20)
     copy = reloaded(model, path)
     assert copy.predict([["x"], ["y"]]).tolist() == [False, True]

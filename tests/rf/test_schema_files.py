@@ -168,6 +168,49 @@ def test_files_with_features():
     assert Schema.from_json(FEATURES, n_bins=3).domain_shape == (2, 1, 3)
 
 
+@pytest.mark.parametrize(
+    ("labels", "kind", "expected"),
+    [
+        (["0", "1"], None, ["0", "1"]),
+        ([0, 1], None, [0, 1]),
+        ([False, True], None, [False, True]),
+        (["0", "-1"], "int", [0, -1]),
+        (["0", "1"], "bool", [False, True]),
+        (["true", "False"], "bool", [True, False]),
+        ([1, 0], "str", ["1", "0"]),
+    ],
+)
+def test_files_say_the_type_of_the_labels(labels, kind, expected):
+    target = {"name": "c", "categories": labels}
+    schema = Schema.from_json(
+        FEATURES | {"target": target if kind is None else target | {"type": kind}}
+    )
+    for twin in (schema, Schema.from_json(schema.to_json())):
+        assert list(twin.class_labels) == expected
+        assert list(map(type, twin.class_labels)) == list(map(type, expected))
+    again = Schema(schema.attributes, labels, label_type=kind)
+    assert again.class_labels == schema.class_labels
+    own = json.loads(again.to_json())
+    own["target"] |= {"labels": labels} | ({} if kind is None else {"type": kind})
+    assert Schema.from_json(own) == again
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "message"),
+    [
+        (["a", "1"], "int", "the class label 'a' cannot be written as int"),
+        ([0.5, 1], "int", "the class label 0.5 cannot be written as int"),
+        ([2, 1], "bool", "the class label 2 cannot be written as bool"),
+        (["true", "1"], "bool", "must be distinct"),
+        (["0", "1"], "float", "the type of the class labels must be one of"),
+    ],
+)
+def test_labels_that_are_not_of_their_type(labels, kind, message):
+    target = {"name": "c", "categories": labels, "type": kind}
+    with pytest.raises(ValueError, match=message):
+        Schema.from_json(FEATURES | {"target": target})
+
+
 def test_files_of_the_paper():
     schema = Schema.from_json(MRF)
     assert schema.feature_names == ("n",)
