@@ -140,12 +140,12 @@ SubsampleAggregateClassifier
         >>> type(found.classifier()).__name__
         'BatchTrainingClassifier'
         """
-        from mmech_rf import classifiers
+        import mmech_rf
 
         classes: dict[str, Any] = {
-            "training": classifiers.BatchTrainingClassifier,
-            "prediction": classifiers.BatchPredictionClassifier,
-            "subsample": classifiers.SubsampleAggregateClassifier,
+            "training": mmech_rf.BatchTrainingClassifier,
+            "prediction": mmech_rf.BatchPredictionClassifier,
+            "subsample": mmech_rf.SubsampleAggregateClassifier,
         }
         given = {"epsilon": self.epsilon} | self.parameters | parameters
         return classes[self.best.mode](self.schema, **given)
