@@ -34,7 +34,12 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
 from mmech.operators._basic import Diagonal, Ones
 from mmech.operators._compose import Product, Scaled
-from mmech.operators._exact import as_integer_matrix, column_sums, total_sums
+from mmech.operators._exact import (
+    as_integer_matrix,
+    column_sums,
+    is_known,
+    total_sums,
+)
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
@@ -90,7 +95,7 @@ class IntegerBlock:
     weight: int | Integers = 1
 
     def __post_init__(self) -> None:
-        if self.matrix.dtype != np.int64 or self.matrix._norm_bounds is None:
+        if self.matrix.dtype != np.int64 or not is_known(self.matrix):
             raise TypeError(
                 f"a block must be an integer matrix of mmech, got {self.matrix!r}; "
                 "integer_strategy makes blocks of any operator"
@@ -136,9 +141,13 @@ class IntegerStrategy:
         return self._entries_within(self.sensitivity)
 
     def _entries_within(self, sensitivity: int) -> int:
+        """Bound the entries by K, and where that is large by what is closer."""
         weighed = sensitivity // min(int(np.min(b.weight)) for b in self.blocks)
+        largest = math.isqrt(weighed) if self.norm == "L2" else weighed
+        if largest < 2**31:
+            return largest
         bounds = [min(block.matrix._norm_bounds or ()) for block in self.blocks]
-        return min(max(bounds), math.isqrt(weighed) if self.norm == "L2" else weighed)
+        return min(largest, max(bounds))
 
     @cached_property
     def sensitivity(self) -> int:
@@ -344,7 +353,7 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
 
 
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
-    if strategy.dtype == np.int64 and strategy._norm_bounds is not None:
+    if strategy.dtype == np.int64 and is_known(strategy):
         return None
     real = sum(factor.dtype != np.int64 for factor in strategy.factors)
     bits = min(bits, PRODUCT_BITS[norm] // max(1, real))

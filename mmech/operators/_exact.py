@@ -53,10 +53,19 @@ from mmech.operators._partition import (
 from mmech.operators._ranges import Permuted, PermutedGram, Ranges, WidthRange
 from mmech.operators._stack import HStack, VStack
 
-__all__ = ["as_integer_matrix", "column_sums", "norm_bounds", "total_sums"]
+__all__ = [
+    "as_integer_matrix",
+    "column_sums",
+    "is_known",
+    "norm_bounds",
+    "total_sums",
+]
 
 Bounds = tuple[int, int]
 """Upper bounds on the largest L1 norm of a row and on that of a column."""
+
+Parts = tuple[int, ...]
+"""Bounds of every part of an operator."""
 
 Sums = int | NDArray[Any]
 """One whole number per column (int64, or Python integers), or one for all columns."""
@@ -102,28 +111,22 @@ def norm_bounds(operator: QueryMatrix) -> Bounds | None:
     >>> norm_bounds(Product(Prefix(4), 2**62 * Prefix(4))) == (2**66, 2**66)
     True
     """
-    rule = _BOUNDS.get(type(operator))
-    return None if rule is None else rule(operator)
+    if not is_known(operator):
+        return None
+    kind = type(operator)
+    if kind not in _PARTS:
+        return _BOUNDS[kind](operator)
+    known = [part._norm_bounds or (0, 0) for part in _PARTS[kind](operator)]
+    rows, columns = zip(*known, strict=True)
+    return _JOINT_BOUNDS[kind](operator, rows, columns)
 
 
-def _of_parts(
-    parts: Callable[[Any], Sequence[QueryMatrix]],
-    join: Callable[[Any, list[int], list[int]], Bounds],
-) -> Callable[[Any], Bounds | None]:
-    """Return a rule that joins the bounds of the parts, if all are known."""
-
-    def rule(operator: Any) -> Bounds | None:
-        known = [part._norm_bounds for part in parts(operator)]
-        if any(bounds is None for bounds in known):
-            return None
-        rows, columns = zip(*known, strict=True)
-        return join(operator, list(rows), list(columns))
-
-    return rule
-
-
-def _inner(operator: Any) -> list[QueryMatrix]:
-    return [operator.operator]
+def is_known(operator: QueryMatrix) -> bool:
+    """Return whether the class of an operator, and of all its parts, has rules here."""
+    kind = type(operator)
+    if kind in _PARTS:
+        return all(is_known(part) for part in _PARTS[kind](operator))
+    return kind in _BOUNDS
 
 
 def _explicit(operator: Dense | Sparse) -> Bounds:
@@ -147,7 +150,7 @@ def _levels(operator: Hierarchy) -> Bounds:
     return longest, sum(weights.values())
 
 
-def _merged_bounds(operator: Merged, rows: list[int], columns: list[int]) -> Bounds:
+def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
     return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
 
 
@@ -189,7 +192,7 @@ def column_sums(
     >>> column_sums(Dense([[2**32, -1], [1, 1]]), 2)
     array([18446744073709551617, 2], dtype=object)
     """
-    if operator._norm_bounds is None:
+    if not is_known(operator):
         raise TypeError(
             f"the entries of {operator!r} are not known to be integers; list them with "
             "Dense or Sparse"
@@ -438,7 +441,7 @@ def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
     DomainTooLargeError
         If the class is unknown and there are too many entries to list.
     """
-    if operator._norm_bounds is not None:
+    if is_known(operator):
         return operator
     m, n = operator.shape
     if m * n > MAX_LISTED:
@@ -478,11 +481,7 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-_stacked = _of_parts(
-    lambda a: a.blocks, lambda a, rows, columns: (max(rows), sum(columns))
-)
-
-_BOUNDS: dict[type, Callable[[Any], Bounds | None]] = {
+_BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     Identity: lambda a: (1, 1),
     Ones: lambda a: (a.n, a.m),
     Total: lambda a: (a.n, 1),
@@ -501,26 +500,38 @@ _BOUNDS: dict[type, Callable[[Any], Bounds | None]] = {
     Diagonal: _diagonal,
     Dense: _explicit,
     Sparse: _explicit,
-    Scaled: _of_parts(
-        _inner,
-        lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
+    Marginals: lambda a: (
+        max(abs(int(weight)) for weight in a.weights.values()) * a.shape[1],
+        sum(abs(int(weight)) for weight in a.weights.values()),
     ),
-    Transpose: _of_parts(_inner, lambda a, r, c: (c[0], r[0])),
-    Gram: _of_parts(_inner, lambda a, r, c: (r[0] * c[0], r[0] * c[0])),
-    Permuted: _of_parts(_inner, lambda a, r, c: (r[0], c[0])),
-    PermutedGram: _of_parts(_inner, lambda a, r, c: (r[0], c[0])),
-    Merged: _of_parts(_inner, _merged_bounds),
-    Kronecker: _of_parts(
-        lambda a: a.factors, lambda a, r, c: (math.prod(r), math.prod(c))
-    ),
-    Product: _of_parts(
-        lambda a: a.factors, lambda a, r, c: (math.prod(r), math.prod(c))
-    ),
-    Sum: _of_parts(lambda a: a.terms, lambda a, r, c: (sum(r), sum(c))),
-    VStack: _stacked,
-    Marginals: _stacked,
-    HStack: _of_parts(lambda a: a.blocks, lambda a, r, c: (sum(r), max(c))),
 }
+"""Class to the rule for `norm_bounds`, of operators that are not made of others."""
+
+_PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
+    **dict.fromkeys(
+        (Scaled, Transpose, Gram, Permuted, PermutedGram, Merged),
+        lambda a: (a.operator,),
+    ),
+    **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
+    **dict.fromkeys((VStack, HStack), lambda a: a.blocks),
+    Sum: lambda a: a.terms,
+}
+"""Class to the operators that one is made of."""
+
+_JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
+    Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
+    Transpose: lambda a, r, c: (c[0], r[0]),
+    Gram: lambda a, r, c: (r[0] * c[0], r[0] * c[0]),
+    Permuted: lambda a, r, c: (r[0], c[0]),
+    PermutedGram: lambda a, r, c: (r[0], c[0]),
+    Merged: _merged_bounds,
+    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Sum: lambda a, r, c: (sum(r), sum(c)),
+    VStack: lambda a, r, c: (max(r), sum(c)),
+    HStack: lambda a, r, c: (sum(r), max(c)),
+}
+"""Class to the rule for `norm_bounds`, of operators that are made of others."""
 
 _ZEROS_AND_ONES = (
     Identity,
