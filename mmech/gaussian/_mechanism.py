@@ -105,7 +105,8 @@ class GaussianRelease:
 def gaussian_release(
     values: ArrayLike,
     *,
-    l2_sensitivity: Any,
+    l2_sensitivity: Any = None,
+    squared_l2_sensitivity: Any = None,
     rho: Any,
     neighbours: str = "add_remove",
     insecure_rng: np.random.Generator | None = None,
@@ -120,10 +121,12 @@ def gaussian_release(
     ----------
     values : array_like of int
         Exact values, in counts. Sensitive.
-    l2_sensitivity : int, Fraction or float
-        L2 sensitivity of `values` when one record is added or removed. The square of
-        a float is rounded up to a multiple of 2^-40, so that the square root of a
-        whole number counts as exactly that.
+    l2_sensitivity : int, Fraction or float, default=None
+        L2 sensitivity of `values` when one record is added or removed. A float is
+        taken for exactly the fraction that it is: ``math.sqrt(3)`` is less than the
+        root of 3, and its square less than 3.
+    squared_l2_sensitivity : int, Fraction or float, default=None
+        Its square, in place of it: the way to give the root of a whole number.
     rho : float, str or Fraction
         zCDP parameter > 0, in nats.
     neighbours : {"add_remove", "replace"}, default="add_remove"
@@ -139,16 +142,31 @@ def gaussian_release(
     ------
     ValueError
         If values are not whole, or the sensitivity is not a finite number > 0.
+    TypeError
+        If not exactly one of the two sensitivities is given.
 
     Examples
     --------
     >>> from mmech import gaussian_release
     >>> gaussian_release([4, 0, 9], l2_sensitivity=1, rho="1/32").scale
     4.0
+
+    Three sums, of which one record changes each by one: the L2 sensitivity is √3.
+
+    >>> gaussian_release([4, 0, 9], squared_l2_sensitivity=3, rho="3/32").scale
+    4.0
     """
-    squared = calibrated(l2_sensitivity, neighbours) ** 2
-    if isinstance(l2_sensitivity, float):
-        squared = Fraction(math.ceil(squared * 2**40), 2**40)
+    if (l2_sensitivity is None) == (squared_l2_sensitivity is None):
+        raise TypeError(
+            "gaussian_release needs either l2_sensitivity or squared_l2_sensitivity, "
+            "one of the two"
+        )
+    if squared_l2_sensitivity is None:
+        squared = calibrated(l2_sensitivity, neighbours) ** 2
+    else:
+        # Twice the sensitivity under "replace" is four times its square.
+        squared = calibrated(squared_l2_sensitivity, neighbours)
+        squared *= 2 if neighbours == "replace" else 1
     exact = whole_numbers(values)
     rows = exact.shape[0] if exact.ndim else 1
     return _release_rows(

@@ -274,7 +274,7 @@ class ConcentratedPayments:
         self._pay(cost, what, norm * float(calibrated(1, self.neighbours)))
         measured = gaussian_release(
             sums,
-            l2_sensitivity=norm,
+            squared_l2_sensitivity=unit**2 * len(groups),
             rho=cost,
             neighbours=self.neighbours,
             insecure_rng=self.insecure_rng,
