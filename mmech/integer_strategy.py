@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -32,14 +32,19 @@ from numpy.typing import NDArray
 from mmech._validation import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Identity, Ones
+from mmech.operators._basic import Diagonal, Ones
 from mmech.operators._compose import Product, Scaled
+from mmech.operators._exact import (
+    as_integer_matrix,
+    column_sums,
+    is_known,
+    total_sums,
+)
 from mmech.operators._explicit import Dense, Sparse
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginal, Marginals
 from mmech.operators._merged import Merged
-from mmech.operators._partition import Partition
 from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
 from mmech.operators._ranges import Permuted
 from mmech.operators._residuals import Residuals
@@ -73,9 +78,6 @@ WEIGHT_TOLERANCE = 1e-9
 MAX_ENTRIES = 2**25
 """Largest explicit matrix that is rounded entry by entry."""
 
-MAX_COLUMNS = 2**25
-"""Largest domain whose column sums are listed one by one."""
-
 
 @dataclass(frozen=True, eq=False)
 class IntegerBlock:
@@ -93,8 +95,11 @@ class IntegerBlock:
     weight: int | Integers = 1
 
     def __post_init__(self) -> None:
-        if self.matrix.dtype != np.int64:
-            raise TypeError(f"a block must be an integer matrix, got {self.matrix!r}")
+        if self.matrix.dtype != np.int64 or not is_known(self.matrix):
+            raise TypeError(
+                f"a block must be an integer matrix of mmech, got {self.matrix!r}; "
+                "integer_strategy makes blocks of any operator"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,31 +137,35 @@ class IntegerStrategy:
 
     @property
     def largest_entry(self) -> int:
-        """A bound on the magnitude of every entry."""
-        return self.sensitivity if self.norm == "L1" else math.isqrt(self.sensitivity)
+        """A bound on the magnitude of every entry, below 2^62."""
+        return self._entries_within(self.sensitivity)
+
+    def _entries_within(self, sensitivity: int) -> int:
+        """Bound the entries by K, and where that is large by what is closer."""
+        weighed = sensitivity // min(int(np.min(b.weight)) for b in self.blocks)
+        largest = math.isqrt(weighed) if self.norm == "L2" else weighed
+        if largest < 2**31:
+            return largest
+        bounds = [min(block.matrix._norm_bounds or ()) for block in self.blocks]
+        return min(largest, max(bounds))
 
     @cached_property
     def sensitivity(self) -> int:
         """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
-        constant = 0
-        columns: list[Integers] = []
-        for block in self.blocks:
-            sums = _column_sums(block, self.norm)
-            if isinstance(sums, int):
-                constant += sums
-            else:
-                columns.append(sums)
-        if columns:
-            largest = sum(int(c.max(initial=0)) for c in columns)
-            if largest >= 2**62:
-                raise ValueError(
-                    f"the column sums of the strategy reach {largest:.3g} and do not "
-                    "fit into 64-bit integers; scale the strategy down"
-                )
-            constant += int(np.sum(columns, axis=0).max())
-        if constant == 0:
+        power = 2 if self.norm == "L2" else 1
+        sums = total_sums(
+            column_sums(block.matrix, power, block.weight) for block in self.blocks
+        )
+        largest = sums if isinstance(sums, int) else int(sums.max(initial=0))
+        if largest <= 0:
             raise _nothing_to_measure()
-        return constant
+        entries = self._entries_within(largest)
+        if entries >= 2**62:
+            raise ValueError(
+                f"the entries of the strategy reach {entries:.3g} and do not fit into "
+                "64-bit integers; scale the strategy down"
+            )
+        return largest
 
     def row_weights(self) -> list[tuple[int, int, int]]:
         """Return runs of rows of equal weight, as (start, stop, weight)."""
@@ -246,7 +255,8 @@ def _convert(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
             if converted is not None:
                 return converted
     if strategy.dtype == np.int64:
-        return IntegerStrategy((IntegerBlock(strategy),), strategy, norm)
+        matrix = as_integer_matrix(strategy)
+        return IntegerStrategy((IntegerBlock(matrix),), strategy, norm)
     return _rounded(strategy, norm, bits)
 
 
@@ -329,7 +339,7 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     scales = strategy.column_scales
     needed = math.ceil(math.log2(FEWEST_UNITS * float(scales.max())))
     grid = 2 ** min(max(bits, needed), max(bits, MOST_BITS))
-    lower = np.trunc(grid * theta / scales).astype(np.int64)
+    lower = np.trunc(grid * (theta / scales)).astype(np.int64)
     if strategy.norm == "L1":
         # lower sums to at most grid (1 - 1/s), so a unit is left for the identity.
         upper = np.maximum(1, grid - lower.sum(axis=0))
@@ -343,10 +353,10 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
 
 
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
-    if strategy.dtype == np.int64:
+    if strategy.dtype == np.int64 and is_known(strategy):
         return None
     real = sum(factor.dtype != np.int64 for factor in strategy.factors)
-    bits = min(bits, PRODUCT_BITS[norm] // real)
+    bits = min(bits, PRODUCT_BITS[norm] // max(1, real))
     parts = [_single(_convert(factor, norm, bits), norm) for factor in strategy.factors]
     matrix = Kronecker([part.blocks[0].matrix for part in parts])
     form = Kronecker([part.form for part in parts])
@@ -421,8 +431,10 @@ def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy
     largest = np.abs(coefficients).max(initial=0.0)
     if largest == 0:
         return None
-    whole = np.rint(coefficients * (2**bits / largest)).astype(np.int64)
+    whole = np.rint((coefficients / largest) * 2**bits).astype(np.int64)
     matrix = Product(Dense(whole), queries)
+    if min(matrix._norm_bounds or (2**62,)) >= 2**62:
+        return None
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
@@ -469,7 +481,7 @@ _RULES: list[tuple[type, Any]] = [
 def _whole_entries(operator: QueryMatrix) -> QueryMatrix | None:
     """Return an operator as an integer one, if all its entries are whole."""
     if operator.dtype == np.int64:
-        return operator
+        return as_integer_matrix(operator)
     if isinstance(operator, Dense):
         array = operator.to_dense()
         if (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**53:
@@ -494,7 +506,7 @@ def _rounded(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
     if largest == 0:
         raise _nothing_to_measure()
     columns = strategy.to_sparse().tocsc()
-    exact = columns.data.astype(np.float64) * (2**bits / largest)
+    exact = (columns.data.astype(np.float64) / largest) * 2**bits
     if norm == "L2":
         whole = np.rint(exact).astype(np.int64)
     else:
@@ -535,62 +547,13 @@ def _whole_weights(reals: Sequence[float], norm: str) -> list[int]:
     2^20, at least one each.
     """
     weights = np.asarray(reals, np.float64)
+    weights = weights / weights.max()
     if norm == "L2":
         weights = np.square(weights)
-    multiples = weights / weights.min()
+    multiples = weights / max(float(weights.min()), np.finfo(np.float64).tiny)
     whole = np.rint(multiples)
-    if (np.abs(multiples - whole) > WEIGHT_TOLERANCE * multiples).any() or (
-        whole.sum() > WEIGHT_TOTAL
+    if (np.abs(multiples - whole) > WEIGHT_TOLERANCE * multiples).any() or not (
+        whole.min() > 0 and whole.sum() <= WEIGHT_TOTAL
     ):
         whole = np.maximum(1, np.rint(weights * (WEIGHT_TOTAL / weights.sum())))
     return [int(w) for w in whole]
-
-
-def _column_sums(block: IntegerBlock, norm: str) -> int | Integers:
-    """Return Σ_i k_i |A'_ij| (L2: squares), one number where all columns agree."""
-    if isinstance(block.weight, int):
-        sums = _plain_sums(block.matrix, norm)
-        if isinstance(sums, int):
-            return block.weight * sums
-        if block.weight * int(sums.max(initial=0)) >= 2**62:
-            return block.weight * int(sums.max())
-        return block.weight * sums
-    weights = block.weight
-    if norm == "L2":
-        squares = block.matrix.to_sparse().astype(np.int64)
-        squares.data = np.square(squares.data)
-        return np.asarray(squares.T @ weights)
-    magnitudes = block.matrix
-    if not magnitudes.is_nonnegative:
-        magnitudes = magnitudes.abs()
-    return np.asarray(magnitudes.rmatvec(weights))
-
-
-def _plain_sums(matrix: QueryMatrix, norm: str) -> int | Integers:
-    if isinstance(matrix, (Identity, Marginal, Partition)):
-        return 1
-    if isinstance(matrix, Ones):
-        return matrix.m
-    if isinstance(matrix, Hierarchy):
-        power = 1 if norm == "L1" else 2
-        return sum(abs(int(weight)) ** power for weight in matrix.weights.values())
-    if isinstance(matrix, Kronecker):
-        parts = [_plain_sums(factor, norm) for factor in matrix.factors]
-        if all(isinstance(part, int) for part in parts):
-            return math.prod(int(part) for part in parts)
-        largest = math.prod(int(np.max(part)) for part in parts)
-        if matrix.shape[1] > MAX_COLUMNS or largest >= 2**62:
-            return largest
-        sides = [
-            np.broadcast_to(np.asarray(part, np.int64), factor.shape[1])
-            for part, factor in zip(parts, matrix.factors, strict=True)
-        ]
-        return np.asarray(reduce(np.kron, sides))
-    sums = matrix.column_abs_sums() if norm == "L1" else matrix.column_square_sums()
-    # A sum of squares below 2^62 has not wrapped if the magnitudes sum to < 2^31.
-    if sums.dtype != np.int64 or (norm == "L2" and matrix.sensitivity() >= 2**31):
-        raise ValueError(
-            f"the column sums of {matrix!r} do not fit into 64-bit integers; scale the "
-            "strategy down"
-        )
-    return np.asarray(sums)

@@ -228,7 +228,11 @@ class MatrixMechanism:
                 "sums of so many records overflow 64-bit integers in the strategy "
                 f"{self.strategy._label()}; are the counts right?"
             )
-        return np.concatenate([block.matrix @ exact for block in self.released.blocks])
+        columns = exact.reshape(exact.shape[0], -1)
+        answers = np.concatenate(
+            [block.matrix._matmat(columns) for block in self.released.blocks]
+        )
+        return answers.reshape(-1, *exact.shape[1:])
 
     def _runs(self) -> list[Run]:
         """Return runs of rows, and how much one record changes them."""

@@ -281,8 +281,8 @@ def _equal_columns(workload: QueryMatrix) -> Groups:
     if workload.dtype == np.int64:
         rng = np.random.default_rng(0x6D6D656368)
         weights = rng.integers(-(2**62), 2**62, (m, HASHES)) | 1
-        with np.errstate(over="ignore"):
-            groups = _equal_rows(workload.rmatmat(weights))
+        with np.errstate(over="ignore"):  # a hash: it may wrap around
+            groups = _equal_rows(np.asarray(workload._rmatmat(weights)))
         if _agrees(workload, groups, rng.standard_normal((m, 1))):
             return groups
     if m * n <= DENSE_ENTRIES:

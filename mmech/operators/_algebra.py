@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mmech.operators._base import QueryMatrix
 from mmech.operators._basic import Diagonal, Identity, Ones
 from mmech.operators._compose import Product, Scaled, Sum, check_weight
@@ -22,6 +24,19 @@ from mmech.operators._stack import HStack, VStack
 __all__ = ["add", "product", "scale"]
 
 Rule = Callable[[Any, Any], QueryMatrix | None]
+
+
+def _entries(rule: Rule) -> Rule:
+    """Return a rule that leaves integers alone whose products may not fit 64 bits."""
+
+    def fitting(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix | None:
+        if left.dtype == right.dtype == np.int64:
+            rows, entries = left._norm_bounds, right._norm_bounds
+            if rows is None or entries is None or rows[0] * min(entries) >= 2**63:
+                return None
+        return rule(left, right)
+
+    return fitting
 
 
 def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
@@ -61,9 +76,9 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Scaled, QueryMatrix, lambda a, b: scale(a.weight, product(a.operator, b))),
     (QueryMatrix, Scaled, lambda a, b: scale(b.weight, product(a, b.operator))),
     (Ones, Ones, lambda a, b: scale(a.shape[1], Ones(a.shape[0], b.shape[1]))),
-    (Diagonal, Diagonal, lambda a, b: Diagonal(a.diag() * b.diag())),
-    (Dense, Dense, lambda a, b: Dense(a.to_dense() @ b.to_dense())),
-    (Sparse, Sparse, lambda a, b: Sparse(a.matrix @ b.matrix)),
+    (Diagonal, Diagonal, _entries(lambda a, b: Diagonal(a.diag() * b.diag()))),
+    (Dense, Dense, _entries(lambda a, b: Dense(a.to_dense() @ b.to_dense()))),
+    (Sparse, Sparse, _entries(lambda a, b: Sparse(a.matrix @ b.matrix))),
     (Anova, Anova, _anova_product),
     (Kronecker, Kronecker, _kronecker_product),
     (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -49,13 +50,16 @@ class QueryMatrix:
 
     Examples
     --------
-    A subclass needs a shape and two products:
+    A subclass needs a shape and two products. Entries are taken for real numbers
+    unless the class says that all of them are integers:
 
     >>> from dataclasses import dataclass
+    >>> import numpy as np
     >>> from mmech import QueryMatrix
     >>> @dataclass(frozen=True, eq=False, repr=False)
     ... class Differences(QueryMatrix):
     ...     n: int
+    ...     dtype = np.dtype(np.int64)
     ...
     ...     @property
     ...     def shape(self):
@@ -88,8 +92,8 @@ class QueryMatrix:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """``int64`` where all entries are integers, else ``float64``."""
-        return _INT64
+        """``float64``, unless the class states ``int64``: all entries are integers."""
+        return _FLOAT64
 
     def _matmat(self, x: Array, /) -> Array:
         """Multiply a C-contiguous (n, k) array of a supported dtype."""
@@ -113,6 +117,10 @@ class QueryMatrix:
         kind = array.dtype.kind
         target: np.dtype[Any]
         if kind in "biu" and self.dtype == _INT64:
+            if kind == "u" and array.size and array.max() >= 2**63:
+                raise ValueError(
+                    f"integers must be below 2**63, got {array.max()}; use floats"
+                )
             target = _INT64
         elif array.dtype == _FLOAT32:
             target = _FLOAT32
@@ -122,27 +130,45 @@ class QueryMatrix:
             raise TypeError(f"query matrices multiply real numbers, got {array.dtype}")
         return np.ascontiguousarray(array, dtype=target)
 
+    def _multiply(self, array: Array, transpose: bool) -> Array:
+        """Return a product; integers that could wrap around are refused."""
+        product = self._rmatmat if transpose else self._matmat
+        if array.dtype == _INT64 and array.size:
+            largest = max(int(array.max()), -int(array.min()))
+            bounds = self._norm_bounds
+            bound = None if bounds is None else largest * bounds[int(transpose)]
+            if bound is None or bound >= 2**63:
+                # The bound may be far off; floats are not, where they lose few bits.
+                close = bound is None or bound < 2**100
+                floats = product(array.astype(_FLOAT64))
+                if not close or float(np.abs(floats).max(initial=0.0)) >= 2.0**62:
+                    raise ValueError(
+                        f"the product of {self!r} with these integers does not fit "
+                        "into 64-bit integers; pass floats for approximate numbers"
+                    )
+        return product(array)
+
     def matvec(self, x: ArrayLike) -> Array:
         """Return A x for x of shape (n,) or (n, 1)."""
         array = self._input(x, self.shape[1], (1, 2))
         if array.ndim == 1:
-            return self._matmat(array[:, None])[:, 0]
-        return self._matmat(array)
+            return self._multiply(array[:, None], False)[:, 0]
+        return self._multiply(array, False)
 
     def rmatvec(self, y: ArrayLike) -> Array:
         """Return Aᵀ y for y of shape (m,) or (m, 1)."""
         array = self._input(y, self.shape[0], (1, 2))
         if array.ndim == 1:
-            return self._rmatmat(array[:, None])[:, 0]
-        return self._rmatmat(array)
+            return self._multiply(array[:, None], True)[:, 0]
+        return self._multiply(array, True)
 
     def matmat(self, x: ArrayLike) -> Array:
         """Return A X for X of shape (n, k)."""
-        return self._matmat(self._input(x, self.shape[1], (2,)))
+        return self._multiply(self._input(x, self.shape[1], (2,)), False)
 
     def rmatmat(self, y: ArrayLike) -> Array:
         """Return Aᵀ Y for Y of shape (m, k)."""
-        return self._rmatmat(self._input(y, self.shape[0], (2,)))
+        return self._multiply(self._input(y, self.shape[0], (2,)), True)
 
     # ---- operator sugar --------------------------------------------------
 
@@ -218,6 +244,31 @@ class QueryMatrix:
 
     # ---- structure -------------------------------------------------------
 
+    @cached_property
+    def _norm_bounds(self) -> tuple[int, int] | None:
+        """Bounds on the L1 norms of rows and columns; None for an unknown class."""
+        from mmech.operators._exact import norm_bounds
+
+        return norm_bounds(self)
+
+    @property
+    def _entry_dtype(self) -> np.dtype[Any]:
+        """float64 also for an integer operator whose entries may not fit int64."""
+        if self.dtype == _INT64:
+            bounds = self._norm_bounds
+            if bounds is not None and min(bounds) < 2**63:
+                return _INT64
+        return _FLOAT64
+
+    def _entries(self, values: Any) -> Any:
+        """Return entries that were listed as floats as int64, if they are exact."""
+        if self.dtype == _INT64 and self._norm_bounds is None:
+            numbers = values.data if sp.issparse(values) else values
+            small = float(np.abs(numbers).max(initial=0.0)) < 2.0**53
+            if small and (numbers == np.rint(numbers)).all():
+                return values.astype(_INT64)
+        return values
+
     def gram(self) -> QueryMatrix:
         """Return AᵀA as an operator of shape (n, n)."""
         from mmech.operators._compose import Gram
@@ -247,11 +298,11 @@ class QueryMatrix:
             return exact_sums(
                 lambda dtype: self.rmatvec(np.ones(self.shape[0], dtype)), self.dtype
             )
-        return self._reduce_columns(lambda block: np.abs(block).sum(axis=0))
+        return self._reduce_columns(np.abs)
 
     def column_square_sums(self) -> Array:
         """Return the squared L2 norm of every column, shape (n,)."""
-        return self._reduce_columns(lambda block: np.square(block).sum(axis=0))
+        return self._reduce_columns(np.square)
 
     def row_abs_sums(self) -> Array:
         """Return the L1 norm of every row, shape (m,)."""
@@ -259,11 +310,11 @@ class QueryMatrix:
             return exact_sums(
                 lambda dtype: self.matvec(np.ones(self.shape[1], dtype)), self.dtype
             )
-        return self._reduce_rows(lambda block: np.abs(block).sum(axis=1))
+        return self._reduce_rows(np.abs)
 
     def row_square_sums(self) -> Array:
         """Return the squared L2 norm of every row, shape (m,)."""
-        return self._reduce_rows(lambda block: np.square(block).sum(axis=1))
+        return self._reduce_rows(np.square)
 
     def sensitivity(self) -> float:
         """Return ‖A‖₁, the largest L1 norm of a column.
@@ -279,31 +330,23 @@ class QueryMatrix:
         This is the L2 sensitivity of x ↦ A x when one record is added or
         removed: what Gaussian noise is calibrated to.
         """
-        if self.dtype == _INT64 and self.sensitivity() >= 2.0**31:
-            # A wrapped sum of squares would give too little noise.
-            largest = max(
-                float(np.square(block.astype(np.float64)).sum(axis=0).max(initial=0))
-                for _, block in self._column_blocks()
-            )
-        else:
-            largest = float(self.column_square_sums().max(initial=0))
-        return math.sqrt(largest)
+        return math.sqrt(float(self.column_square_sums().max(initial=0)))
 
     def diag(self) -> Array:
         """Return the main diagonal, shape (min(m, n),)."""
         size = min(self.shape)
-        out = np.empty(size, self.dtype)
+        out = np.empty(size, self._entry_dtype)
         for start, block in self._column_blocks(stop=size):
             out[start : start + block.shape[1]] = np.diagonal(block, -start)[
                 : block.shape[1]
             ]
-        return out
+        return np.asarray(self._entries(out))
 
     def trace(self) -> float:
         """Return the sum of the main diagonal of a square operator."""
         if self.shape[0] != self.shape[1]:
             raise ValueError(f"trace needs a square operator, got shape {self.shape}")
-        return float(self.diag().sum())
+        return float(self.diag().sum(dtype=np.float64))
 
     # ---- conversion ------------------------------------------------------
 
@@ -323,17 +366,24 @@ class QueryMatrix:
         return self._dense()
 
     def _dense(self) -> Array:
+        if self._entry_dtype == self.dtype:
+            return self._explicit_entries()
+        return np.asarray(self._entries(QueryMatrix._explicit_entries(self)))
+
+    def _explicit_entries(self) -> Array:
+        """Return the entries, which fit the dtype."""
         m, n = self.shape
         if n <= m:
-            return self._matmat(np.eye(n, dtype=self.dtype))
-        return np.ascontiguousarray(self._rmatmat(np.eye(m, dtype=self.dtype)).T)
+            return self._matmat(np.eye(n, dtype=self._entry_dtype))
+        unit = np.eye(m, dtype=self._entry_dtype)
+        return np.ascontiguousarray(self._rmatmat(unit).T)
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse rows; warns when large."""
         self._warn_dense("to_sparse")
         blocks = [sp.csc_array(block) for _, block in self._column_blocks()]
         if not blocks:
-            return sp.csr_array(self.shape, dtype=self.dtype)
+            return sp.csr_array(self.shape, dtype=self._entry_dtype)
         return sp.csr_array(sp.hstack(blocks, format="csr"))
 
     def aslinearoperator(self) -> Any:
@@ -372,9 +422,9 @@ class QueryMatrix:
         width = max(1, BLOCK_ENTRIES // max(1, max(m, n)))
         for start in range(0, stop, width):
             size = min(width, stop - start)
-            unit = np.zeros((n, size), self.dtype)
+            unit = np.zeros((n, size), self._entry_dtype)
             unit[np.arange(start, start + size), np.arange(size)] = 1
-            yield start, self._matmat(unit)
+            yield start, self._entries(self._matmat(unit))
 
     def _row_blocks(self) -> Iterator[tuple[int, Array]]:
         """Yield (first row, dense block of rows)."""
@@ -387,33 +437,43 @@ class QueryMatrix:
 
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows start..stop as a dense array."""
-        unit = np.zeros((self.shape[0], stop - start), self.dtype)
+        unit = np.zeros((self.shape[0], stop - start), self._entry_dtype)
         unit[np.arange(start, stop), np.arange(stop - start)] = 1
-        return np.ascontiguousarray(self._rmatmat(unit).T)
+        return np.ascontiguousarray(self._entries(self._rmatmat(unit)).T)
 
-    def _reduce_columns(self, reduce: Any) -> Array:
+    def _reduce_columns(self, power: Callable[[Array], Array]) -> Array:
         self._check_exhaustive()
-        out = np.zeros(self.shape[1], self.dtype)
-        for start, block in self._column_blocks():
-            out[start : start + block.shape[1]] = reduce(block)
-        return out
 
-    def _reduce_rows(self, reduce: Any) -> Array:
+        def sums(dtype: np.dtype[Any]) -> Array:
+            out = np.zeros(self.shape[1], dtype)
+            for start, block in self._column_blocks():
+                added = power(block.astype(dtype, copy=False)).sum(axis=0)
+                out[start : start + block.shape[1]] = added
+            return out
+
+        return exact_sums(sums, self.dtype)
+
+    def _reduce_rows(self, power: Callable[[Array], Array]) -> Array:
         self._check_exhaustive()
-        out = np.zeros(self.shape[0], self.dtype)
-        for start, block in self._row_blocks():
-            out[start : start + block.shape[0]] = reduce(block)
-        return out
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            out = np.zeros(self.shape[0], dtype)
+            for start, block in self._row_blocks():
+                added = power(block.astype(dtype, copy=False)).sum(axis=1)
+                out[start : start + block.shape[0]] = added
+            return out
+
+        return exact_sums(sums, self.dtype)
 
 
 def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> Array:
-    """Return sums of non-negative entries, as int64 only where they fit.
+    """Return sums of whole numbers, as int64 only where they fit.
 
     Sums that wrap around would give a sensitivity that is too small, and with it
-    too little noise. Up to 2**53 the float64 sums are exact.
+    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact.
     """
     floats = sums(_FLOAT64)
-    if dtype == _INT64 and floats.max(initial=0.0) < 2.0**53:
+    if dtype == _INT64 and np.abs(floats).max(initial=0.0) < 2.0**53:
         return floats.astype(np.int64)
     return floats
 
@@ -448,11 +508,17 @@ def product_of(sizes: Any) -> int:
 
 
 def int64_or_float64(array: Array) -> Array:
-    """Return integers and booleans as int64, other numbers as float64."""
+    """Return integers and booleans as int64, other numbers as float64.
+
+    The one integer of 64 bits whose magnitude does not fit, -2**63, is refused.
+    """
     if array.dtype.kind in "biu":
-        if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
-            raise ValueError(
-                f"integer entries must be below 2**63, got {array.max()}; use floats"
-            )
+        if array.dtype.itemsize == 8 and array.size:
+            extreme = max(int(array.max()), int(array.min()), key=abs)
+            if abs(extreme) >= 2**63:
+                raise ValueError(
+                    "integer entries must be below 2**63 in magnitude, got "
+                    f"{extreme}; use floats"
+                )
         return array.astype(np.int64)
     return array.astype(np.float64)

@@ -12,7 +12,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from mmech._validation import check_finite_array, check_integer
-from mmech.operators._base import Array, QueryMatrix, int64_or_float64, read_only
+from mmech.operators._base import (
+    Array,
+    QueryMatrix,
+    exact_sums,
+    int64_or_float64,
+    read_only,
+)
 
 __all__ = [
     "AllRange",
@@ -47,6 +53,7 @@ class _Square(QueryMatrix):
     """Shared shape of the operators that a single size `n` describes."""
 
     n: int
+    dtype = np.dtype(np.int64)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -134,6 +141,7 @@ class Ones(QueryMatrix):
 
     m: int
     n: int
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:
@@ -360,6 +368,7 @@ class AllRange(QueryMatrix):
     """
 
     n: int
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:
@@ -439,7 +448,7 @@ class AllRangeGram(_Square):
         """Return (j + 1)(n - j)."""
         return AllRange(self.n).column_abs_sums()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         i = np.arange(self.n)
         return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
 
@@ -500,7 +509,7 @@ class Diagonal(QueryMatrix):
 
     def gram(self) -> Diagonal:
         """Return the diagonal matrix of squares."""
-        return Diagonal(self._values**2)
+        return Diagonal(self.column_square_sums())
 
     def pinv(self) -> Diagonal:
         """Return the diagonal matrix of reciprocals, zero staying zero."""
@@ -521,7 +530,9 @@ class Diagonal(QueryMatrix):
 
     def column_square_sums(self) -> Array:
         """Return the squares, shape (n,)."""
-        return np.square(self._values)
+        return exact_sums(
+            lambda dtype: np.square(self._values.astype(dtype)), self.dtype
+        )
 
     row_square_sums = column_square_sums
 

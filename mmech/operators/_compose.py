@@ -117,7 +117,7 @@ class Transpose(QueryMatrix):
         """Return the main diagonal."""
         return self.operator.diag()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return np.ascontiguousarray(self.operator._dense().T)
 
     def to_sparse(self) -> sp.csr_array:
@@ -254,7 +254,8 @@ class Scaled(QueryMatrix):
         """Return the scaled gram of the operator."""
         from mmech.operators._algebra import scale
 
-        return scale(self.weight**2, self.operator.gram())
+        square = self.weight**2
+        return scale(square if square < 2**63 else float(square), self.operator.gram())
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator over the weight."""
@@ -296,18 +297,20 @@ class Scaled(QueryMatrix):
 
     def diag(self) -> Array:
         """Return the main diagonal."""
-        return self.operator.diag() * self.weight
+        diagonal = self.operator.diag().astype(self._entry_dtype)
+        return np.asarray(self._entries(diagonal * self.weight))
 
     def trace(self) -> float:
         """Return the weight times the trace of the operator."""
         return self.weight * self.operator.trace()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return self.operator._dense() * self.weight
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
-        return sp.csr_array(self.operator.to_sparse() * self.weight)
+        inner = self.operator.to_sparse().astype(self._entry_dtype)
+        return sp.csr_array(self._entries(inner * self.weight))
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -387,7 +390,9 @@ class Product(QueryMatrix):
             isinstance(factor, Sparse) for factor in left
         ):
             return None
-        picks = reduce(lambda a, b: a @ b, (f.to_sparse() for f in left)).tocsr()
+        # Floats: integers might wrap around.
+        floats = (f.to_sparse().astype(np.float64) for f in left)
+        picks = reduce(lambda a, b: a @ b, floats).tocsr()
         work = (abs(picks) != 0).astype(np.int64) @ right.row_abs_sums()
         if (
             SPARSE_ADVANTAGE * work.sum()
@@ -395,12 +400,12 @@ class Product(QueryMatrix):
         ):
             return None
         groups = right.to_sparse()
-        out = np.zeros(self.shape[0], self.dtype)
+        out = np.zeros(self.shape[0])
         ends = np.searchsorted(np.cumsum(work), np.arange(0, work.sum(), SPARSE_BLOCK))
         for start, stop in pairwise([*np.unique(ends).tolist(), self.shape[0]]):
             rows = picks[start:stop] @ groups
             out[start:stop] = rows.power(2).sum(axis=1)
-        return out
+        return exact_sums(lambda dtype: out, self.dtype)
 
     @property
     def T(self) -> QueryMatrix:
@@ -469,7 +474,9 @@ class Sum(QueryMatrix):
 
     def diag(self) -> Array:
         """Return the main diagonal."""
-        return self._add(lambda term: term.diag())
+        dtype = self._entry_dtype
+        diagonal = self._add(lambda term: term.diag().astype(dtype))
+        return np.asarray(self._entries(diagonal))
 
     def trace(self) -> float:
         """Return the sum of the traces of the terms."""
@@ -477,5 +484,6 @@ class Sum(QueryMatrix):
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
-        total = reduce(lambda a, b: a + b, (term.to_sparse() for term in self.terms))
-        return sp.csr_array(total)
+        dtype = self._entry_dtype
+        parts = (term.to_sparse().astype(dtype) for term in self.terms)
+        return sp.csr_array(self._entries(reduce(lambda a, b: a + b, parts)))

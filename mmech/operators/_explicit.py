@@ -130,7 +130,7 @@ class Dense(QueryMatrix):
         """Return the main diagonal."""
         return np.diagonal(self._array).copy()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return self._array.copy()
 
     def to_sparse(self) -> sp.csr_array:
@@ -264,7 +264,7 @@ class Sparse(QueryMatrix):
         """Return the main diagonal."""
         return np.asarray(self.matrix.diagonal())
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return np.asarray(self.matrix.toarray())
 
     def to_sparse(self) -> sp.csr_array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mmech._validation import check_integer
-from mmech.operators._base import Array, QueryMatrix
+from mmech.operators._base import Array, QueryMatrix, exact_sums
 from mmech.operators._compose import check_weight
 
 __all__ = ["Hierarchy", "HierarchyInverseGram"]
@@ -171,11 +171,14 @@ class Hierarchy(QueryMatrix):
 
     def column_abs_sums(self) -> Array:
         """Return the L1 norm of every column, the same for all, shape (n,)."""
-        return np.full(self.n, sum(abs(weight) for weight in self.weights.values()))
+        return self._constant(sum(abs(weight) for weight in self.weights.values()))
 
     def column_square_sums(self) -> Array:
         """Return the squared L2 norm of every column, shape (n,)."""
-        return np.full(self.n, sum(weight**2 for weight in self.weights.values()))
+        return self._constant(sum(weight**2 for weight in self.weights.values()))
+
+    def _constant(self, total: float) -> Array:
+        return exact_sums(lambda dtype: np.full(self.n, total, dtype), self.dtype)
 
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights."""

@@ -86,7 +86,11 @@ class Kronecker(QueryMatrix):
 
     @cached_property
     def _kinds(self) -> list[str]:
-        return [axis_kind(factor) for factor in self.factors]
+        # Factors whose entries may not fit int64 multiply by their own methods.
+        return [
+            axis_kind(factor) if factor._entry_dtype == factor.dtype else "other"
+            for factor in self.factors
+        ]
 
     @cached_property
     def _multiplies_floats(self) -> bool:
@@ -220,11 +224,12 @@ class Kronecker(QueryMatrix):
             return float(np.prod([factor.trace() for factor in self.factors]))
         return super().trace()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return reduce(np.kron, (factor._dense() for factor in self.factors))
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
-        parts = (factor.to_sparse() for factor in self.factors)
+        dtype = self._entry_dtype
+        parts = (factor.to_sparse().astype(dtype) for factor in self.factors)
         joined = reduce(lambda a, b: sp.kron(a, b, format="csr"), parts)
-        return sp.csr_array(joined, dtype=self.dtype)
+        return sp.csr_array(self._entries(sp.csr_array(joined, dtype=dtype)))

@@ -189,8 +189,6 @@ class Merged(QueryMatrix):
         """Return the squared L2 norm of every column, shape (n,)."""
         if self.weights is None:
             return self._spread(self.operator.column_square_sums())
-        if self.operator.sensitivity() >= 2.0**31:  # squares of integers may wrap
-            return super().column_square_sums()
         sums = self.operator.column_square_sums()
         return self._spread(sums.astype(np.float64)) * np.asarray(self.weights)
 

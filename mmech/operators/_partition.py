@@ -56,6 +56,7 @@ class PartitionStack(QueryMatrix):
     labels: ArrayLike
     n_groups: ArrayLike
     domain_shape: tuple[int, ...] | None = None
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:
@@ -191,6 +192,7 @@ class PartitionGram(QueryMatrix):
     """
 
     partitions: PartitionStack
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     @property
@@ -291,6 +293,7 @@ class Conjunctions(QueryMatrix):
     """
 
     masks: Sequence[ArrayLike]
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class WidthRange(QueryMatrix):
 
     n: int
     width: int
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:
@@ -145,6 +146,7 @@ class Ranges(QueryMatrix):
     domain_shape: tuple[int, ...]
     lower: ArrayLike
     upper: ArrayLike
+    dtype = np.dtype(np.int64)
     is_nonnegative = True
 
     def __post_init__(self) -> None:
@@ -381,7 +383,7 @@ class Permuted(_Reordered):
         """Return the L2 sensitivity of the operator."""
         return self.operator.l2_sensitivity()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return np.ascontiguousarray(self.operator._dense()[:, self._permutation])
 
     def to_sparse(self) -> sp.csr_array:
@@ -423,7 +425,7 @@ class PermutedGram(_Reordered):
         """Return the trace of the operator."""
         return self.operator.trace()
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return self.operator._dense()[np.ix_(self._permutation, self._permutation)]
 
 

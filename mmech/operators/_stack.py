@@ -123,7 +123,7 @@ class VStack(QueryMatrix):
         """Return the squared L2 norm of every row."""
         return np.concatenate([block.row_square_sums() for block in self.blocks])
 
-    def _dense(self) -> Array:
+    def _explicit_entries(self) -> Array:
         return np.concatenate([block._dense() for block in self.blocks])
 
     def to_sparse(self) -> sp.csr_array:

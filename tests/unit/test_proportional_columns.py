@@ -101,7 +101,7 @@ def test_only_when_asked():
 
 
 def test_integers_near_the_end_of_their_range():
-    extreme = [[-(2**63), 2**62], [-(2**63), 2**62]]
+    extreme = [[-(2**63 - 2), 2**62 - 1], [-(2**63 - 2), 2**62 - 1]]
     assert_proportional(Dense(extreme), np.array(extreme, dtype=float))
     close = np.array([[2**60, 2**61], [2**60, 2**61 + 1]])  # equal as floats
     reduced, *_ = reduce_domain(Dense(close), proportional=True)

@@ -1,0 +1,234 @@
+"""Guards of the exact release path: each refuses in words, and nothing is charged."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from mmech import (
+    Dense,
+    DomainTooLargeError,
+    GaussianMechanism,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Prefix,
+    PrivacyLedger,
+    Product,
+    QueryMatrix,
+    Records,
+    Sparse,
+    VStack,
+    gaussian_release,
+)
+from mmech.gaussian import _mechanism
+from mmech.integer_strategy import IntegerBlock, integer_strategy
+from mmech.operators._exact import MAX_WIDE, column_sums
+
+
+class Times(QueryMatrix):
+    """A square operator that multiplies by a number, and says nothing of its dtype."""
+
+    def __init__(self, factor, n=3):
+        self.factor = factor
+        self.n = n
+
+    shape = property(lambda self: (self.n, self.n))
+
+    def _matmat(self, x):
+        return self.factor * x
+
+    _rmatmat = _matmat
+
+
+class Whole(Times):
+    dtype = np.dtype(np.int64)
+
+
+class Truncating(Whole):
+    """What hides fractions from products with integers."""
+
+    def _matmat(self, x):
+        return (self.factor * x).astype(x.dtype)
+
+    _rmatmat = _matmat
+
+
+class Subclass(Identity):
+    """An operator of mmech with products of its own."""
+
+    def _matmat(self, x):
+        return 7 * x
+
+    _rmatmat = _matmat
+
+
+# ------------------------------------------------------------ operators of users
+
+
+def test_entries_are_real_unless_the_class_says_otherwise():
+    assert Times(1.9).dtype == np.float64
+    assert (Times(2) @ [1, 2, 3]).dtype == np.float64
+    assert Whole(2).dtype == np.int64
+    assert (Whole(2) @ [1, 2, 3]).tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("mechanism", [MatrixMechanism, GaussianMechanism])
+def test_fractional_entries_are_rounded_before_they_are_measured(mechanism):
+    budget = {"epsilon" if mechanism is MatrixMechanism else "rho": 1}
+    released = mechanism(Identity(3), Times(1.9), **budget)
+    values = released.measure([3, 0, 5]).values
+    assert values.dtype == np.int64
+    (block,) = released.released.blocks
+    assert block.matrix.dtype == np.int64
+    power = 1 if mechanism is MatrixMechanism else 2
+    assert released.released.sensitivity == block.matrix.to_dense().max() ** power
+
+
+@pytest.mark.parametrize("kind", [Whole, Truncating])
+@pytest.mark.parametrize(
+    "compose",
+    [
+        lambda a: a,
+        lambda a: VStack([a, Identity(3)]),
+        lambda a: Kronecker([a, Identity(1)]),
+        lambda a: 3 * a,
+        lambda a: Product(Prefix(3), a),
+        lambda a: a + Identity(3),
+    ],
+    ids=["itself", "stack", "kronecker", "multiple", "product", "sum"],
+)
+def test_fractional_entries_that_claim_to_be_integers_are_refused(kind, compose):
+    strategy = compose(kind(1.9))
+    for norm in ("L1", "L2"):
+        with pytest.raises(ValueError, match="has dtype int64 but its entries are not"):
+            integer_strategy(strategy, norm=norm)
+    with pytest.raises(ValueError, match=r"entries are not|some query is not a comb"):
+        MatrixMechanism(Identity(3), strategy, epsilon=1)
+
+
+@pytest.mark.parametrize("factor", [7, 7.0])
+def test_integer_operators_of_users_are_measured_by_their_entries(factor):
+    for strategy in (Whole(factor), Kronecker([Whole(factor), Identity(1)])):
+        released = integer_strategy(strategy)
+        assert released.sensitivity == 7
+        (block,) = released.blocks
+        assert (block.matrix.to_dense() == 7 * np.eye(3)).all()
+
+
+def test_products_of_a_derived_class_are_not_taken_for_those_of_its_base():
+    assert integer_strategy(Subclass(3)).sensitivity == 7
+    assert integer_strategy(Product(Prefix(3), Subclass(3))).sensitivity == 21
+
+
+def test_integer_operators_too_large_to_list_are_refused():
+    with pytest.raises(DomainTooLargeError, match="too many to check that all are int"):
+        integer_strategy(Whole(2, n=2**14))
+    with pytest.raises(TypeError, match="must be an integer matrix of mmech"):
+        IntegerBlock(Whole(2))
+    with pytest.raises(TypeError, match="are not known to be integers"):
+        column_sums(Whole(2))
+
+
+# ------------------------------------------------------------ guards
+
+
+def test_column_sums_that_are_too_large_and_too_many():
+    n = MAX_WIDE + 1
+    diagonal = sp.diags_array(np.full(n, 2**40), dtype=np.int64)
+    with pytest.raises(ValueError, match="do not fit into 64-bit integers; scale"):
+        column_sums(Sparse(diagonal), 2)
+
+
+def test_column_sums_beyond_64_bits_stay_exact():
+    for rows in ([[2**61]] * 4, [[2**61]] * 8, [[-(2**61)]] * 5):
+        released = integer_strategy(Dense(rows))
+        assert released.sensitivity == len(rows) * 2**61
+    squares = integer_strategy(Dense([[2**32]] * 3), norm="L2")
+    assert squares.sensitivity == 3 * 2**64
+
+
+@pytest.mark.parametrize("entry", [2**40, -(2**40)])
+@pytest.mark.parametrize("kind", ["counts", "records"])
+@pytest.mark.parametrize("zcdp", [False, True])
+def test_exact_answers_that_overflow_cost_nothing(entry, kind, zcdp, monkeypatch):
+    strategy = Dense([[entry, 0], [0, 1]])
+    ledger = PrivacyLedger(1)
+    if zcdp:
+        mechanism = GaussianMechanism(strategy, strategy, rho=1)
+    else:
+        mechanism = MatrixMechanism(strategy, strategy, epsilon=1, ledger=ledger)
+    counts = [2**22, 0]
+    if kind == "records":
+        # As many records as that, without holding them.
+        counts = Records(np.zeros((4, 1), int), (2,))
+        monkeypatch.setattr(counts, "_codes", np.broadcast_to(np.int8(0), (1, 2**22)))
+    with pytest.raises(ValueError, match="sums of so many records overflow 64-bit"):
+        mechanism.measure(counts)
+    assert ledger.spent == 0
+    if zcdp:
+        assert mechanism.rho_spent == 0
+
+
+def test_large_answers_that_fit_are_exact():
+    strategy = Dense([[2**40, 0], [0, 1]])
+    mechanism = MatrixMechanism(strategy, strategy, epsilon=2**30)
+    answer = int(mechanism.measure([2**21 + 1, 0]).values[0])
+    assert abs(answer - 2**61 - 2**40) < 2**20
+
+
+@pytest.mark.parametrize("product", ["matvec", "rmatvec", "matmat", "rmatmat"])
+def test_public_products_do_not_wrap_around(product):
+    operator = Prefix(4)
+    large = np.full((4, 1), 2**62)
+    large = large[:, 0] if product.endswith("vec") else large
+    with pytest.raises(ValueError, match="does not fit into 64-bit integers; pass fl"):
+        getattr(operator, product)(large)
+    close = getattr(operator, product)(large.astype(float))
+    assert close.max() == 2.0**64
+    with pytest.raises(ValueError, match=r"integers must be below 2\*\*63, got 1844"):
+        Identity(1) @ np.array([2**64 - 1], np.uint64)
+    # Bounds that are far off refuse nothing that fits.
+    difference = Product(Dense([[2**40, -(2**40)]]), Dense([[2**20], [2**20]]))
+    assert (difference @ [2**10]).tolist() == [0]
+
+
+# ------------------------------------------------------------ squared sensitivities
+
+
+@pytest.fixture
+def variances(monkeypatch):
+    drawn = []
+
+    def discrete_gaussian(variance, shape, *, insecure_rng=None):
+        drawn.append(variance)
+        return np.zeros(shape, np.int64)
+
+    monkeypatch.setattr(_mechanism, "discrete_gaussian", discrete_gaussian)
+    return drawn
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_the_variance_is_the_exact_square(variances, neighbours):
+    doubled = 4 if neighbours == "replace" else 1
+    for squared in (3, Fraction(1, 3), 0.1, 4176 * 2**12, 10**20):
+        gaussian_release(
+            [1], squared_l2_sensitivity=squared, rho="1/2", neighbours=neighbours
+        )
+        assert variances.pop() == doubled * Fraction(squared)
+    for norm in (3, Fraction(1, 3), 0.1, math.sqrt(4176), math.sqrt(3), 1e-9):
+        gaussian_release([1], l2_sensitivity=norm, rho="1/2", neighbours=neighbours)
+        assert variances.pop() == doubled * Fraction(norm) ** 2
+
+
+@pytest.mark.parametrize("given", [{}, {"l2_sensitivity": 1}])
+def test_one_of_two_sensitivities_is_given(given):
+    if given:
+        given = {**given, "squared_l2_sensitivity": 1}
+    with pytest.raises(TypeError, match="either l2_sensitivity or squared_l2_sens"):
+        gaussian_release([1], rho=1, **given)
+    for wrong in (0, -1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="must be a finite number > 0"):
+            gaussian_release([1], squared_l2_sensitivity=wrong, rho=1)
