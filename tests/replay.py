@@ -26,7 +26,6 @@ import numpy as np
 import mmech.noise._system as system
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
-from mmech_rf.tree_selection import SelectedTree
 
 FREE = ("ties", "key", "assignment")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""
@@ -175,7 +174,7 @@ def _of_these_views(before, views):
     ours = {id(view): own for view, own in zip(theirs, views.items, strict=True)}
     tree = before.outcome
     branches = tuple(None if b is None else ours[id(b)] for b in tree.branches)
-    return SelectedTree(ours[id(tree.root)], branches, tree.labels)
+    return dataclasses.replace(tree, root=ours[id(tree.root)], branches=branches)
 
 
 def _copy(value):
@@ -375,7 +374,7 @@ def differences(a, b, path="", known=None):
             yield f"{path} is {_short(a.tolist())}, and {_short(b.tolist())}"
     elif isinstance(a, Mapping):
         yield from differences(list(a), list(b), f"{path} keys", known)
-        for key in set(a) & set(b):
+        for key in [key for key in a if key in b]:
             yield from differences(a[key], b[key], f"{path}.{key}", known)
     elif isinstance(a, (tuple, list)):
         if len(a) != len(b):
@@ -438,6 +437,8 @@ def without_records(first=0):
 
 
 def _any_tree(rng, views, n_labels):
+    from mmech_rf.tree_selection import SelectedTree
+
     root = views.items[rng.integers(len(views.items))]
     branches = [
         views.items[rng.integers(len(views.items))] if rng.integers(2) else None
