@@ -425,7 +425,7 @@ def without_records(first=0):
             return int(rng.integers(shape[0]))
         if draw.kind == "tree":
             n_labels = public["n_classes"] + (draw.exact["predicted"] is not None)
-            return _any_tree(rng, public["views"], n_labels)
+            return any_tree(rng, public["views"], n_labels)
         if draw.kind == "assignment":
             return np.arange(draw.exact) % public["n_parts"]
         if draw.kind == "ties":
@@ -436,7 +436,8 @@ def without_records(first=0):
     return watcher
 
 
-def _any_tree(rng, views, n_labels):
+def any_tree(rng, views, n_labels):
+    """Return a tree of these views that nobody was asked for."""
     from mmech_rf.tree_selection import SelectedTree
 
     root = views.items[rng.integers(len(views.items))]

@@ -1,6 +1,6 @@
 """Forests in all their settings, small, for tests that go through every one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -42,6 +42,14 @@ class Case:
     row: tuple[str, ...] = field(default=("1", "1", "0"))
     """Attributes of who comes new."""
 
+    def of_others(self, seed):
+        """Return the same setting with other records, up to a hundred."""
+        model, n_records = self.model, 20 + 17 * seed % 80
+        others = people(
+            model.schema, self.odd, bool(self.people.dropped), n_records, seed
+        )
+        return replace(self, people=others)
+
     @property
     def relation(self):
         return self.model.neighbours
@@ -55,17 +63,16 @@ class Case:
         return Fraction(rho_from_epsilon_delta(self.epsilon, self.model.delta))
 
 
-def people(schema=SCHEMA, n_records=24, odd=(), dropped=False):
+def people(schema=SCHEMA, odd=(), dropped=False, n_records=24, seed=0):
     """Records of which the eighth is the only one of the last class."""
-    rng = np.random.default_rng(n_records)
+    rng = np.random.default_rng(seed)
     shape = [len(a.categories) - ("?" in a.categories) for a in schema.attributes]
     codes = rng.integers(0, shape, (n_records, len(shape)))
     rows = codes.astype(object).astype(str).tolist()
     labels = np.array(schema.class_labels)[
         rng.integers(0, schema.n_classes - 1, n_records)
     ]
-    if n_records > 7:
-        labels[7] = schema.class_labels[-1]
+    labels[7] = schema.class_labels[-1]
     for place, value in enumerate(odd):
         rows[3 + 2 * place][place] = value
     names = [3 + 2 * place for place in range(len(odd))] if dropped else []

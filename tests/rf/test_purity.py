@@ -9,6 +9,7 @@ import time
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 from replay import facts, same, watched, without_records
 from replay_cases import cases
@@ -33,6 +34,7 @@ def data_sets(case):
     return {
         "all": (X, y.astype(str)),
         "nobody": (X[:0], []),
+        "a frame": (pd.DataFrame(X, columns=schema.feature_names), pd.Series(y)),
         "one": (X[:1], y[:1]),
         "one class": (X[one], y[one].tolist()),
         "many": (np.repeat(X, 9, axis=0), np.repeat(y, 9)),

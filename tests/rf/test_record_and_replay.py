@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from replay import People, check_pair, entropy, facts, play, watched
+from replay import People, any_tree, check_pair, entropy, facts, loss, play, watched
 from replay_cases import cases
 from rf_cases import classifier
 from sklearn.base import clone
@@ -112,9 +112,9 @@ def test_there_are_enough_pairs():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_a_neighbour_looks_the_same_whatever_is_drawn(name, seed):
+def test_neighbours_of_others_look_the_same(name, seed):
     for more in range(1, 20):
-        check(CASES[name], seed + more)
+        check(CASES[name].of_others(seed + more), seed + more)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -122,6 +122,52 @@ def test_a_neighbour_looks_the_same_whatever_is_drawn(name, seed):
 def test_what_is_paid_is_what_it_costs(name, relation):
     """Nothing is paid for in vain: some neighbour comes up to all of epsilon."""
     assert max(check(CASES[f"{name}, plain, {relation}"]).values()) == 1
+
+
+@pytest.mark.parametrize("name", ["views of scores", "boosting"])
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_scores_of_trees_change_by_no_more_than_their_loss(name, relation, rng):
+    """Score trees of all sorts on both sides, by what was announced of each draw."""
+    case = CASES[f"pure, {name}, {relation}"]
+    (people, neighbour), *_ = neighbours(case).values()
+    ledgers = [PrivacyLedger(1, neighbours=relation) for _ in range(2)]
+    before = play(runner(case), people, ledgers[0])
+    after = play(runner(case), neighbour, ledgers[1], before)
+    n_trees = 0
+    for one, other in zip(before.played, after.played, strict=True):
+        if one.draw.kind != "tree":
+            continue
+        n_trees += 1
+        rate, bound = one.draw.public["rate"], loss(one.draw, other.draw)
+        views = one.draw.public["views"]
+        n_labels = 3 + (one.draw.exact["predicted"] is not None)
+        changes = []
+        for _ in range(50):
+            tree = any_tree(rng, views, n_labels)
+            scores = [_score(tree, views, x.draw.exact) for x in (one, other)]
+            changes.append(scores[1] - scores[0])
+        assert rate * (max(changes) - min(changes)) <= bound
+        if relation == "add_remove":
+            # Nobody is there who was not before.
+            assert max(changes) <= 0
+            assert -rate * min(changes) == bound
+    assert n_trees == (5 if name == "boosting" else 1)
+
+
+def _score(tree, views, exact):
+    """Return what the records count for that a tree labels right."""
+    row = dict(zip(map(id, views.items), exact["cells"], strict=True))
+    predicted = exact["predicted"]
+    score = 0
+    for i, (label, weight) in enumerate(
+        zip(exact["class_codes"], exact["weights"], strict=True)
+    ):
+        cell = row[id(tree.root)][i]
+        branch = tree.branches[cell]
+        leaf = 0 if branch is None else row[id(branch)][i]
+        found = tree.labels[cell][leaf]
+        score += weight * ((predicted[i] if found == 3 else found) == label)
+    return int(score)
 
 
 @pytest.mark.parametrize("value", ["", "9"])

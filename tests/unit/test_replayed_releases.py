@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
-from replay import check_pair, entropy, loss, play
+from replay import check_pair, entropy, loss, play, same, watched, without_records
 
 import mmech.gaussian._mechanism
 import mmech.release
@@ -183,6 +183,25 @@ def test_sums_that_are_bounded_in_groups(relation):
             after = play(run, other, PrivacyLedger(1, neighbours=relation), tape)
             found.append(check_pair(tape, after, epsilon=PRICE))
         assert found[0] == PRICE > found[1]
+
+
+# ----------------------------------------------------------- draws without records
+def looked_at(kind, strategy, counts):
+    measuring = mechanism(kind, strategy, "add_remove")
+    with watched(without_records()):
+        measured = measuring.measure(counts)
+    seen = {name: of for name, of in vars(measuring).items() if name != "strategy"}
+    return seen, measured, measuring.reconstruct(measured), repr(measuring)
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["prefix", "marginals", "vstack", "pidentity"])
+def test_nothing_of_a_mechanism_depends_on_counts(name, kind):
+    strategy = STRATEGIES[name]
+    counts = counts_of(strategy)
+    seen = [looked_at(kind, strategy, number * counts) for number in (0, 1, 1000)]
+    same("what is seen", seen[0], seen[1])
+    same("what is seen", seen[0], seen[2])
 
 
 # ---------------------------------------------------------------- faults are found
