@@ -328,7 +328,7 @@ UNPUBLISHED = ("timings_",)
 """Attributes of a fitted model that depend on records, as their documentation says."""
 
 
-def facts(model, cells, *, files=True):
+def facts(model, cells):
     """Return all that anybody sees of a fitted model, to be compared by `same`."""
     hidden = UNPUBLISHED + (("_counts",) if model._holds_counts() else ())
     seen = {
@@ -341,9 +341,9 @@ def facts(model, cells, *, files=True):
             seen[name] = getattr(model, name)(*[cells] * (name == "predict_proba"))
     attributes = {n: value for n, value in vars(model).items() if n not in hidden}
     seen["attributes"] = attributes
-    if files and not model._holds_counts():
+    if not model._holds_counts():
         seen["pickle"] = pickle.dumps(model)
-    if files and not model._holds_secrets:
+    if not model._holds_secrets:
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder, "model"))
             seen["file"] = Path(folder, "model").read_bytes()

@@ -42,7 +42,7 @@ def data_sets(case):
     }
 
 
-def looked_at(model, X, y, cells, look=facts):
+def looked_at(model, X, y, cells):
     """Fit without records, and return all that anybody sees."""
     model = clone(model)
     with (
@@ -50,10 +50,10 @@ def looked_at(model, X, y, cells, look=facts):
         mock.patch.object(time, "perf_counter", return_value=0.0),
     ):
         model.fit(X, y)
-        seen = [look(model, cells)]
+        seen = [facts(model, cells)]
         if model._holds_counts():
             model.close()
-            seen.append(look(model, cells))
+            seen.append(facts(model, cells))
     return seen
 
 
