@@ -33,6 +33,8 @@ def neighbours(case):
     # Values that the policies of the case take, in the row of somebody new.
     odd = [(*row[:i], value, *row[i + 1 :]) for i, value in enumerate(case.odd)]
     drop = {"dropped": bool(people.dropped)}
+    # Labels that do not fit are dropped like values.
+    unlike = ("never", "") if people.dropped else ()
     if case.relation == "replace":
         changed = {
             "first replaced": people.replaced(0, row, labels[-1]),
@@ -43,6 +45,10 @@ def neighbours(case):
             f"replaced by {other}": people.replaced(5, other, labels[1], **drop)
             for other in odd
         }
+        for label in unlike:
+            changed[f"replaced by one of {label!r}"] = people.replaced(
+                5, row, label, **drop
+            )
         alone = "the only one there is", lone.replaced(0, row[::-1], labels[-1])
     else:
         changed = {
@@ -56,6 +62,8 @@ def neighbours(case):
         for i, other in enumerate(odd):
             changed[f"with {other}"] = people.and_of(other, labels[1], **drop)
             changed[f"without {other}"] = people.without(3 + 2 * i)
+        for label in unlike:
+            changed[f"one more of {label!r}"] = people.and_of(row, label, 9, **drop)
         alone = "nobody", lone.without(0)
     pairs = {name: (people, neighbour) for name, neighbour in changed.items()}
     return pairs | {alone[0]: (lone, alone[1])}
