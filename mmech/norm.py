@@ -188,7 +188,7 @@ def norm_release(
         noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
         return exact + noise.reshape(exact.shape)
 
-    noisy = drawn("norm", exact, add_noise, scale=scale, groups=sizes)
+    noisy = drawn("norm", exact, add_noise, scale=scale, groups=sizes, epsilon=price)
     return NormMeasurement(noisy, variance, norm, price, sizes)
 
 

@@ -209,7 +209,9 @@ def laplace_release_of_rows(
             rows += discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)
         return noisy
 
-    noisy = drawn("laplace", values, add_noise, runs=runs, scales=scales)
+    noisy = drawn(
+        "laplace", values, add_noise, runs=runs, scales=scales, epsilon=epsilon
+    )
     return Measurement(
         noisy, per_row([float(s) for s in scales], runs), float(sensitivity), epsilon
     )

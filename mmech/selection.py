@@ -180,8 +180,10 @@ def exponential_mechanism(
         return weighted_choice(exact * rate, insecure_rng=insecure_rng)
 
     return drawn(
-        "exponential", exact, choose, epsilon=price, rate=rate, monotone=monotone
-    )
+        "exponential", exact, choose, epsilon=price,
+        rate=Fraction(rate, 2**FRACTION_BITS), monotone=monotone,
+        neighbours=neighbours,
+    )  # fmt: skip
 
 
 def permute_and_flip(
@@ -259,8 +261,9 @@ def permute_and_flip(
         raise AssertionError("the best candidate is always taken")
 
     return drawn(
-        "permute_and_flip", exact, choose, epsilon=price, rate=rate, monotone=monotone
-    )
+        "permute_and_flip", exact, choose, epsilon=price, rate=rate,
+        monotone=monotone, neighbours=neighbours,
+    )  # fmt: skip
 
 
 def _scores(scores: ArrayLike) -> NDArray[np.int64]:

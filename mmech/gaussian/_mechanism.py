@@ -197,7 +197,9 @@ def _release_rows(
             rows += discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)
         return noisy
 
-    noisy = drawn("gaussian", values, add_noise, runs=runs, variances=variances)
+    noisy = drawn(
+        "gaussian", values, add_noise, runs=runs, variances=variances, rho=rho
+    )
     scale = per_row([math.sqrt(variance) for variance in variances], runs)
     return GaussianMeasurement(noisy, scale, math.sqrt(squared), rho)
 
