@@ -215,7 +215,7 @@ def select(
         scores,
         choose,
         epsilon=epsilon,
-        rate=rate,
+        rate=Fraction(rate, 2**FRACTION_BITS),
         monotone=monotone,
         relation=relation,
     )

@@ -223,7 +223,8 @@ def select_tree(
     }  # fmt: skip
     return drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
-        rate=rate, unit=unit, relation=relation,
+        rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
+        n_records=n_records,
     )  # fmt: skip
 
 

@@ -33,7 +33,9 @@ class Draw:
         What comes from records. Sensitive, but for ``"ties"`` and ``"key"``.
     public : mapping of str
         Everything else that the probabilities of the outcomes follow from, such as
-        the scales of the noise.
+        the scales of the noise, and the ``epsilon`` or ``rho`` of the release. The
+        ``rate`` of a selection is what one unit of score adds to the logarithm of a
+        weight, in nats.
     """
 
     kind: str

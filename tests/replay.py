@@ -1,0 +1,452 @@
+"""Record what a release draws and play it to a neighbour; or draw without records.
+
+A release is a function of exact values, public settings and outcomes of draws. If the
+outcomes of one run are fed to a neighbouring data set, then everything that anybody
+sees has to be the same, draw by draw and bit by bit; what may differ are exact values,
+by what the noise of their draw is paid for. This is how Re:cord-play finds faults in
+implementations of differential privacy (arXiv 2602.17454).
+"""
+
+import dataclasses
+import pickle
+import struct
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+
+import mmech.noise._system as system
+from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech.testing import watch_draws
+
+FREE = ("ties", "key", "assignment")
+"""Draws that cost nothing: their outcomes say nothing of records by themselves."""
+
+
+@contextmanager
+def watched(watcher):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        watching = watch_draws(watcher)
+        watching.__enter__()
+    try:
+        yield
+    finally:
+        watching.__exit__(None, None, None)
+
+
+@contextmanager
+def entropy(seed):
+    """Entropy of the system that is the same in every run, for tests alone."""
+    rng = np.random.default_rng(seed)
+    with mock.patch.object(system, "os", SimpleNamespace(urandom=rng.bytes)):
+        yield
+
+
+# ------------------------------------------------------------------------ data sets
+@dataclasses.dataclass(frozen=True)
+class People:
+    """Records that keep their name from one data set to another."""
+
+    names: tuple[int, ...]
+    rows: tuple[tuple, ...]
+    labels: tuple
+    dropped: frozenset[int] = frozenset()
+    """Names of records that the policies of a fit leave out."""
+
+    @classmethod
+    def of(cls, rows, labels, dropped=()):
+        rows = tuple(map(tuple, np.asarray(rows).tolist()))
+        labels = tuple(np.asarray(labels).tolist())
+        return cls(tuple(range(len(rows))), rows, labels, frozenset(dropped))
+
+    @property
+    def X(self):
+        return list(map(list, self.rows))
+
+    @property
+    def y(self):
+        return list(self.labels)
+
+    @property
+    def counted(self):
+        return [name for name in self.names if name not in self.dropped]
+
+    def without(self, i):
+        return self._with(i, i + 1, (), (), ())
+
+    def and_of(self, row, label, i=None, *, dropped=False):
+        i = len(self.names) if i is None else i
+        return self._with(i, i, *self._new(row, label), dropped=dropped)
+
+    def replaced(self, i, row, label, *, dropped=False):
+        return self._with(i, i + 1, *self._new(row, label), dropped=dropped)
+
+    def _new(self, row, label):
+        return (max(self.names, default=-1) + 1,), (tuple(row),), (label,)
+
+    def _with(self, start, stop, *new, dropped=False):
+        parts = (self.names, self.rows, self.labels)
+        return People(
+            *(p[:start] + n + p[stop:] for p, n in zip(parts, new, strict=True)),
+            self.dropped.union(new[0] if dropped else ()),
+        )
+
+
+# ------------------------------------------------------------------ record and replay
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """A draw, what came out, and how many releases had been paid for by then."""
+
+    draw: object
+    outcome: object
+    paid: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """All draws of one run, what it paid, and what anybody sees of it."""
+
+    people: object
+    played: list[Played]
+    entries: tuple | None
+    seen: object
+
+
+def play(run, people, ledger=None, tape=None):
+    """Run on a data set; with the run on another one, by the outcomes of that.
+
+    ``run(people, ledger)`` returns all that anybody may see.
+    """
+    played = []
+
+    def watcher(draw, sample):
+        if tape is None:
+            outcome = sample()
+        else:
+            outcome = _repeated(draw, len(played), tape, people)
+        exact = _copy(draw.exact)
+        paid = 0 if ledger is None else len(ledger.entries)
+        played.append(
+            Played(dataclasses.replace(draw, exact=exact), _copy(outcome), paid)
+        )
+        return outcome
+
+    # Seconds are not the subject here.
+    with watched(watcher), mock.patch.object(time, "perf_counter", return_value=0.0):
+        seen = run(people, ledger)
+    if tape is not None:
+        same("the number of draws", len(tape.played), len(played))
+    return Run(people, played, None if ledger is None else ledger.entries, seen)
+
+
+def _repeated(draw, number, tape, people):
+    words = f"draw {number + 1}"
+    assert number < len(tape.played), f"{words}, {draw.kind}, is one more than before"
+    before = tape.played[number]
+    same(f"the kind of {words}", before.draw.kind, draw.kind)
+    same(f"the public side of {words}", dict(before.draw.public), dict(draw.public))
+    if draw.kind != "assignment":
+        same(f"the shape of {words}", _shape(before.draw.exact), _shape(draw.exact))
+        if draw.kind == "tree":
+            return _of_these_views(before, draw.public["views"])
+        return _copy(before.outcome)
+    # Each record keeps its part; those who are new get any.
+    known = dict(zip(tape.people.counted, before.outcome.tolist(), strict=True))
+    n_parts = draw.public["n_parts"]
+    same(f"records in {words}", len(people.counted), draw.exact)
+    return np.array(
+        [known.get(name, name % n_parts) for name in people.counted], np.int64
+    )
+
+
+def _of_these_views(before, views):
+    """Return a tree as it would have been drawn from equal views."""
+    theirs = before.draw.public["views"].items
+    ours = {id(view): own for view, own in zip(theirs, views.items, strict=True)}
+    tree = before.outcome
+    branches = tuple(None if b is None else ours[id(b)] for b in tree.branches)
+    return dataclasses.replace(tree, root=ours[id(tree.root)], branches=branches)
+
+
+def _copy(value):
+    if isinstance(value, Mapping):
+        return {name: _copy(part) for name, part in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _shape(exact):
+    if isinstance(exact, Mapping):
+        # Columns are records.
+        return {name: np.shape(part)[:-1] for name, part in exact.items()}
+    return np.shape(exact)
+
+
+# ------------------------------------------------------------------- what a pair costs
+def check_pair(before, after, *, epsilon=None, rho=None):
+    """Check all but the exact values to be the same, and these to be paid for.
+
+    Returns
+    -------
+    Fraction
+        The largest privacy loss of this pair, in nats of pure epsilon, or rho.
+    """
+    same("the ledger", before.entries, after.entries)
+    same("what is seen", before.seen, after.seen)
+    losses = []
+    for number, (one, other) in enumerate(
+        zip(before.played, after.played, strict=True), 1
+    ):
+        words = f"draw {number}, {one.draw.kind},"
+        public = one.draw.public
+        cost = loss(one.draw, other.draw)
+        price = public.get("rho", public.get("epsilon", 0))
+        assert cost <= price, f"{words} costs {float(cost)} but is to cost {price}"
+        _check_scores(words, one.draw, other.draw)
+        losses.append(cost)
+    if rho is not None:
+        total = sum(
+            in_rho(one.draw.kind, cost)
+            for one, cost in zip(before.played, losses, strict=True)
+        )
+        assert total <= rho, f"all draws cost rho = {float(total)} of {float(rho)}"
+        return total
+    for entry in range(0 if before.entries is None else len(before.entries) + 1):
+        # Draws on disjoint parts of the records share an entry.
+        cost = sum(
+            cost
+            for one, cost in zip(before.played, losses, strict=True)
+            if one.paid == entry
+        )
+        paid = before.entries[entry - 1].epsilon if entry else 0
+        assert cost <= paid, f"release {entry} costs {float(cost)}, {paid} was paid"
+    total = sum(losses, Fraction(0))
+    assert total <= epsilon, f"all draws cost {float(total)} of {float(epsilon)}"
+    return total
+
+
+def loss(before, after):
+    """Return the largest log ratio of probabilities of an outcome, or rho of noise.
+
+    Of a selection it is the width of the window that log ratios lie in.
+    """
+    public = before.public
+    if before.kind in FREE:
+        return Fraction(0)
+    if before.kind == "tree":
+        changed = _changed_records(before.exact, after.exact)
+        # A tree may get each of them right or wrong.
+        return public["rate"] * sum(
+            abs(number) * weight for (*_, weight), number in changed
+        )
+    change = np.asarray(after.exact) - np.asarray(before.exact)
+    change = change.astype(object).reshape(len(change) if change.ndim else 1, -1)
+    if before.kind == "laplace":
+        return sum(
+            (
+                Fraction(abs(change[start:stop]).sum()) / scale
+                for (start, stop, _), scale in _runs(public, "scales")
+            ),
+            Fraction(0),
+        )
+    if before.kind == "gaussian":
+        return sum(
+            (
+                Fraction((change[start:stop] ** 2).sum()) / (2 * variance)
+                for (start, stop, _), variance in _runs(public, "variances")
+            ),
+            Fraction(0),
+        )
+    if before.kind == "norm":
+        ends = np.cumsum(public["groups"])[:-1]
+        norms = [abs(group).sum(axis=0) for group in np.split(change, ends)]
+        # The noise of the columns is independent.
+        return Fraction(np.max(norms, axis=0).sum()) / public["scale"]
+    assert before.kind in ("exponential", "permute_and_flip"), before.kind
+    return public["rate"] * Fraction(change.max() - change.min())
+
+
+def in_rho(kind, cost):
+    """Return what a loss costs in zCDP.
+
+    Half of its square; of draws by the exponential mechanism, whose log ratios lie in
+    a window of that width, an eighth.
+    """
+    if kind == "gaussian":
+        return cost
+    return cost**2 / (8 if kind in ("exponential", "tree") else 2)
+
+
+def _runs(public, name):
+    return zip(public["runs"], map(Fraction, public[name]), strict=True)
+
+
+def _check_scores(words, before, after):
+    """Check that scores change as little as their draw says."""
+    public = before.public
+    if "rate" not in public:
+        return
+    steps = 2 if public["neighbours"] == "replace" else 1
+    if before.kind == "tree":
+        changed = _changed_records(before.exact, after.exact)
+        numbers = [number for _, number in changed]
+        assert sum(map(abs, numbers)) <= steps, f"{words} sees other records"
+        assert abs(sum(numbers)) <= 1, f"{words} sees more than one record change"
+        assert all(0 <= weight <= public["unit"] for (*_, weight), _ in changed)
+        return
+    change = after.exact - before.exact
+    most = 1 if public["monotone"] else steps
+    assert abs(change).max() <= most, f"{words} has scores that change by more"
+    if public["monotone"] and steps == 1:
+        assert change.min() >= 0 or change.max() <= 0, f"{words} is not monotone"
+
+
+def _changed_records(before, after):
+    """Return records that scores of trees differ by, with how many more there are."""
+    changed = Counter(_columns(after))
+    changed.subtract(_columns(before))
+    return [(record, number) for record, number in changed.items() if number]
+
+
+def _columns(exact):
+    parts = [exact["class_codes"], exact["weights"]]
+    if exact["predicted"] is not None:
+        parts.insert(0, exact["predicted"])
+    return map(tuple, np.vstack([exact["cells"], *parts]).T.tolist())
+
+
+# ------------------------------------------------------------------------ what is seen
+UNPUBLISHED = ("timings_",)
+"""Attributes of a fitted model that depend on records, as their documentation says."""
+
+
+def facts(model, cells):
+    """Return all that anybody sees of a fitted model, to be compared by `same`."""
+    hidden = UNPUBLISHED + (("_counts",) if model._holds_counts() else ())
+    seen = {
+        "labels": model.predict(cells),
+        "repr": repr(model),
+        "statement": model.privacy_statement_,
+    }
+    for name in ("predict_proba", "describe"):
+        if hasattr(model, name):
+            seen[name] = getattr(model, name)(*[cells] * (name == "predict_proba"))
+    attributes = {n: value for n, value in vars(model).items() if n not in hidden}
+    seen["attributes"] = attributes
+    if not model._holds_counts():
+        seen["pickle"] = pickle.dumps(model)
+    if not model._holds_secrets:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(Path(folder, "model"))
+            seen["file"] = Path(folder, "model").read_bytes()
+    return seen
+
+
+def same(words, before, after):
+    """Assert that two things are equal in all their parts, bit for bit."""
+    found = list(differences(before, after))
+    assert not found, f"{words} differs: " + "; ".join(found[:5])
+
+
+def differences(a, b, path="", known=None):
+    """Yield in words where two things differ."""
+    # Keeps what was compared: a number that stands for an object is not given again.
+    known = {} if known is None else known
+    if a is b or (id(a), id(b)) in known:
+        return
+    known[id(a), id(b)] = a, b
+    if type(a) is not type(b):
+        yield f"{path} is a {type(a).__name__}, and a {type(b).__name__}"
+    elif isinstance(a, np.ndarray):
+        if a.dtype != b.dtype or a.shape != b.shape:
+            yield f"{path} is {a.dtype} {a.shape}, and {b.dtype} {b.shape}"
+        elif a.dtype == object:
+            yield from differences(a.tolist(), b.tolist(), path, known)
+        elif a.tobytes() != b.tobytes():
+            yield f"{path} is {_short(a.tolist())}, and {_short(b.tolist())}"
+    elif isinstance(a, Mapping):
+        yield from differences(list(a), list(b), f"{path} keys", known)
+        for key in [key for key in a if key in b]:
+            yield from differences(a[key], b[key], f"{path}.{key}", known)
+    elif isinstance(a, (tuple, list)):
+        if len(a) != len(b):
+            yield f"{path} has length {len(a)}, and {len(b)}"
+        for i, (one, other) in enumerate(zip(a, b, strict=False)):
+            yield from differences(one, other, f"{path}[{i}]", known)
+    elif isinstance(a, float):
+        if struct.pack("d", a) != struct.pack("d", b):
+            yield f"{path} is {a!r}, and {b!r}"
+    elif isinstance(a, PrivacyLedger):
+        yield from differences(a.to_json(), b.to_json(), path, known)
+    elif dataclasses.is_dataclass(a) and not isinstance(a, type):
+        # Without what is remembered of them, which follows from the fields.
+        for field in dataclasses.fields(a):
+            one, other = getattr(a, field.name), getattr(b, field.name)
+            yield from differences(one, other, f"{path}.{field.name}", known)
+    elif hasattr(a, "__dict__") and not isinstance(a, (type, np.dtype)):
+        yield from differences(vars(a), vars(b), path, known)
+    elif a != b:
+        # Of long texts from where they differ.
+        start = 0
+        if isinstance(a, (str, bytes)):
+            pairs = enumerate(zip(a, b, strict=False))
+            start = next((i for i, (c, d) in pairs if c != d), min(len(a), len(b)))
+            start = max(0, start - 40)
+            a, b = a[start:], b[start:]
+        yield f"{path} is {_short(a)}, and {_short(b)}" + f" from {start}" * (start > 0)
+
+
+def _short(value):
+    text = repr(value)
+    return text if len(text) < 120 else f"{text[:120]}..."
+
+
+# ------------------------------------------------------------- draws without any record
+def without_records(first=0):
+    """Return a watcher that draws by public settings and shapes alone."""
+    number = first
+
+    def watcher(draw, sample):
+        nonlocal number
+        number += 1
+        public, shape = draw.public, np.shape(draw.exact)
+        rng = np.random.default_rng([number, *shape] if draw.kind != "tree" else number)
+        if draw.kind in ("laplace", "gaussian", "norm"):
+            return rng.integers(-20, 60, shape)
+        if draw.kind in ("exponential", "permute_and_flip"):
+            return int(rng.integers(shape[0]))
+        if draw.kind == "tree":
+            n_labels = public["n_classes"] + (draw.exact["predicted"] is not None)
+            return any_tree(rng, public["views"], n_labels)
+        if draw.kind == "assignment":
+            return np.arange(draw.exact) % public["n_parts"]
+        if draw.kind == "ties":
+            return np.zeros(len(public["bounds"]), np.int64)
+        assert draw.kind == "key", draw.kind
+        return 12345
+
+    return watcher
+
+
+def any_tree(rng, views, n_labels):
+    """Return a tree of these views that nobody was asked for."""
+    from mmech_rf.tree_selection import SelectedTree
+
+    root = views.items[rng.integers(len(views.items))]
+    branches = [
+        views.items[rng.integers(len(views.items))] if rng.integers(2) else None
+        for _ in range(root.size)
+    ]
+    labels = [
+        rng.integers(n_labels, size=1 if branch is None else branch.size)
+        for branch in branches
+    ]
+    return SelectedTree(root, tuple(branches), tuple(labels))

@@ -1,0 +1,192 @@
+"""Forests in all their settings, small, for tests that go through every one."""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from replay import People
+from rf_cases import CELLS, CLASSES, PRIVATE, SCHEMA, SHAPE, classifier
+
+from mmech import rho_from_epsilon_delta
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
+
+RELATIONS = ("add_remove", "replace")
+
+BINARY = Schema(
+    tuple(Attribute.categorical(f"x{i}", ["0", "1"]) for i in range(6)), ("no", "yes")
+)
+"""Two classes, and enough attributes for blocks to choose from."""
+
+OTHERS = Schema(
+    tuple(
+        Attribute.categorical(f"x{i}", [*map(str, range(size)), "?"])
+        for i, size in enumerate(SHAPE)
+    ),
+    CLASSES,
+)
+"""As the toy schema, with a category for missing and for unknown values."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting of one estimator, with records and queries."""
+
+    model: Any
+    people: People
+    cells: np.ndarray
+    epsilon: Fraction
+    odd: tuple[str, ...] = ()
+    """Values outside the domain that its policies take."""
+
+    row: tuple[str, ...] = field(default=("1", "1", "0"))
+    """Attributes of who comes new."""
+
+    def of_others(self, seed):
+        """Return the same setting with other records, up to a hundred."""
+        model, n_records = self.model, 20 + 17 * seed % 80
+        others = people(
+            model.schema, self.odd, bool(self.people.dropped), n_records, seed
+        )
+        return replace(self, people=others)
+
+    @property
+    def relation(self):
+        return self.model.neighbours
+
+    @property
+    def zcdp(self):
+        return getattr(self.model, "privacy", "pure") == "zcdp"
+
+    @property
+    def rho(self):
+        return Fraction(rho_from_epsilon_delta(self.epsilon, self.model.delta))
+
+
+def people(schema=SCHEMA, odd=(), dropped=False, n_records=24, seed=0):
+    """Records of which the eighth is the only one of the last class."""
+    rng = np.random.default_rng(seed)
+    shape = [len(a.categories) - ("?" in a.categories) for a in schema.attributes]
+    codes = rng.integers(0, shape, (n_records, len(shape)))
+    rows = codes.astype(object).astype(str).tolist()
+    labels = np.array(schema.class_labels)[
+        rng.integers(0, schema.n_classes - 1, n_records)
+    ]
+    labels[7] = schema.class_labels[-1]
+    for place, value in enumerate(odd):
+        rows[3 + 2 * place][place] = value
+    names = [3 + 2 * place for place in range(len(odd))] if dropped else []
+    return People.of(np.array(rows, object), labels, names)
+
+
+FOREST_SETTINGS = {
+    "plain": {},
+    "ensembles": {"n_ensembles": 2, "max_features": 2},
+    "partition": {"n_ensembles": 2, "max_features": "partition", "depth": 1},
+    "binary": {"splits": "binary"},
+    "category": {"handle_unknown": "category", "handle_missing": "category"},
+    "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
+}
+
+ONLY = {
+    "batch training": {
+        "votes by weight": {"voting": "weight"},
+        "pidentity": {"template": "pidentity"},
+        "workload": {"template": "workload"},
+    },
+    "batch prediction": {
+        "votes by weight": {"voting": "weight"},
+        "pidentity": {"template": "pidentity"},
+    },
+    "subsample weight": {"workload": {"template": "workload"}},
+    "subsample hard": {"default label": {"default_label": "yes"}},
+    "laplace shared": {"votes by weight": {"voting": "weight"}},
+    "laplace disjoint": {"votes by weight": {"voting": "weight"}},
+}
+
+ODD = ("", "9")
+"""A missing and an unknown value."""
+
+CHOSEN_SETTINGS = {
+    "a tree": {},
+    "a tree, n stated": {"n_records": 24},
+    "trees that vote": {"n_records": 24, "epsilon": 5},
+    "scores": {"n_records": 400},
+    "views of scores": {"n_records": 1500},
+    "boosting": {"n_records": 20_000},
+    "long boosting": {"n_records": 60_000},
+    "boosting, noisy n": {"epsilon": 1000},
+    "blocks": {"method": "blocks"},
+    "blocks, n stated": {"method": "blocks", "n_records": 300},
+    "covering": {"method": "blocks", "design": "covering", "n_records": 9000},
+    "chosen": {"design": "chosen", "epsilon": 4, "schema": BINARY},
+    "chosen, n stated": {"design": "chosen", "n_records": 24, "schema": BINARY},
+    "differences": {"method": "blocks", "n_records": 24, "schema": BINARY},
+    "covering differences": {
+        "design": "covering",
+        "voting": "weight",
+        "n_records": 9000,
+        "schema": BINARY,
+    },
+    "weight": {"voting": "weight"},
+    "log-odds": {"voting": "log-odds", "n_records": 300},
+    "maximum entropy": {"voting": "maximum-entropy", "n_records": 300},
+    "labels": {"method": "labels"},
+    "labels, n stated": {"method": "labels", "n_records": 24},
+    "labels of long blocks": {"method": "labels", "n_records": 2000},
+    "category": {"handle_unknown": "category", "handle_missing": "category"},
+    "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
+    "labels, drop": {
+        "method": "labels",
+        "handle_unknown": "drop",
+        "handle_missing": "drop",
+    },
+}
+
+ZCDP = {"privacy": "zcdp", "delta": 1e-6}
+
+ZCDP_SETTINGS = {
+    name: ZCDP | CHOSEN_SETTINGS[name]
+    for name in ("a tree", "scores", "labels", "boosting, noisy n", "chosen", "blocks")
+} | {
+    "boosting": ZCDP | {"n_records": 100_000},
+    "many blocks": {"privacy": "zcdp", "delta": 0.1, "design": "covering"}
+    | {"n_records": 24, "schema": BINARY, "epsilon": "1/2"},
+    "blocks, noisy n": {"privacy": "zcdp", "delta": 0.2, "method": "blocks"},
+}
+
+
+def _case(make, settings, relation):
+    settings = dict(settings)
+    epsilon = Fraction(settings.pop("epsilon", 1))
+    policy = settings.get("handle_missing")
+    schema = settings.pop("schema", OTHERS if policy == "category" else SCHEMA)
+    odd = ODD if policy else ()
+    model = make(schema=schema, epsilon=epsilon, neighbours=relation, **settings)
+    cells = np.array(list(np.ndindex(*schema.domain_shape))).astype(str)
+    if policy == "category":
+        cells = CELLS.astype(str)
+    row = ("1", "1", "0") * (schema.n_features // 3)
+    return Case(
+        model, people(schema, odd=odd, dropped=policy == "drop"), cells, epsilon,
+        odd, row,
+    )  # fmt: skip
+
+
+def cases(relations=RELATIONS):
+    """Return all settings of all estimators by name."""
+    found = {}
+    for relation in relations:
+        for name in PRIVATE:
+            for words, settings in (FOREST_SETTINGS | ONLY[name]).items():
+                found[f"{name}, {words}, {relation}"] = _case(
+                    lambda name=name, **given: classifier(name, **given),
+                    settings,
+                    relation,
+                )
+        for kind, named in (("pure", CHOSEN_SETTINGS), ("zcdp", ZCDP_SETTINGS)):
+            for words, settings in named.items():
+                found[f"{kind}, {words}, {relation}"] = _case(
+                    PrivateForestClassifier, settings, relation
+                )
+    return found

@@ -1,0 +1,299 @@
+"""What a forest draws for some records is played to their neighbours.
+
+Everything that anybody sees must then be the same, and what a record changes must be
+paid for; see `replay`.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from replay import People, any_tree, check_pair, entropy, facts, loss, play, watched
+from replay_cases import cases
+from rf_cases import classifier
+from sklearn.base import clone
+
+import mmech.release
+import mmech_rf.classifiers._selected_trees as selected
+from mmech import PrivacyLedger
+from mmech_rf import PrivateForestClassifier, Schema
+from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.forest import Forest
+
+pytestmark = pytest.mark.usefixtures("scores_of_few")
+
+CASES = cases()
+
+
+def neighbours(case):
+    """Return pairs of a data set and a neighbour of it, by what is done."""
+    people, row, labels = case.people, case.row, case.model.schema.class_labels
+    last = len(people.names) - 1
+    lone = People.of([row], [labels[0]])
+    # Values that the policies of the case take, in the row of somebody new.
+    odd = [(*row[:i], value, *row[i + 1 :]) for i, value in enumerate(case.odd)]
+    drop = {"dropped": bool(people.dropped)}
+    # Labels that do not fit are dropped like values.
+    unlike = ("never", "") if people.dropped else ()
+    if case.relation == "replace":
+        changed = {
+            "first replaced": people.replaced(0, row, labels[-1]),
+            "another class": people.replaced(12, people.rows[12], labels[-1]),
+            "another row": people.replaced(last, row, people.labels[last]),
+            "the only one of its class replaced": people.replaced(7, row, labels[0]),
+        } | {
+            f"replaced by {other}": people.replaced(5, other, labels[1], **drop)
+            for other in odd
+        }
+        for label in unlike:
+            changed[f"replaced by one of {label!r}"] = people.replaced(
+                5, row, label, **drop
+            )
+        alone = "the only one there is", lone.replaced(0, row[::-1], labels[-1])
+    else:
+        changed = {
+            "first removed": people.without(0),
+            "middle removed": people.without(12),
+            "last removed": people.without(last),
+            "the only one of its class removed": people.without(7),
+            "a second like the first": people.and_of(people.rows[0], people.labels[0]),
+            "one more in front": people.and_of(row, labels[-1], 0),
+        }
+        for i, other in enumerate(odd):
+            changed[f"with {other}"] = people.and_of(other, labels[1], **drop)
+            changed[f"without {other}"] = people.without(3 + 2 * i)
+        for label in unlike:
+            changed[f"one more of {label!r}"] = people.and_of(row, label, 9, **drop)
+        alone = "nobody", lone.without(0)
+    pairs = {name: (people, neighbour) for name, neighbour in changed.items()}
+    return pairs | {alone[0]: (lone, alone[1])}
+
+
+def runner(case):
+    """Return what fits a case to a data set and looks at all of it."""
+
+    def run(people, ledger):
+        model = clone(case.model).set_params(ledger=ledger)
+        X = np.array(people.X, object).reshape(-1, len(case.row))
+        model.fit(X, people.y)
+        seen = [facts(model, case.cells)]
+        if model._holds_counts():
+            model.close()
+            seen.append(facts(model, case.cells))
+        run.accounting = getattr(getattr(model, "choice_", None), "accounting", "pure")
+        return seen
+
+    return run
+
+
+def check(case, seed=0):
+    """Check all pairs of a case; return what each costs."""
+    run, tapes, costs = runner(case), {}, {}
+
+    def ledger():
+        if case.zcdp:
+            return None
+        return PrivacyLedger(case.epsilon, neighbours=case.relation)
+
+    for name, (people, neighbour) in neighbours(case).items():
+        try:
+            if people not in tapes:
+                with entropy([seed, len(people.names)]):
+                    tapes[people] = play(run, people, ledger())
+            tape = tapes[people]
+            after = play(run, neighbour, ledger(), tape)
+            rho = case.rho if run.accounting == "zcdp" else None
+            costs[name] = check_pair(tape, after, epsilon=case.epsilon, rho=rho)
+        except AssertionError as found:
+            raise AssertionError(f"{name}: {found}") from found
+    return costs
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_neighbour_looks_the_same(name, seed):
+    check(CASES[name], seed)
+
+
+def test_there_are_enough_pairs():
+    assert sum(len(neighbours(case)) for case in CASES.values()) >= 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_neighbours_of_others_look_the_same(name, seed):
+    for more in range(1, 20):
+        check(CASES[name].of_others(seed + more), seed + more)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("name", ["batch training", "laplace shared"])
+def test_what_is_paid_is_what_it_costs(name, relation):
+    """Nothing is paid for in vain: some neighbour comes up to all of epsilon."""
+    assert max(check(CASES[f"{name}, plain, {relation}"]).values()) == 1
+
+
+@pytest.mark.parametrize("name", ["views of scores", "boosting"])
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_scores_of_trees_change_by_no_more_than_their_loss(name, relation, rng):
+    """Score trees of all sorts on both sides, by what was announced of each draw."""
+    case = CASES[f"pure, {name}, {relation}"]
+    (people, neighbour), *_ = neighbours(case).values()
+    ledgers = [PrivacyLedger(1, neighbours=relation) for _ in range(2)]
+    before = play(runner(case), people, ledgers[0])
+    after = play(runner(case), neighbour, ledgers[1], before)
+    n_trees = 0
+    for one, other in zip(before.played, after.played, strict=True):
+        if one.draw.kind != "tree":
+            continue
+        n_trees += 1
+        rate, bound = one.draw.public["rate"], loss(one.draw, other.draw)
+        views = one.draw.public["views"]
+        n_labels = 3 + (one.draw.exact["predicted"] is not None)
+        changes = []
+        for _ in range(50):
+            tree = any_tree(rng, views, n_labels)
+            scores = [_score(tree, views, x.draw.exact) for x in (one, other)]
+            changes.append(scores[1] - scores[0])
+        assert rate * (max(changes) - min(changes)) <= bound
+        if relation == "add_remove":
+            # Nobody is there who was not before.
+            assert max(changes) <= 0
+            assert -rate * min(changes) == bound
+    assert n_trees == (5 if name == "boosting" else 1)
+
+
+def _score(tree, views, exact):
+    """Return what the records count for that a tree labels right."""
+    row = dict(zip(map(id, views.items), exact["cells"], strict=True))
+    predicted = exact["predicted"]
+    score = 0
+    for i, (label, weight) in enumerate(
+        zip(exact["class_codes"], exact["weights"], strict=True)
+    ):
+        cell = row[id(tree.root)][i]
+        branch = tree.branches[cell]
+        leaf = 0 if branch is None else row[id(branch)][i]
+        found = tree.labels[cell][leaf]
+        score += weight * ((predicted[i] if found == 3 else found) == label)
+    return int(score)
+
+
+@pytest.mark.parametrize("value", ["", "9"])
+@pytest.mark.parametrize(
+    "name", ["batch training", "subsample hard", "laplace disjoint"]
+)
+def test_a_record_that_is_refused_is_refused_before_any_draw(name, value):
+    seen, ledger = [], PrivacyLedger(1)
+    model = classifier(name, ledger=ledger)
+    bad = [["0", "0", "0"], [value, "0", "0"]]
+    with (
+        watched(lambda draw, sample: seen.append(draw) or sample()),
+        pytest.raises(ValueError, match="row 1"),
+    ):
+        model.fit(bad, ["no", "yes"])
+    assert not seen
+    assert not ledger.entries
+
+
+# ------------------------------------------------------------------- faults are found
+@pytest.fixture
+def found():
+    """Check a case with a fault in it, and that this is what was found."""
+
+    def look(words, *names):
+        for name in names:
+            with pytest.raises(AssertionError, match=words):
+                check(CASES[f"{name}, add_remove"])
+
+    return look
+
+
+def test_finds_the_number_of_records(found, monkeypatch):
+    fit_counts = PrivateForestClassifier._fit_counts
+
+    def count(self, codes, class_codes):
+        self.n_records = max(1, len(codes))
+        fit_counts(self, codes, class_codes)
+
+    monkeypatch.setattr(PrivateForestClassifier, "_fit_counts", count)
+    found("draw 2 differs: .n_records", "pure, a tree")
+    found("n_records is 24, and 23", "pure, labels")
+    found("differs: .runs", "pure, blocks")
+
+
+def test_finds_records_that_count_twice(found, monkeypatch):
+    table, leaves = ForestClassifier._count_table, Forest.count_leaves
+    monkeypatch.setattr(
+        ForestClassifier, "_count_table", lambda *seen: 2 * table(*seen)
+    )
+    monkeypatch.setattr(Forest, "count_leaves", lambda *seen: 2 * leaves(*seen))
+    found(
+        "laplace, costs 2.0 but is to cost 1",
+        "batch training, plain", "batch prediction, plain", "laplace shared, plain",
+    )  # fmt: skip
+
+
+def test_finds_classes_that_come_from_the_records(found, monkeypatch):
+    encode = Schema.encode
+
+    def narrow(self, X, y=None, **options):
+        if y is not None:
+            seen = [label for label in self.class_labels if label in y]
+            object.__setattr__(self, "class_labels", tuple(seen))
+        return encode(self, X, y, **options)
+
+    case = CASES["laplace shared, plain, add_remove"]
+    schema = Schema(case.model.schema.attributes, case.model.schema.class_labels)
+    monkeypatch.setattr(Schema, "encode", narrow)
+    with pytest.raises(AssertionError, match=r"only one of its class .* the shape of"):
+        check(
+            dataclasses.replace(case, model=clone(case.model).set_params(schema=schema))
+        )
+
+
+def test_finds_half_of_the_scale(found, monkeypatch):
+    check_scale = mmech.release.check_scale
+    monkeypatch.setattr(mmech.release, "check_scale", lambda s: check_scale(s) / 2)
+    found("laplace, costs 2.0 but is to cost 1", "batch training, plain")
+    found("laplace, costs", "pure, a tree", "pure, labels", "pure, blocks")
+
+
+def test_finds_a_release_that_nobody_paid(found, monkeypatch):
+    monkeypatch.setattr(mmech.release, "charge", lambda *release: None)
+    found("0 was paid", "batch training, plain", "pure, labels", "pure, blocks")
+
+
+def test_finds_the_number_of_records_in_an_attribute(found, monkeypatch):
+    fit = ForestClassifier._fit
+
+    def remember(self, X, y):
+        fit(self, X, y)
+        self.n_seen_ = len(X)
+
+    monkeypatch.setattr(ForestClassifier, "_fit", remember)
+    found(
+        "n_seen_ is 24, and 23",
+        *(f"{n}, plain" for n in ("laplace shared", "subsample hard")),
+    )
+
+
+def test_finds_records_that_move_others(found, monkeypatch):
+    """Parts that are cut off a list: who leaves moves those behind."""
+    count = Forest.count_assigned_leaves
+
+    def cut(self, codes, class_codes, k, trees):
+        return count(self, codes, class_codes, k, np.arange(len(codes)) % self.n_trees)
+
+    monkeypatch.setattr(Forest, "count_assigned_leaves", cut)
+    found("laplace, costs", "laplace disjoint, plain", "subsample weight, plain")
+
+
+def test_finds_weights_that_depend_on_others(found, monkeypatch):
+    weights = selected._weights
+
+    def scaled(votes, class_codes):
+        own = weights(votes, class_codes)
+        return own - own.sum() % 2
+
+    monkeypatch.setattr(selected, "_weights", scaled)
+    found("tree, costs", "pure, boosting")

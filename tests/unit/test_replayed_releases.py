@@ -1,0 +1,282 @@
+"""Releases of the engine are recorded and replayed to neighbours; see `replay`."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+from replay import check_pair, entropy, loss, play, same, watched, without_records
+
+import mmech.gaussian._mechanism
+import mmech.release
+from mmech import (
+    GaussianMechanism,
+    Marginals,
+    MatrixMechanism,
+    PrivacyLedger,
+    Records,
+    exponential_mechanism,
+    norm_release,
+    optimize,
+    permute_and_flip,
+)
+from mmech.noise._seam import Draw
+
+RELATIONS = pytest.mark.parametrize("relation", ["add_remove", "replace"])
+KINDS = pytest.mark.parametrize("kind", [MatrixMechanism, GaussianMechanism])
+PRICE = Fraction(3, 7)
+
+STRATEGIES = {
+    name: operator
+    for name, (operator, dense) in CATALOGUE.items()
+    if np.any(dense) and np.size(dense) <= 100 and np.abs(dense).max() <= 8
+}
+
+
+def mechanism(kind, strategy, relation, **settings):
+    price = {"rho" if kind is GaussianMechanism else "epsilon": PRICE}
+    return kind(strategy, strategy, neighbours=relation, **price, **settings)
+
+
+def runner(mechanism):
+    """Return what measures counts and looks at all that comes of it."""
+
+    def run(counts, ledger):
+        if ledger is not None:
+            mechanism.ledger = ledger
+        # All else, such as answers, is a function of the measurement.
+        return mechanism.measure(counts), repr(mechanism)
+
+    return run
+
+
+def costs(mechanism, counts, others):
+    """Check all pairs; return what each costs."""
+    run = runner(mechanism)
+
+    def ledger():
+        if isinstance(mechanism, GaussianMechanism):
+            return None
+        return PrivacyLedger(PRICE, neighbours=mechanism.neighbours)
+
+    price = {"epsilon": PRICE}
+    if isinstance(mechanism, GaussianMechanism):
+        price["rho"] = PRICE
+    with entropy(0):
+        tape = play(run, counts, ledger())
+    return [
+        check_pair(tape, play(run, other, ledger(), tape), **price) for other in others
+    ]
+
+
+def counts_of(strategy):
+    """Return a table of two columns."""
+    n = strategy.shape[1]
+    return np.random.default_rng(n).integers(1, 9, (n, 2))
+
+
+def with_one(counts, cell, column, amount=1):
+    changed = counts.copy()
+    changed[cell, column] += amount
+    return changed
+
+
+@KINDS
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_one_more_or_less_costs_what_is_paid(name, kind):
+    """The sensitivity is the exact maximum over all cells."""
+    strategy = STRATEGIES[name]
+    counts = counts_of(strategy)
+    others = [
+        with_one(counts, cell, cell % 2, amount)
+        for cell in range(len(counts))
+        for amount in (1, -1)
+    ]
+    measuring = mechanism(kind, strategy, "add_remove")
+    assert max(costs(measuring, counts, others)) == PRICE
+
+
+@KINDS
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_who_moves_costs_no_more(name, kind):
+    strategy = STRATEGIES[name]
+    counts = counts_of(strategy)
+    cells = itertools.product(range(len(counts)), repeat=2)
+    others = [
+        with_one(with_one(counts, old, 0, -1), new, (old + new) % 2)
+        for old, new in itertools.islice(cells, 20)
+    ]
+    costs(mechanism(kind, strategy, "replace"), counts, others)
+
+
+@KINDS
+@RELATIONS
+def test_contributions_and_signs(relation, kind):
+    strategy = STRATEGIES["prefix"]
+    counts = counts_of(strategy) - 4
+    measuring = mechanism(kind, strategy, relation, contribution=3, signed=True)
+    size = 6 if relation == "replace" else 3
+    others = [with_one(counts, 0, 1, -size), with_one(counts, 0, 0, size)]
+    assert costs(measuring, counts, others) == [PRICE, PRICE]
+
+
+@KINDS
+@pytest.mark.parametrize("template", ["pidentity", "marginals", "kronecker"])
+def test_optimized_strategies(template, kind):
+    tables = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 1, (0,): 1})
+    strategy = optimize(tables, template=template, seed=0).strategy
+    counts = np.random.default_rng(0).integers(0, 9, (12, 2))
+    others = [with_one(counts, cell, 1) for cell in range(12)]
+    measuring = mechanism(kind, strategy, "add_remove")
+    found = costs(measuring, counts, others)
+    assert 0.99 * PRICE < max(found) <= PRICE
+
+
+@KINDS
+@RELATIONS
+@pytest.mark.parametrize("signed", [False, True])
+def test_records(signed, relation, kind):
+    strategy = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
+    codes = np.random.default_rng(0).integers(0, (3, 2, 2), (9, 3))
+    columns = np.arange(9) % 2
+
+    def made(keep, column=columns):
+        if signed:
+            return Records(codes[keep], (3, 2, 2), signs=1 - 2 * column[keep])
+        return Records(codes[keep], (3, 2, 2), columns=column[keep], n_columns=2)
+
+    everybody = np.arange(9)
+    if relation == "replace":
+        flipped = columns.copy()
+        flipped[3] = 1 - flipped[3]
+        others = [np.array([1, *range(1, 9)]), np.array([*range(8), 0])]
+        others = [*map(made, others), made(everybody, flipped)]
+    else:
+        others = [made(np.delete(everybody, i)) for i in (0, 4, 8)]
+    measuring = mechanism(kind, strategy, relation, signed=signed)
+    found = max(costs(measuring, made(everybody), others))
+    # In L2 norm two changes of one in different places are less than one of two.
+    assert found == PRICE or (found > 0 and not signed and relation == "replace")
+
+
+@RELATIONS
+def test_sums_that_are_bounded_in_groups(relation):
+    sums = np.arange(10).reshape(5, 2)
+
+    def run(values, ledger):
+        return norm_release(
+            values, groups=[1, 2, 2], sensitivity=2, epsilon=PRICE, released="sums",
+            neighbours=relation, ledger=ledger,
+        )  # fmt: skip
+
+    step = 4 if relation == "replace" else 2
+    changes = np.array([[step, 0, step, -step // 2, step // 2], [1, 1, 0, 1, 0]])
+    with entropy(0):
+        tape = play(run, sums, PrivacyLedger(1, neighbours=relation))
+    for column in (0, 1):
+        found = []
+        for change in changes:
+            other = sums.copy()
+            other[:, column] += change
+            after = play(run, other, PrivacyLedger(1, neighbours=relation), tape)
+            found.append(check_pair(tape, after, epsilon=PRICE))
+        assert found[0] == PRICE > found[1]
+
+
+# ----------------------------------------------------------- draws without records
+def looked_at(kind, strategy, counts):
+    measuring = mechanism(kind, strategy, "add_remove")
+    with watched(without_records()):
+        measured = measuring.measure(counts)
+    seen = {name: of for name, of in vars(measuring).items() if name != "strategy"}
+    return seen, measured, measuring.reconstruct(measured), repr(measuring)
+
+
+@KINDS
+@pytest.mark.parametrize("name", ["prefix", "marginals", "vstack", "pidentity"])
+def test_nothing_of_a_mechanism_depends_on_counts(name, kind):
+    strategy = STRATEGIES[name]
+    counts = counts_of(strategy)
+    seen = [looked_at(kind, strategy, number * counts) for number in (0, 1, 1000)]
+    same("what is seen", seen[0], seen[1])
+    same("what is seen", seen[0], seen[2])
+
+
+# ---------------------------------------------------------------- faults are found
+@pytest.mark.parametrize(
+    ("kind", "where", "words"),
+    [
+        (MatrixMechanism, (mmech.release, "check_scale"), "laplace, costs"),
+        (
+            GaussianMechanism,
+            (mmech.gaussian._mechanism, "check_variance"),
+            "gaussian, costs",
+        ),
+    ],
+)
+def test_finds_half_of_the_scale(kind, where, words, monkeypatch):
+    check = getattr(*where)
+    monkeypatch.setattr(*where, lambda scale: check(scale) / 2)
+    with pytest.raises(AssertionError, match=words):
+        test_one_more_or_less_costs_what_is_paid("prefix", kind)
+
+
+@KINDS
+def test_finds_counts_that_are_taken_twice(kind, monkeypatch):
+    answers = kind._strategy_answers
+    monkeypatch.setattr(kind, "_strategy_answers", lambda *seen: 2 * answers(*seen))
+    with pytest.raises(AssertionError, match="costs"):
+        test_one_more_or_less_costs_what_is_paid("prefix", kind)
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+@pytest.mark.parametrize("draw", [exponential_mechanism, permute_and_flip])
+def test_finds_scores_that_change_by_more(draw, monotone):
+    def run(scores, ledger):
+        return draw(scores, epsilon=1, monotone=monotone, released="one", ledger=ledger)
+
+    scores = np.array([5, 3, 4])
+    with entropy(0):
+        tape = play(run, scores, PrivacyLedger(1))
+    changes = {(1, 0, 1): True, (0, -1, -1): True, (1, -1, 0): not monotone}
+    changes |= {(2, 2, 2): False, (0, 0, 2): False}
+    for change, sound in changes.items():
+        after = play(run, scores + change, PrivacyLedger(1), tape)
+        if sound:
+            assert check_pair(tape, after, epsilon=1) <= 1
+        else:
+            with pytest.raises(AssertionError, match=r"costs|change|monotone"):
+                check_pair(tape, after, epsilon=1)
+
+
+# ------------------------------------------------------- what is said to be a loss
+def chances(kind, scores, rate):
+    """Return the probability of every candidate, by all orders that there are."""
+    weights = np.exp(rate * (np.asarray(scores) - max(scores)))
+    if kind == "exponential":
+        return weights / weights.sum()
+    found = np.zeros(len(scores))
+    for order in itertools.permutations(range(len(scores))):
+        left = 1 / math.factorial(len(scores))
+        for candidate in order:
+            found[candidate] += left * weights[candidate]
+            left *= 1 - weights[candidate]
+    return found
+
+
+@pytest.mark.parametrize("kind", ["exponential", "permute_and_flip"])
+def test_the_loss_of_a_selection_bounds_all_log_ratios(kind, rng):
+    public = {"rate": Fraction(3, 10), "neighbours": "replace", "monotone": False}
+    most = 0.0
+    for _ in range(300):
+        scores = rng.integers(0, 6, 4)
+        other = scores + rng.integers(-2, 3, 4)
+        bound = float(loss(Draw(kind, scores, public), Draw(kind, other, public)))
+        ratios = np.log(chances(kind, scores, 0.3) / chances(kind, other, 0.3))
+        assert np.abs(ratios).max() <= bound + 1e-12
+        if kind == "exponential":
+            assert np.ptp(ratios) == pytest.approx(bound)
+        most = max(most, np.abs(ratios).max() / max(bound, 1e-12))
+    assert most > 0.5
