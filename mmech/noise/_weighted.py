@@ -49,6 +49,10 @@ def weighted_choice(
     -------
     int
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/exponential_mechanism.md``.
+
     Examples
     --------
     >>> from mmech.noise import weighted_choice
