@@ -66,6 +66,10 @@ class PrivacyLedger:
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation that the budget refers to.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/composition.md``.
+
     Examples
     --------
     >>> from mmech import PrivacyLedger

@@ -324,6 +324,10 @@ class MatrixMechanism(StrategyMechanism):
     ValueError
         If `epsilon` is not a finite number > 0 or the domains differ.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
     References
     ----------
     .. [1] Li, Hay, Rastogi, Miklau, McGregor, "Optimizing linear counting

@@ -149,6 +149,8 @@ def norm_release(
     Quantities that are not whole are counted in smaller units: means of d attributes in
     [0, 1] with 64 units to one, and ``sensitivity=64``.
 
+    Proof: ``notebooks/proofs/k_norm.md``.
+
     References
     ----------
     .. [1] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.

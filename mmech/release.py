@@ -156,6 +156,10 @@ def laplace_release(
         noise does not fit into 64 bits, or the ledger is for another neighbour
         relation; nothing is spent.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
     References
     ----------
     .. [1] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing

@@ -145,6 +145,10 @@ def gaussian_release(
     TypeError
         If not exactly one of the two sensitivities is given.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/gaussian.md``.
+
     Examples
     --------
     >>> from mmech import gaussian_release
@@ -261,6 +265,10 @@ class GaussianMechanism(StrategyMechanism):
     --------
     MatrixMechanism : the same under pure epsilon, with Laplace noise.
     rho_from_epsilon_delta : the budget for an (epsilon, delta).
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/gaussian.md``.
 
     References
     ----------

@@ -166,6 +166,10 @@ def draw_blocks(
         Disjoint, of all attributes.
     spent : Fraction
         What the draws cost: epsilon, or less where nothing is left to choose.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/drawn_blocks.md``.
     """
     public = list(partition)
     cap = max(product_of(domain_shape[i] for i in block) for block in public)

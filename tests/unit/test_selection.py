@@ -77,11 +77,12 @@ class Words:
         return np.array(taken, np.uint64)
 
 
-def test_the_slow_path_is_reached_and_exact(monkeypatch):
-    """Two weights, the second exp(-200) = 2**-288.5: below it after 288 zero bits."""
-    log_weights = [0, -200 * ONE]
+@pytest.mark.parametrize("far", [151, 200])
+def test_the_slow_path_is_reached_and_exact(monkeypatch, far):
+    """Two weights, the second exp(-far) < 2**-217: below it after as many zero bits."""
+    log_weights = [0, -far * ONE]
     zero, last = 0, 2**64 - 1
-    # 128 zero bits, then bits of a number above exp(-200): the near choice.
+    # 128 zero bits, then bits of a number above exp(-far): the near choice.
     words = Words(zero, zero, zero, last, *[zero] * 8)
     monkeypatch.setattr(weighted, "random_words", words)
     monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
