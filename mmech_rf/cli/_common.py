@@ -60,7 +60,7 @@ def say(message: str, end: str = "\n") -> None:
 
 
 def print_wrapped(text: str, *, bullet: bool = False) -> None:
-    width = min(100, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 100
+    width = min(79, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 79
     start, indent = ("* ", "  ") if bullet else ("", "")
     print(
         textwrap.fill(

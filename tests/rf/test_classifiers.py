@@ -997,9 +997,9 @@ def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
     schema = Schema(attributes, ["no", "yes"])
     X, y = [[0] * n_attributes], ["no"]
     message = (
-        r"domain has \S+ cells and 2 classes, and .*; use PrivateForestClassifier, "
-        r"which keeps none, fewer attributes per ensemble \(max_features=, "
-        r"n_ensembles=\), or SubsampleAggregateClassifier"
+        r"the schema has \S+ cells and 2 classes, and .*; use PrivateForestClassifier, "
+        r"which keeps none, choose fewer attributes per ensemble with max_features= "
+        r"and n_ensembles=, use SubsampleAggregateClassifier"
     )
     with pytest.raises(DomainTooLargeError, match=message):
         cls(schema, epsilon=1, n_trees=2, depth=1).fit(X, y)
