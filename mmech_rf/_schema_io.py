@@ -486,7 +486,7 @@ def _parse_own(
             "read it with the release that wrote it"
         )
     _check_keys(document, _SCHEMA_KEYS["own"], "the schema")
-    _check_keys(document["target"], ("name", "labels"), "the target")
+    _check_keys(document["target"], ("name", "type", "labels"), "the target")
     attributes = []
     for entry in document["attributes"]:
         _check_keys(entry, _OWN_KEYS, f"attribute {entry['name']!r}")

@@ -84,7 +84,8 @@ For the eyes of the owner of the records: what is printed holds values of single
 and is outside the privacy guarantee. It spends no budget.
 """
 _CHECK_EXAMPLES = f"""\
-Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not possible.
+Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
+possible.
 
 examples:
   {PROG} schema check mine.csv mine.json

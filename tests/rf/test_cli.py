@@ -136,7 +136,7 @@ def test_evaluate_a_set_of_openml(run, monkeypatch):
     code, out, _ = run(*args, "heart", "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
-    assert_refused(run(*args, "heart"), "leave such records out by --missing drop")
+    assert_refused(run(*args, "heart"), "or choose --missing drop")
     assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
 
 
@@ -212,7 +212,7 @@ def test_records_with_missing_values_can_be_left_out(run, files):
     args = fruit(files, "--methods", "majority")
     code, _, err = run(*args)
     assert code == 2
-    assert "column 'colour' holds a missing value" in err
+    assert "column 'colour' of the records (row 0 is below" in err
     assert err.index("`mmech-rf schema check`") < err.index("--missing drop")
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
@@ -223,7 +223,9 @@ def test_records_without_a_class_can_be_left_out(run, files):
     with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
         stream.write("small,red,3,\n")
     args = fruit(files, "--methods", "majority")
-    assert_refused(run(*args), "the class, holds a missing value")
+    assert_refused(
+        run(*args), "of the class column (row 0 is below the header) holds a missing"
+    )
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
@@ -235,7 +237,7 @@ def test_lines_are_records_unless_line_breaks_are_declared(run, files):
     args = fruit(files, "--methods", "majority")
     assert_refused(run(*args), "line 50 of the file opens a quote")
     assert_refused(run(*args), "read with --multiline")
-    assert_refused(run(*args, "--multiline"), "row 48 (row 0 is below the header)")
+    assert_refused(run(*args, "--multiline"), "row 48, column")
 
 
 def test_schemas_made_with_knowledge_of_the_data_are_named(run):

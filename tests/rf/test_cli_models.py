@@ -381,8 +381,8 @@ def test_predict_advises_nothing_that_it_has_no_option_for(run, files):
     run(*fit(files, *TRAINING))
     (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
     outcome = run("predict", files / "fruit.npz", files / "new.csv")
-    assert_refused(outcome, "the attribute; correct it")
-    assert outcome[2].endswith("; correct it\n")
+    assert_refused(outcome, "outside the domain of the attribute; look at all")
+    assert outcome[2].endswith("then correct it\n")
 
 
 def test_hints_name_options_and_not_parameters_of_python(run, files):
@@ -486,7 +486,7 @@ def test_whole_numbers_beside_missing_values_are_read(run, numbered, method):
 
 def test_nothing_is_counted_where_it_is_not_asked_for(run, numbered):
     out = [
-        run(*fit_homes(numbered, name, "--handle-missing", "drop"))
+        run(*fit_homes(numbered, name, "--handle-missing", "drop", *TRAINING[:2]))
         for name in ("whole.csv", "gaps.csv")
     ]
     assert out[0] == out[1]
@@ -497,7 +497,7 @@ def test_hints_send_to_the_check_first_and_never_propose_to_drop(run, numbered):
     (numbered / "odd.csv").write_text("rooms,kind,sold\n3,SECRET,0\n")
     for name in ("gaps.csv", "odd.csv"):
         outcome = run(*fit_homes(numbered, name))
-        assert_refused(outcome, "`mmech-rf schema check`, then", "what --handle-")
+        assert_refused(outcome, "`mmech-rf schema check`, then", "choose --handle-")
         assert "drop" not in outcome[2]
         assert "SECRET" not in outcome[2]
 
