@@ -23,7 +23,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from mmech import BudgetExceededError, PrivacyLedger, rho_from_epsilon_delta
+from mmech import (
+    BudgetExceededError,
+    ParameterError,
+    PrivacyLedger,
+    rho_from_epsilon_delta,
+)
 from mmech._validation import check_choice, check_delta
 from mmech.budget import LedgerEntry
 from mmech_rf.classifiers import _selected_trees as pure
@@ -49,15 +54,18 @@ def check_privacy(privacy: Any, delta: Any) -> None:
     check_choice(privacy, "privacy", PRIVACY)
     if privacy == "pure":
         if delta is not None:
-            raise ValueError(
-                f"delta={delta!r} goes with privacy='zcdp', but privacy is 'pure'; "
-                "leave delta out"
+            raise ParameterError(
+                "delta",
+                "goes with {privacy='zcdp'} only",
+                delta,
+                ("leave {delta} out", "choose {privacy='zcdp'}"),
             )
         return
     if delta is None:
-        raise ValueError(
-            "privacy='zcdp' needs delta, the probability that epsilon may not hold; "
-            "pass one well below one over the number of records, such as 1e-6"
+        raise ParameterError(
+            "delta",
+            "{privacy='zcdp'} needs {delta}, the probability that epsilon may not hold",
+            remedy="give one well below one over the number of records, such as 1e-6",
         )
     check_delta(delta)
 

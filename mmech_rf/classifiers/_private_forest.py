@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import Identity, PrivacyLedger, SignalPrior
+from mmech import Identity, ParameterError, PrivacyLedger, SignalPrior
 from mmech._validation import check_choice, check_epsilon
 from mmech_rf.classifiers._accounted import NUMBER
 from mmech_rf.classifiers._block_design import DESIGNS, check_linked
@@ -271,9 +271,15 @@ class PrivateForestClassifier(BlockForest):
         draws = self.method != "labels" and (not blocks or self.design == "chosen")
         if draws and epsilon < LEAST_EPSILON:
             drawn = "blocks" if blocks else "trees"
-            raise ValueError(
-                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw {drawn}, "
-                f"got {float(epsilon):g}; use method='blocks', design='disjoint'"
+            raise ParameterError(
+                "epsilon",
+                f"must be at least {float(LEAST_EPSILON):g} to draw {drawn}",
+                f"{float(epsilon):g}",
+                (
+                    "raise it",
+                    "use {method='blocks'} with {design='disjoint'}",
+                    "use {BatchTrainingClassifier}",
+                ),
             )
         if self.design == "covering" and self.voting == "maximum-entropy":
             check_linked(self.schema_)
