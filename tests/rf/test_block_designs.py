@@ -11,9 +11,15 @@ from model_files import rewrite, set_in
 from scipy.special import logsumexp
 
 import mmech.selection
-from mmech import DomainTooLargeError, MatrixMechanism, PrivacyLedger
+from mmech import (
+    DomainTooLargeError,
+    MatrixMechanism,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+)
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
+from mmech.testing import watch_draws
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, load_model
 from mmech_rf.classifiers._block_design import (
     DRAWING_SHARE,
@@ -111,6 +117,51 @@ def test_no_partition_becomes_likelier_by_more_than_its_price(neighbours, monkey
             largest = max(largest, np.abs(after - before).max())
     assert largest <= price
     assert largest > 0.3 * price
+
+
+def test_blocks_are_drawn_for_the_relation_that_is_promised():
+    """With the rate of scores that also fall, which replacements halve."""
+    rates = {}
+
+    def note(draw, sample):
+        if draw.kind == "exponential":
+            assert not draw.public["monotone"]
+            rates[relation] = draw.public["rate"]
+        return sample()
+
+    for relation in ("add_remove", "replace"):
+        settings = {"n_records": 5, "neighbours": relation}
+        with pytest.warns(PrivacyLeakWarning), watch_draws(note):
+            model("chosen", (2, 3, 2, 2), epsilon=10, **settings).fit(
+                *data((2, 3, 2, 2), 12)
+            )
+    one = 2**FRACTION_BITS * 10 * DRAWING_SHARE
+    assert rates == {"add_remove": one / 2 - 12, "replace": one / 4 - 12}
+
+
+@pytest.mark.parametrize("n_records", [10, 10**6])
+def test_prices_follow_the_stated_number(n_records):
+    """Of a budget beyond any need, draws take as much whatever the records are."""
+    prices = []
+
+    def first(scores, price, words):
+        prices.append(price)
+        return 0
+
+    for size in (1, 40, 4000):
+        codes = np.zeros((size, 4), np.int64)
+        _, spent = draw_blocks(
+            codes,
+            codes[:, 0],
+            domain_shape=(2, 3, 2, 2),
+            n_classes=3,
+            partition=[(0, 1), (2, 3)],
+            epsilon=Fraction(10**9),
+            n_records=n_records,
+            draw=first,
+        )
+        assert spent == prices[-1]
+    assert prices == [Fraction(2**24, n_records)] * 3
 
 
 def test_what_draws_cost_is_in_the_ledger():

@@ -4,12 +4,14 @@ import itertools
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 import mmech.noise._weighted as weighted
+import mmech.selection as selection
 from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import (
@@ -25,9 +27,13 @@ ONE = 1 << FRACTION_BITS
 
 def exact_probabilities(log_weights):
     """Return the probabilities that `weighted_choice` draws with, as fractions."""
-    gaps = np.max(log_weights) - np.asarray(log_weights)
-    assert (gaps <= weighted.NEAR * ONE).all()
-    weights = weighted._whole(np.exp(-np.ldexp(gaps.astype(float), -FRACTION_BITS)))
+    seen = []
+    with mock.patch.object(
+        weighted, "position_by_weight", lambda weights, rng: seen.append(weights) or 0
+    ):
+        weighted_choice(log_weights)
+    (weights,) = seen
+    assert len(weights) == len(log_weights)
     return [Fraction(w, sum(weights)) for w in weights]
 
 
@@ -46,6 +52,18 @@ def test_weights_are_those_of_exact_arithmetic():
             ideal = weight / sum(weights)
             own = Decimal(probability.numerator) / Decimal(probability.denominator)
             assert abs(own / ideal - 1) < Decimal(2) ** -48
+
+
+def test_positions_are_exactly_proportional(monkeypatch):
+    """Every word of four bits: each position as often as its weight says."""
+    chosen = []
+    for number in range(16):
+        words = Words(number << 60, 0)  # from the total on, the next word counts
+        monkeypatch.setattr(weighted, "random_words", words)
+        place = weighted.position_by_weight([3, 0, 5, 1], None)
+        if len(words.words) == 1:
+            chosen.append(place)
+    assert chosen == [0] * 3 + [2] * 5 + [3]
 
 
 @pytest.mark.parametrize("gap", [151 * ONE, 1000 * ONE + 12345, 10**6 * ONE + 1])
@@ -224,6 +242,42 @@ def test_flips_and_orders_are_exact(rng):
     counts = [orders.count(o) for o in itertools.permutations(range(3))]
     assert sum(counts) == 3000
     assert chisquare(counts).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    "exponent", [Fraction(1, 3), Fraction(5, 2), Fraction(40), Fraction(1, 2**30)]
+)
+def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
+    """Below the expansion of exp(-x) is heads: the neighbours of 192 of its bits."""
+    with localcontext(prec=80):
+        x = Decimal(exponent.numerator) / Decimal(exponent.denominator)
+        expansion = int((-x).exp() * 2**192)
+    for bits in (64, 128, 192):
+        known = expansion >> (192 - bits)
+        for step in (-1, 1):
+            number = known + step
+            words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
+            script = Words(*reversed(words))
+            monkeypatch.setattr("mmech.noise._bernoulli.random_words", script)
+            assert flip_negative_exponential(exponent) is (step < 0)
+            assert not script.words
+
+
+def test_flips_compare_gaps_times_the_rate(monkeypatch):
+    """The coin of a candidate: asked in the drawn order, until one falls on heads."""
+    asked = []
+
+    def flip(exponent, *, insecure_rng):
+        asked.append(exponent)
+        return len(asked) == 3
+
+    monkeypatch.setattr(selection, "flip_negative_exponential", flip)
+    monkeypatch.setattr(
+        selection, "random_permutation", lambda n, *, insecure_rng: np.array([2, 0, 1])
+    )
+    settings = {"epsilon": Fraction(1, 3), "released": "x", "neighbours": "replace"}
+    assert permute_and_flip([7, 9, 4], **settings) == 1
+    assert asked == [Fraction(5, 12), Fraction(2, 12), 0]
 
 
 def test_permute_and_flip_pays_first():
