@@ -155,7 +155,7 @@ def _judge(mutant: Mutant, tree: Path) -> Verdict:
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     if code == 0:
         return Verdict(mutant, "survived", ", ".join(mutant.tests))
-    failed = re.findall(r"^FAILED (\S+)", output, re.MULTILINE)
+    failed = re.findall(r"^FAILED (.+?)(?: - .*)?$", output, re.MULTILINE)
     if code == 1 and failed:
         return Verdict(mutant, "killed", failed[0])
     return Verdict(mutant, "not tested", output.strip().rpartition("\n")[2])
@@ -171,7 +171,7 @@ def _pytest(
     """Run tests in a tree; return the exit status and what was printed."""
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment |= {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-    environment |= {"PYTHONPATH": str(tree), **extra}
+    environment |= {"PYTHONPATH": str(tree), "COLUMNS": "300", **extra}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *tests],
