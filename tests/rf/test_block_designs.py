@@ -11,15 +11,9 @@ from model_files import rewrite, set_in
 from scipy.special import logsumexp
 
 import mmech.selection
-from mmech import (
-    DomainTooLargeError,
-    MatrixMechanism,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-)
+from mmech import DomainTooLargeError, MatrixMechanism, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
-from mmech.testing import watch_draws
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, load_model
 from mmech_rf.classifiers._block_design import (
     DRAWING_SHARE,
@@ -119,24 +113,19 @@ def test_no_partition_becomes_likelier_by_more_than_its_price(neighbours, monkey
     assert largest > 0.3 * price
 
 
-def test_blocks_are_drawn_for_the_relation_that_is_promised():
-    """With the rate of scores that also fall, which replacements halve."""
-    rates = {}
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_blocks_are_drawn_for_the_relation_that_is_promised(relation, monkeypatch):
+    """At the rate of scores that a record may lower as well."""
+    rate, asked = mmech.selection.fixed_point_rate, []
 
-    def note(draw, sample):
-        if draw.kind == "exponential":
-            assert not draw.public["monotone"]
-            rates[relation] = draw.public["rate"]
-        return sample()
+    def note(epsilon, **settings):
+        asked.append((settings["monotone"], settings["neighbours"]))
+        return rate(epsilon, **settings)
 
-    for relation in ("add_remove", "replace"):
-        settings = {"n_records": 5, "neighbours": relation}
-        with pytest.warns(PrivacyLeakWarning), watch_draws(note):
-            model("chosen", (2, 3, 2, 2), epsilon=10, **settings).fit(
-                *data((2, 3, 2, 2), 12)
-            )
-    one = 2**FRACTION_BITS * 10 * DRAWING_SHARE
-    assert rates == {"add_remove": one / 2 - 12, "replace": one / 4 - 12}
+    monkeypatch.setattr(mmech.selection, "fixed_point_rate", note)
+    settings = {"epsilon": 10, "n_records": 5, "neighbours": relation}
+    model("chosen", (2, 3, 2, 2), **settings).fit(*data((2, 3, 2, 2), 12))
+    assert asked == [(False, relation)]
 
 
 @pytest.mark.parametrize("n_records", [10, 10**6])

@@ -12,7 +12,6 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 from tree_draws import (
     DATA,
-    ONE,
     PREDICT,
     SMALL,
     Script,
@@ -29,9 +28,8 @@ from benchmarks.suite.bench_tree_selection import (
     numpy_root_log_weights,
     numpy_split_log_weights,
 )
-from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
-from mmech.testing import watch_draws
 from mmech_rf._kernels import root_log_weights, split_log_weights
 from mmech_rf.tree_selection import SelectedTree
 from mmech_rf.views import Views, public_views
@@ -334,21 +332,19 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records, monkeypatch):
     assert offered == [tree_selection._roots(views, n_records).size] * 3
 
 
-@pytest.mark.parametrize("unit", [1, 256])
-def test_the_rate_leaves_room_for_every_rounding(unit):
+def test_the_rate_leaves_room_for_every_rounding(monkeypatch):
     """A tree is drawn from a sum for its root, each of its cells, and each leaf."""
+    rate, sums = tree_selection.fixed_point_rate, []
+
+    def note(epsilon, **settings):
+        sums.append(settings["roundings"])
+        return rate(epsilon, **settings)
+
+    monkeypatch.setattr(tree_selection, "fixed_point_rate", note)
     views = public_views((3, 2))
     size = int(views.sizes.max())
-    rates = []
-
-    def note(one, sample):
-        rates.append(one.public["rate"])
-        return sample()
-
-    with pytest.warns(PrivacyLeakWarning), watch_draws(note):
-        draw(views, *DATA[0], epsilon="1/3", unit=unit)
-    lost = 12 * (1 + size + size**2)
-    assert rates == [(math.floor(ONE / 3) - lost) // unit]
+    draw(views, *DATA[0])
+    assert sums == [1 + size + size**2]
 
 
 def test_nothing_is_drawn_before_it_is_paid_for(monkeypatch):
