@@ -15,7 +15,6 @@ PURITY = "tests/rf/test_purity.py"
 EXACT = "tests/property/test_exact_sensitivity.py"
 """Suites that look at all releases, or all strategies, at once."""
 
-AUDIT = "tests/statistical/test_mechanism.py"
 BUDGET = "tests/unit/test_budget.py"
 GAUSSIAN = "tests/unit/test_gaussian.py"
 MECHANISM = "tests/unit/test_mechanism.py"
@@ -28,6 +27,7 @@ THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
 
 BLOCKS = "tests/rf/test_block_designs.py"
+DATASETS = "tests/rf/test_datasets.py"
 FITS = "tests/rf/test_classifiers.py"
 LABELS = "tests/rf/test_label_forest.py"
 PRIVACY = "tests/rf/test_privacy.py"
@@ -57,7 +57,7 @@ CALIBRATION = (
         "mmech/norm.py",
         "check_norm_scale(norm / price, sizes)",
         "check_norm_scale(norm / (2 * price), sizes)",
-        (NORM,),
+        (f"{NORM}::test_the_scale_is_sensitivity_over_epsilon",),
     ),
     Mutant(
         "sensitivity of a strategy too small by one",
@@ -144,7 +144,7 @@ NEIGHBOURS = (
         "mmech/release.py",
         'return 2 * exact if neighbours == "replace" else exact',
         "return exact",
-        (f"{NORM}", f"{MECHANISM}"),
+        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
     ),
     Mutant(
         "replacement as an addition: strategies",
@@ -165,7 +165,7 @@ NEIGHBOURS = (
         "mmech/norm.py",
         'int(calibrated(check_integer(sensitivity, "sensitivity"), neighbours))',
         'check_integer(sensitivity, "sensitivity")',
-        (NORM,),
+        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
     ),
     Mutant(
         "replacement as an addition: draws of trees",
@@ -280,21 +280,21 @@ CHARGES = (
         "mmech_rf/classifiers/_payments.py",
         "self._spent += cost",
         "self._spent = cost",
-        (ZCDP,),
+        (f"{ZCDP}::test_nothing_is_released_beyond_the_total",),
     ),
     Mutant(
         "draws under zCDP with twice their rho",
         "mmech_rf/classifiers/_payments.py",
         "math.floor(8 * rho * RESOLUTION**2)",
         "math.floor(16 * rho * RESOLUTION**2)",
-        (ZCDP,),
+        (f"{ZCDP}::test_the_window_of_a_draw_never_costs_more_than_rho",),
     ),
     Mutant(
         "sums of all attributes under zCDP with the norm of one",
         "mmech_rf/classifiers/_payments.py",
         "norm = unit * math.sqrt(len(groups))",
         "norm = float(unit)",
-        (ZCDP,),
+        (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
     ),
 )
 
@@ -344,14 +344,14 @@ SAMPLING = (
         "mmech/noise/_norm.py",
         "np.where(laplace < 0, ~laplace, laplace)",
         "np.where(laplace < 0, -laplace, laplace)",
-        (NORM,),
+        (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "one geometric number too few in a radius",
         "mmech/noise/_norm.py",
         "scale, (sum(groups) + 1, size), insecure_rng",
         "scale, (sum(groups), size), insecure_rng",
-        (NORM,),
+        (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "check of the two bounds of an exponential removed",
@@ -425,7 +425,9 @@ SAMPLING = (
         "mmech/noise/_choice.py",
         "excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit",
         "excess = np.zeros_like(limit)",
-        (NOISE,),
+        (
+            f"{NOISE}::test_integers_below_reject_the_words_that_would_favour_small_numbers",
+        ),
     ),
     Mutant(
         "biased shuffle",
@@ -441,7 +443,7 @@ SAMPLING = (
         "mmech/noise/_choice.py",
         "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
         "return np.zeros(tied.size, np.int64)",
-        (NOISE,),
+        (f"{NOISE}::test_argmax_picks_the_tied_column_that_was_drawn",),
     ),
 )
 
@@ -563,28 +565,28 @@ LEAKS = (
         "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
         "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
         "self.n_classes)",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: choice in the file",
         "mmech_rf/classifiers/_private_forest.py",
         "        self._experts = experts\n",
         "        self._experts = experts\n        n_records = float(len(codes))\n",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: an attribute of the fit",
         "mmech_rf/classifiers/_base.py",
         "        self.schema_ = schema\n",
         "        self.schema_ = schema\n        self.n_records_in_ = len(codes)\n",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: blocks",
         "mmech_rf/classifiers/_block_forest.py",
         "            n_records=n_records,\n            n_columns",
         "            n_records=float(len(codes)),\n            n_columns",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: votes of leaves in batch training",
@@ -592,7 +594,7 @@ LEAKS = (
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(w @ self._count_table(e, codes, class_codes))\n"
         "                for e, w in zip(self.ensembles_, workloads)",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: votes of leaves in Laplace forests",
@@ -600,14 +602,14 @@ LEAKS = (
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(self._exact_counts(e, codes, class_codes))\n"
         "                for e in self.ensembles_",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: scores of the first tree",
         "mmech_rf/classifiers/_selected_trees.py",
         "return _log_shares(measured, unit)\n",
         "return _log_shares(NoisyCounts(counts, measured.scale), unit)\n",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: accuracy of votes",
@@ -616,7 +618,7 @@ LEAKS = (
         "rest = np.array([right.sum(), right.size - right.sum()])\n"
         "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
         "self.n_classes)",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "labels of empty leaves known: disjoint forests",
@@ -635,9 +637,48 @@ LEAKS = (
     Mutant(
         "classes of a fit read from the records",
         "mmech_rf/classifiers/_base.py",
-        "self.classes_ = classes_like(schema, y)",
+        "self.classes_ = schema.decode_target(np.arange(schema.n_classes))",
         "self.classes_ = np.unique(y)",
-        (PURITY,),
+        (f"{PURITY}::test_nothing_public_depends_on_the_type_of_labels",),
+    ),
+)
+
+FILES = (
+    Mutant(
+        "lenient csv: more fields than columns",
+        "mmech_rf/_csv.py",
+        "if len(fields) != len(header):",
+        "if len(fields) < len(header):",
+        (DATASETS,),
+    ),
+    Mutant(
+        "lenient csv: fewer fields than columns",
+        "mmech_rf/_csv.py",
+        "if len(fields) != len(header):",
+        "fields += [''] * (len(header) - len(fields))\n"
+        "            if len(fields) != len(header):",
+        (DATASETS,),
+    ),
+    Mutant(
+        "lenient csv: text after a closing quote",
+        "mmech_rf/_csv.py",
+        "strict=True)",
+        "strict=False)",
+        (DATASETS,),
+    ),
+    Mutant(
+        "lenient csv: a quote that swallows the next lines",
+        "mmech_rf/_csv.py",
+        "if reader.line_num > number and not multiline:",
+        "if False:",
+        (DATASETS,),
+    ),
+    Mutant(
+        "lenient csv: a column that is there twice",
+        "mmech_rf/_csv.py",
+        "if (count := header.count(name)) != 1:",
+        "if (count := header.count(name)) < 1:",
+        (DATASETS,),
     ),
 )
 
@@ -649,4 +690,5 @@ MUTANTS = (
     *SAMPLING,
     *SELECTING,
     *LEAKS,
+    *FILES,
 )
