@@ -488,14 +488,14 @@ SELECTING = (
         "mmech_rf/classifiers/_selected_trees.py",
         "unit=1 if weights is None else UNIT,",
         "unit=1,",
-        (TREES,),
+        (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "largest weight of a record left out: counts",
         "mmech_rf/classifiers/_selected_trees.py",
         "unit = 1 if weights is None else UNIT\n",
         "unit = 1\n",
-        (TREES,),
+        (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "records that are predicted right count twice",
@@ -649,7 +649,7 @@ FILES = (
         "mmech_rf/_csv.py",
         "if len(fields) != len(header):",
         "if len(fields) < len(header):",
-        (DATASETS,),
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: fewer fields than columns",
@@ -657,28 +657,28 @@ FILES = (
         "if len(fields) != len(header):",
         "fields += [''] * (len(header) - len(fields))\n"
         "            if len(fields) != len(header):",
-        (DATASETS,),
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: text after a closing quote",
         "mmech_rf/_csv.py",
         "strict=True)",
         "strict=False)",
-        (DATASETS,),
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: a quote that swallows the next lines",
         "mmech_rf/_csv.py",
         "if reader.line_num > number and not multiline:",
         "if False:",
-        (DATASETS,),
+        (f"{DATASETS}::test_a_quote_that_is_not_closed_swallows_no_lines",),
     ),
     Mutant(
         "lenient csv: a column that is there twice",
         "mmech_rf/_csv.py",
         "if (count := header.count(name)) != 1:",
         "if (count := header.count(name)) < 1:",
-        (DATASETS,),
+        (f"{DATASETS}::test_load_csv_errors",),
     ),
 )
 
