@@ -20,6 +20,7 @@ GAUSSIAN = "tests/unit/test_gaussian.py"
 MECHANISM = "tests/unit/test_mechanism.py"
 NOISE = "tests/unit/test_noise.py"
 NORM = "tests/unit/test_norm.py"
+OVERFLOW = "tests/unit/test_exact_release.py"
 SAMPLERS = "tests/statistical/test_samplers.py"
 SELECTION = "tests/unit/test_selection.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
@@ -62,22 +63,22 @@ CALIBRATION = (
     Mutant(
         "sensitivity of a strategy too small by one",
         "mmech/integer_strategy.py",
-        "constant += int(np.sum(columns, axis=0).max())",
-        "constant += int(np.sum(columns, axis=0).max()) - 1",
+        "int(sums.max(initial=0))",
+        "int(sums.max(initial=0)) - 1",
         (f"{STRATEGY}::test_brute_force",),
     ),
     Mutant(
         "sensitivity of the first column instead of the largest",
         "mmech/integer_strategy.py",
-        "constant += int(np.sum(columns, axis=0).max())",
-        "constant += int(np.sum(columns, axis=0)[0])",
+        "int(sums.max(initial=0))",
+        "int(sums[0])",
         (f"{STRATEGY}::test_brute_force",),
     ),
     Mutant(
         "weights of rows left out of the sensitivity",
         "mmech/integer_strategy.py",
-        "return block.weight * sums\n    weights",
-        "return sums\n    weights",
+        "column_sums(block.matrix, power, block.weight)",
+        "column_sums(block.matrix, power)",
         (f"{STRATEGY}::test_brute_force",),
     ),
     Mutant(
@@ -95,32 +96,42 @@ CALIBRATION = (
         (f"{STRATEGY}::test_noise_follows_the_heights_of_rows",),
     ),
     Mutant(
-        "column sums beyond 2**62 not refused",
+        "entries not squared under zCDP",
         "mmech/integer_strategy.py",
-        "if largest >= 2**62:\n                raise",
-        "if False:\n                raise",
-        (EXACT,),
+        'power = 2 if self.norm == "L2" else 1\n        sums',
+        "power = 1\n        sums",
+        (f"{STRATEGY}::test_brute_force",),
     ),
     Mutant(
-        "squares that wrap around not refused",
+        "entries beyond 2**62 not refused",
         "mmech/integer_strategy.py",
-        '(norm == "L2" and matrix.sensitivity() >= 2**31)',
-        "False",
-        (EXACT,),
+        "if entries >= 2**62:",
+        "if False:",
+        (f"{EXACT}::test_entries_beyond_64_bits_are_refused",),
+    ),
+    Mutant(
+        "sums and squares that wrap around",
+        "mmech/operators/_exact.py",
+        "if largest >= FITS or _largest(weights) >= FITS:",
+        "if False:",
+        (
+            f"{EXACT}::test_squares_beyond_64_bits",
+            f"{EXACT}::test_sensitivity_is_exact_or_refused",
+        ),
     ),
     Mutant(
         "answers that wrap around not refused",
         "mmech/mechanism.py",
         "if records * self.released.largest_entry >= 2**62:",
         "if False:",
-        (EXACT,),
+        (f"{OVERFLOW}::test_exact_answers_that_overflow_cost_nothing",),
     ),
     Mutant(
-        "L2 sensitivity rounded down",
+        "squared L2 sensitivity through a rounded root",
         "mmech/gaussian/_mechanism.py",
-        "math.ceil(squared * 2**40)",
-        "math.floor(squared * 2**40)",
-        (f"{GAUSSIAN}::test_squares_of_roots_are_not_rounded_down",),
+        "squared = calibrated(squared_l2_sensitivity, neighbours)",
+        "squared = calibrated(squared_l2_sensitivity**0.5, neighbours) ** 2",
+        (f"{OVERFLOW}::test_the_variance_is_the_exact_square",),
     ),
     Mutant(
         "contribution of a record left out",

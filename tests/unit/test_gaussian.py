@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-from collections import deque
 from fractions import Fraction
 
 import numpy as np
@@ -33,7 +32,6 @@ from mmech import (
     rho_from_epsilon_delta,
 )
 from mmech.noise import discrete_gaussian, discrete_gaussian_variance
-from mmech.testing import watch_draws
 
 PAIRS = [(1e-8, 1e-3), (1e-3, 0.1), (0.05, 1.0), (0.5, 1.0), (2.56, 17.0), (3.0, 0.5)]
 
@@ -235,24 +233,6 @@ def test_measurements_of_the_other_mechanism_are_refused():
 def test_releases_need_a_sensitivity(sensitivity):
     with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
         gaussian_release([1.0], l2_sensitivity=sensitivity, rho=1)
-
-
-def test_squares_of_roots_are_not_rounded_down():
-    """The root of a whole number, as a double, counts as that number at least."""
-    variances = []
-
-    def note(draw, sample):
-        variances.extend(draw.public["variances"])
-        return draw.exact
-
-    def release(whole):
-        gaussian_release([0], l2_sensitivity=math.sqrt(whole), rho=Fraction(1, 2))
-
-    wholes = range(2, 4000)
-    with pytest.warns(PrivacyLeakWarning), watch_draws(note):
-        deque(map(release, wholes), maxlen=0)
-    assert all(v >= whole for v, whole in zip(variances, wholes, strict=True))
-    assert all(v < whole + 1e-6 for v, whole in zip(variances, wholes, strict=True))
 
 
 def test_noiseless_measurements_do_not_exist():
