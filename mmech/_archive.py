@@ -9,17 +9,17 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ArchiveError", "position", "read_archive", "replacing", "write_archive"]
+from mmech._writing import replacing
+
+__all__ = ["ArchiveError", "position", "read_archive", "write_archive"]
 
 DESCRIPTION = "description.json"
 
@@ -28,19 +28,6 @@ Loaded = TypeVar("Loaded")
 
 class ArchiveError(ValueError):
     """A file that is refused for a reason worth a sentence of its own."""
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the path of a new file that takes the place of `path` once it is whole.
-
-    An interruption or an error leaves what was there before.
-    """
-    target = Path(path)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as folder:
-        unfinished = Path(folder, "file")
-        yield unfinished
-        unfinished.replace(target)
 
 
 def write_archive(

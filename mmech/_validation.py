@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.exceptions import ParameterError
+
 __all__ = [
     "check_choice",
     "check_counts",
@@ -113,7 +115,7 @@ def check_delta(value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise TypeError(f"{need}, got {_describe(value)}")
     if not 0.0 < float(value) < 1.0:
-        raise ValueError(f"{need}, got {value}")
+        raise ParameterError("delta", need.removeprefix("delta "), value)
     return float(value)
 
 

@@ -101,6 +101,10 @@ class MatrixMechanism:
         If the cost is not a finite number > 0, the domains differ, or the strategy was
         optimized for another norm.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``.
+
     References
     ----------
     .. [1] Li, Hay, Rastogi, Miklau, McGregor, "Optimizing linear counting

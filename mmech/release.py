@@ -181,6 +181,13 @@ def noisy_release(
     Quantities that are not whole are counted in smaller units: means of d attributes in
     [0, 1] with 64 units to one, and ``sensitivity=64``.
 
+    Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and, with
+    groups, ``notebooks/proofs/k_norm.md``.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
     References
     ----------
     .. [1] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing

@@ -161,6 +161,10 @@ def exponential_mechanism(
         If scores are not whole numbers in one row, or epsilon does not fit; nothing
         is spent.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/exponential_mechanism.md``.
+
     References
     ----------
     .. [1] McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007,
@@ -277,6 +281,10 @@ def permute_and_flip(
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
         If scores are not whole numbers in one row; nothing is spent.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/permute_and_flip.md``.
 
     References
     ----------

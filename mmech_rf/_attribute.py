@@ -12,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_choice, check_integer
+from mmech._validation import check_choice
 from mmech_rf import _schema_io as io
 from mmech_rf._discretisation import (
+    check_bins,
     check_number,
     equal_probability,
     equal_width,
@@ -244,7 +245,7 @@ class Attribute:
             for cut in as_tuple(self.cut_points, f"cut_points of {label}")
         )
         if self.n_bins is not None:
-            check_integer(self.n_bins, f"n_bins of {label}")
+            check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
             if self.lower is None or self.upper is None:
                 raise ValueError(

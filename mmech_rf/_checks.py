@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_integer
-from mmech.exceptions import DomainTooLargeError
+from mmech.exceptions import DomainTooLargeError, ParameterError
 
 if TYPE_CHECKING:
     from mmech_rf.forest import Forest
@@ -20,6 +20,7 @@ __all__ = [
     "check_layout",
     "check_shape",
     "in_words",
+    "located",
     "read_only_vector",
 ]
 
@@ -89,6 +90,13 @@ def read_only_vector(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArr
     frozen = np.array(array, dtype=dtype, order="C")
     frozen.flags.writeable = False
     return frozen
+
+
+def located(error: ValueError, place: str) -> ValueError:
+    """Return an error that says where it was found, such as in which file."""
+    if isinstance(error, ParameterError):
+        return error.at(place)
+    return ValueError(f"{place}: {error}")
 
 
 def brief(array: NDArray[Any]) -> str:

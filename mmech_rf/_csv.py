@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from mmech.exceptions import ParameterError
+
 __all__ = ["read_header", "read_rows"]
 
 
@@ -93,29 +95,33 @@ def _records(stream: TextIO, *, multiline: bool) -> Iterator[tuple[int, list[str
             return
         except csv.Error as error:
             cut_off = str(error).startswith(("unexpected end", "field larger"))
+            if cut_off or reader.line_num > number:
+                raise _quote_error(number, multiline=multiline) from None
             raise ValueError(
-                _quote_error(number, multiline=multiline)
-                if cut_off or reader.line_num > number
-                else f"line {number} of the file has text after a closing quote, or a "
+                f"line {number} of the file has text after a closing quote, or a "
                 "carriage return inside of a field; put such fields in quotes, and "
                 "write each quote in them twice"
             ) from None
         if reader.line_num > number and not multiline:
-            raise ValueError(_quote_error(number, multiline=False))
+            raise _quote_error(number, multiline=False)
         yield number, fields
 
 
-def _quote_error(number: int, *, multiline: bool) -> str:
+def _quote_error(number: int, *, multiline: bool) -> ValueError:
     if multiline:
-        return (
+        return ValueError(
             f"line {number} of the file begins a record with a quote that is not "
             f"closed within {csv.field_size_limit():,} characters, or not followed by "
             "a separator; close it, and write each quote in a field twice"
         )
-    return (
+    return ParameterError(
+        "multiline",
         f"line {number} of the file opens a quote that is not closed on the same "
-        "line; close it, or read with multiline=True a file whose fields hold line "
-        "breaks"
+        "line, which is for {multiline=True}",
+        remedy=(
+            "close it",
+            "read with {multiline=True} a file whose fields hold line breaks",
+        ),
     )
 
 

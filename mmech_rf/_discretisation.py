@@ -7,7 +7,29 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["check_number", "equal_probability", "equal_width", "number_text"]
+from mmech._validation import check_integer
+
+__all__ = [
+    "check_bins",
+    "check_number",
+    "equal_probability",
+    "equal_width",
+    "number_text",
+]
+
+
+MAX_BINS = 100_000
+"""Most bins of an attribute: a forest cannot use more, and each takes time to cut."""
+
+
+def check_bins(value: Any, name: str) -> int:
+    """Return a number of bins, or raise."""
+    n_bins = check_integer(value, name)
+    if n_bins > MAX_BINS:
+        raise ValueError(
+            f"{name} must be at most {MAX_BINS:,}, got {value:,}; lower it"
+        )
+    return n_bins
 
 
 def check_number(value: Any, name: str) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_choice
+from mmech.exceptions import ParameterError
 from mmech_rf import _schema_io as io
 from mmech_rf._attribute import Attribute
 
@@ -32,7 +33,7 @@ _LABEL_PROBLEMS = {
     io.MISSING: _PROBLEMS[io.MISSING],
     io.UNKNOWN: "a label that is not one of the classes",
 }
-_LOOK = "look at all that do not fit with Schema.check"
+_LOOK = "look at all that do not fit with {Schema.check}"
 
 
 class Misfit(NamedTuple):
@@ -86,7 +87,7 @@ def encode(
             map(io.is_missing, table.column(column)), bool, table.n_rows
         )
         if handle_missing == "error" and missing.any():
-            raise ValueError(_cell_error(int(missing.argmax()), name, io.MISSING))
+            raise _cell_error(int(missing.argmax()), name, io.MISSING)
         keep &= ~missing
     if y is None:
         return codes
@@ -99,7 +100,7 @@ def encode(
         if choice == "drop":
             keep &= ~bad
         elif bad.any():
-            raise ValueError(_label_error(int(bad.argmax()), marker))
+            raise _label_error(int(bad.argmax()), marker)
     index = np.flatnonzero(keep)
     if index.size < table.n_rows:
         codes, class_codes = codes[index], class_codes[index]
@@ -108,17 +109,22 @@ def encode(
 
 def _check_policy(schema: Schema, option: str, choice: str, *, counting: bool) -> None:
     if choice == "drop" and not counting:
-        raise ValueError(
-            f"{option}='drop' needs y, because every query needs an answer; "
-            "give y for training records, or choose another way for queries"
+        raise ParameterError(
+            option,
+            f"{{{option}='drop'}} needs y, because every query needs an answer",
+            remedy=("give y for training records", "choose another way for queries"),
         )
     if choice == "category" and all(
         attribute.other_code is None for attribute in schema.attributes
     ):
-        raise ValueError(
-            f"{option}='category' needs a designated category, and no attribute "
-            "of this schema declares one; add a category '?' or set other= in "
-            "the attributes that need it"
+        raise ParameterError(
+            option,
+            f"{{{option}='category'}} needs a designated category, and no attribute "
+            "of this schema declares one",
+            remedy=(
+                "add a category '?' to the attributes that need it",
+                "set {other=} there",
+            ),
         )
 
 
@@ -140,26 +146,33 @@ def _settle(
         elif choice == "category" and attribute.other_code is not None:
             codes[bad] = attribute.other_code
         else:
-            extra = (
-                "the attribute declares no category for it: add '?' to its "
-                "categories or set other="
-                if choice == "category"
-                else ""
-            )
             row = int(bad.argmax())
-            raise ValueError(_cell_error(row, attribute.name, marker, extra=extra))
+            undeclared = choice == "category"
+            raise _cell_error(row, attribute.name, marker, undeclared=undeclared)
 
 
-def _cell_error(row: int, name: str, marker: int, *, extra: str = "") -> str:
+def _cell_error(
+    row: int, name: str, marker: int, *, undeclared: bool = False
+) -> ParameterError:
     remedy = {
-        io.MISSING: "fill it in, or choose handle_missing=",
-        io.UNKNOWN: "correct it, extend the schema, or choose handle_unknown=",
-        io.OUTSIDE: "correct it, widen the bounds, or choose handle_unknown=",
+        io.MISSING: (f"{_LOOK}, then fill it in", "choose {handle_missing=}"),
+        io.UNKNOWN: (
+            f"{_LOOK}, then correct it",
+            "extend the {schema}",
+            "choose {handle_unknown=}",
+        ),
+        io.OUTSIDE: (
+            f"{_LOOK}, then correct it",
+            "widen the bounds of the {schema}",
+            "choose {handle_unknown=}",
+        ),
     }[marker]
-    return (
-        f"row {row}, column {name!r} of X holds {_PROBLEMS[marker]}; "
-        f"{extra or f'{_LOOK}, then {remedy}'}"
-    )
+    problem = _PROBLEMS[marker]
+    if undeclared:
+        problem += ", and the attribute declares no category for it"
+        remedy = ("add '?' to its categories", "set {other=}")
+    need = f"row {row}, column {name!r} of {{X}} holds {problem}"
+    return ParameterError("X", need, remedy=remedy)
 
 
 def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
@@ -169,10 +182,11 @@ def encode_target(schema: Schema, y: Any) -> NDArray[np.int64]:
         row = int((codes < 0).argmax())
         marker = int(codes[row])
         remedy = {
-            io.MISSING: "fill it in, or leave its record out",
-            io.UNKNOWN: "correct it, or add it to class_labels of the schema",
+            io.MISSING: ("fill it in", "leave its record out"),
+            io.UNKNOWN: ("correct it", "add it to {class_labels} of the schema"),
         }[marker]
-        raise ValueError(f"row {row} of y holds {_LABEL_PROBLEMS[marker]}; {remedy}")
+        need = f"row {row} of {{y}} holds {_LABEL_PROBLEMS[marker]}"
+        raise ParameterError("y", need, remedy=remedy)
     return codes
 
 
@@ -189,13 +203,17 @@ def _read_labels(
     return labels, schema._class_table.codes(labels)
 
 
-def _label_error(row: int, marker: int) -> str:
+def _label_error(row: int, marker: int) -> ParameterError:
     remedy = {
-        io.MISSING: "fill it in, or choose handle_missing=",
-        io.UNKNOWN: "correct it, add it to class_labels of the schema, or choose "
-        "handle_unknown=",
+        io.MISSING: (f"{_LOOK}, then fill it in", "choose {handle_missing=}"),
+        io.UNKNOWN: (
+            f"{_LOOK}, then correct it",
+            "add it to {class_labels} of the schema",
+            "choose {handle_unknown=}",
+        ),
     }[marker]
-    return f"row {row} of y holds {_LABEL_PROBLEMS[marker]}; {_LOOK}, then {remedy}"
+    need = f"row {row} of {{y}} holds {_LABEL_PROBLEMS[marker]}"
+    return ParameterError("y", need, remedy=remedy)
 
 
 def misfits(

@@ -8,6 +8,7 @@ differently, such as ``1`` and ``True``, are kept apart when results are cached.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -484,8 +485,11 @@ def _parse_own(
             f"{document['format']!r} version {document.get('version')!r}; "
             "read it with the release that wrote it"
         )
+    _check_keys(document, _SCHEMA_KEYS["own"], "the schema")
+    _check_keys(document["target"], ("name", "type", "labels"), "the target")
     attributes = []
     for entry in document["attributes"]:
+        _check_keys(entry, _OWN_KEYS, f"attribute {entry['name']!r}")
         fields = dict(entry)
         for key in ("groups", "value_map"):
             if key in fields:  # pairs, because JSON keys would all become text
@@ -500,6 +504,50 @@ def _parse_own(
     }
 
 
+_REMARKS = frozenset(
+    [
+        *("bounds_note", "derivation", "description", "dropped_lines"),
+        *("feature_domain_size", "integer", "interval_rule", "missing", "n_rows"),
+        *("note", "notes", "one_hot_groups", "paper_name", "shape", "source"),
+        *("split", "unit", "value_map_to_mrf"),
+    ]
+)
+"""Keys that say something to people, and may stand anywhere."""
+
+_SCHEMA_KEYS = {
+    "own": ("format", "version", "name", "target", "attributes", "required"),
+    "features": ("name", "features", "target"),
+    "mrf": ("name", "attributes", "target", "dropped_after", "not_used"),
+}
+_OWN_KEYS = (
+    "name",
+    "kind",
+    "categories",
+    "lower",
+    "upper",
+    "cut_points",
+    "groups",
+    "value_map",
+    "n_bins",
+    "other",
+)
+_MRF_KEYS = ("name", "type", "categories", "cutoffs", "groups", "value_map")
+
+
+def _check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    """Raise for a key that would be ignored, and name the nearest that would not."""
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"{what}, which must be an object")
+    for key in entry:
+        if key in known or key in _REMARKS:
+            continue
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
+        )
+        raise ValueError(f"unknown key {key!r} of {what}; {hint}")
+
+
 _NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles")
 """How an entry of "features" may say where a number is cut."""
 
@@ -507,10 +555,16 @@ _NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles")
 def _parse_features(
     document: dict[str, Any], n_bins: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    _check_keys(document, _SCHEMA_KEYS["features"], "the schema")
+    _check_keys(document["target"], ("name", "type", "categories"), "the target")
     attributes = []
     for entry in document["features"]:
         fields: dict[str, Any] = {"name": entry["name"]}
-        if entry["type"] == "numeric":
+        numeric = entry["type"] == "numeric"
+        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered")
+        what = f"attribute {entry['name']!r}, which is {entry['type']}"
+        _check_keys(entry, ("name", "type", *own_keys, "other"), what)
+        if numeric:
             fields["kind"] = "numeric"
             own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
             if "cut_points" not in own:
@@ -534,11 +588,13 @@ def _parse_features(
 def _parse_mrf(
     document: dict[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    _check_keys(document, _SCHEMA_KEYS["mrf"], "the schema")
     target = document["target"]
     required = tuple(document.get("dropped_after", ()))
     left_out = {target, *required, *document.get("not_used", ())}
     attributes, class_labels = [], None
     for entry in document["attributes"]:
+        _check_keys(entry, _MRF_KEYS, f"attribute {entry['name']!r}")
         if entry["name"] == target:
             class_labels = entry["categories"]
         if entry["name"] in left_out:

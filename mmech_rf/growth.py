@@ -14,21 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech._validation import check_choice, check_integer
-from mmech.exceptions import DomainTooLargeError
+from mmech.exceptions import DomainTooLargeError, ParameterError
 from mmech_rf._checks import check_shape, in_words
 from mmech_rf.forest import Forest
 
 if TYPE_CHECKING:
-    from mmech_rf.schema import Attribute
+    from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
     "SPLITS",
+    "check_depth",
     "CompleteForest",
     "complete_forest",
     "default_depth",
     "fletcher_islam_depth",
     "grow_random_forest",
 ]
+
+DEEP = 32
+"""A tree whose paths all had this length would have more leaves than can be held."""
 
 SPLITS = ("multiway", "binary", "threshold")
 """Kinds of split that a random forest may have."""
@@ -179,12 +183,8 @@ def grow_random_forest(
     sizes = np.array(domain_shape, dtype=np.int64)
     splittable = np.flatnonzero(sizes > 1)
     ordered = _ordered(schema_or_domain_shape)
-    two_way = np.full(sizes.size, splits == "binary") | (
-        ordered if splits == "threshold" else False
-    )
-    # A path tests an attribute once, or until a single value is left.
-    longest = np.where(two_way, sizes - 1, sizes > 1)
-    depth = min(depth, int(longest.sum()))
+    two_way = _two_way(ordered, splits)
+    depth = min(depth, _longest(sizes, two_way))
     fewest = np.where(two_way, 2, sizes)[splittable]
     if n_trees * _fewest_nodes(fewest, depth) > MAX_NODES:
         raise _too_many_nodes(n_trees, depth)
@@ -199,6 +199,38 @@ def grow_random_forest(
         tables = _value_tables(schema_or_domain_shape, two_way, ordered, equal_steps)
         arrays = _grow_tests(seeds, sizes, splittable, depth, *tables)
     return Forest(domain_shape, **arrays, ordered=tuple(ordered.tolist()))
+
+
+def _two_way(ordered: NDArray[np.bool_], splits: str) -> NDArray[np.bool_]:
+    """Return which attributes have tests with two outcomes."""
+    return np.full(ordered.size, splits == "binary") | (
+        ordered if splits == "threshold" else False
+    )
+
+
+def _longest(sizes: Integers, two_way: NDArray[np.bool_]) -> int:
+    """Count the tests of the longest path there can be.
+
+    A path tests an attribute once, or until a single value is left.
+    """
+    return int(np.where(two_way, sizes - 1, sizes > 1).sum())
+
+
+def check_depth(schema: Schema, depth: int, splits: str) -> None:
+    """Raise for a depth that no path has, unless it is a usual "as deep as possible".
+
+    Paths end where no test is left, so that a depth somewhat too large does no harm.
+    """
+    sizes = np.array(schema.domain_shape, dtype=np.int64)
+    longest = max(_longest(sizes, _two_way(_ordered(schema), splits)), 1)
+    if depth > max(longest, DEEP):
+        raise ParameterError(
+            "depth",
+            f"must be at most {longest}, the length of the longest path that the "
+            f"{len(sizes)} attributes of the {{schema}} allow",
+            depth,
+            "choose {depth='auto'}",
+        )
 
 
 def _frozen(**arrays: NDArray[Any]) -> dict[str, Any]:

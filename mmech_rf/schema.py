@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_integer
+from mmech._writing import replacing
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import _encoding as encoding
 from mmech_rf import _schema_io as io
@@ -33,6 +34,7 @@ from mmech_rf._attribute import (
     distinct_values,
     infer_attribute,
 )
+from mmech_rf._discretisation import check_bins
 from mmech_rf._encoding import Misfit
 
 __all__ = ["Attribute", "Misfit", "Schema"]
@@ -479,7 +481,7 @@ class Schema:
         >>> Schema.from_json(text, n_bins=6)
         Schema(domain_shape=(6,), n_cells=6, class_labels=('no', 'yes'))
         """
-        n_bins = check_integer(n_bins, "n_bins")
+        n_bins = check_bins(n_bins, "n_bins")
         entries, options = io.parse_document(io.read_document(source), n_bins=n_bins)
         try:
             attributes = [Attribute(**entry) for entry in entries]
@@ -517,8 +519,8 @@ class Schema:
         text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
         if path is None:
             return text
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
+        with replacing(path) as unfinished:
+            unfinished.write_text(text + "\n", encoding="utf-8")
         return None
 
     @classmethod
@@ -582,7 +584,7 @@ class Schema:
             PrivacyLeakWarning,
             stacklevel=2,
         )
-        n_bins = check_integer(n_bins, "n_bins")
+        n_bins = check_bins(n_bins, "n_bins")
         table = io.read_table(X, columns)
         names = table.names or [f"x{j}" for j in range(table.n_columns)]
         attributes = [

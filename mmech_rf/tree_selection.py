@@ -195,6 +195,10 @@ def select_tree(
     ValueError
         If epsilon is too small for the arithmetic, or there are far more records than
         `n_records` and epsilon is huge; nothing is spent.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/labelled_trees.md``.
     """
     most = int(views.sizes.max())
     rate = fixed_point_rate(

@@ -1,4 +1,4 @@
-"""README code runs, public names are documented, and imports stay light."""
+"""README code runs, public names are documented, releases proven, imports light."""
 
 import inspect
 import os
@@ -12,6 +12,11 @@ import pytest
 
 import mmech
 import mmech_rf
+from mmech import PrivacyLedger
+from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
+from mmech_rf.classifiers._block_design import draw_blocks
+from mmech_rf.classifiers._label_forest import draw_labels
+from mmech_rf.tree_selection import select_tree
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)
@@ -28,6 +33,11 @@ public_names = pytest.mark.parametrize(
         for name in package.__all__
     ],
 )
+
+
+def parameters_of(thing):
+    function = thing.__init__ if isinstance(thing, type) else thing
+    return inspect.signature(function).parameters if callable(function) else {}
 
 
 def readme_blocks():
@@ -131,6 +141,70 @@ def test_public_methods_are_documented(package, name):
         assert inspect.getdoc(function), f"{name}.{attribute} has no docstring"
 
 
+# ---- proofs ------------------------------------------------------------------
+
+PROOFS = ROOT / "notebooks" / "proofs"
+PROOF_PAGES = sorted(PROOFS.glob("*.md"))
+PROOF_SECTIONS = [
+    "Claim",
+    "Neighbour relation",
+    "Public inputs",
+    "Argument",
+    "What is outside",
+]
+PROVEN = [
+    getattr(package, name)
+    for package in (mmech, mmech_rf)
+    for name in package.__all__
+    if "insecure_rng" in parameters_of(getattr(package, name))
+] + [
+    PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
+    select_tree, draw_labels, draw_blocks,
+]  # fmt: skip
+"""Everything public that releases, by the argument that all of it takes in tests; and
+what such functions are made of."""
+
+
+def pages_named_by(thing):
+    return re.findall(r"``notebooks/proofs/(\w+\.md)``", inspect.getdoc(thing) or "")
+
+
+@pytest.mark.parametrize("thing", PROVEN, ids=lambda thing: thing.__name__)
+def test_a_release_names_its_proof(thing):
+    pages = pages_named_by(thing)
+    assert pages, f"the Notes of {thing.__name__} name no page of notebooks/proofs"
+    assert all((PROOFS / page).is_file() for page in pages), pages
+
+
+def test_every_proof_is_named_by_what_it_proves_and_listed():
+    named = {page for thing in PROVEN for page in pages_named_by(thing)}
+    promise = (ROOT / "notebooks" / "privacy_promise.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"\(proofs/(\w+\.md)\)", promise))
+    assert named == listed == {page.name for page in PROOF_PAGES}
+
+
+@pytest.mark.parametrize("page", PROOF_PAGES, ids=lambda page: page.stem)
+def test_a_proof_has_all_sections(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    assert parts[1::2] == PROOF_SECTIONS
+    assert all(body.strip() for body in parts[2::2])
+
+
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "SECURITY.md", ROOT / "notebooks" / "privacy_promise.md", *PROOF_PAGES],
+    ids=lambda page: page.stem,
+)
+def test_pages_name_files_that_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([\w/.]+)\)", text):
+        assert (page.parent / target).is_file(), target
+    for target in re.findall(r"`(mmech[\w/]*\.py)`", text):
+        assert (ROOT / target).is_file(), target
+
+
 # ---- imports -----------------------------------------------------------------
 
 
@@ -168,7 +242,8 @@ def package_files():
     folders = ("mmech", "mmech_rf", "benchmarks", "notebooks")
     suffixes = {".py", ".md", ".json", ".toml", ".ipynb", ".csv", ".txt"}
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
-    files += [ROOT / name for name in ("README.md", "CHANGELOG.md", "pyproject.toml")]
+    names = ("README.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml")
+    files += [ROOT / name for name in names]
     return [path for path in files if path.suffix in suffixes and path.is_file()]
 
 

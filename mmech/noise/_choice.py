@@ -78,6 +78,8 @@ def assign_records(
     No record's part depends on another record, so that a record that is added or
     removed changes one part only.
 
+    Proof: ``notebooks/proofs/disjoint_samples.md``.
+
     Examples
     --------
     >>> from mmech.noise import assign_records
@@ -144,6 +146,10 @@ def random_argmax(
     -------
     ndarray of int64, shape (n,)
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/ties.md``.
+
     Examples
     --------
     >>> from mmech.noise import random_argmax
@@ -186,6 +192,10 @@ def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.in
     Returns
     -------
     ndarray of int64, shape (n,)
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/ties.md``.
 
     References
     ----------

@@ -56,6 +56,10 @@ def discrete_gaussian(
     ValueError
         If the variance is not positive or too large for 64-bit sums.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/gaussian.md``.
+
     References
     ----------
     .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential

@@ -65,6 +65,10 @@ def discrete_laplace(
     ValueError
         If the scale is not positive or too large for 64-bit sums.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
     References
     ----------
     .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential

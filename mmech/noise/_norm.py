@@ -91,6 +91,10 @@ def norm_noise(
     ValueError
         If the scale is not positive, or (D + 1) t too large for 64-bit sums.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/k_norm.md``.
+
     Examples
     --------
     >>> from mmech.noise import norm_noise

@@ -49,6 +49,10 @@ def weighted_choice(
     -------
     int
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/exponential_mechanism.md``.
+
     Examples
     --------
     >>> from mmech.noise import weighted_choice
@@ -68,7 +72,7 @@ def weighted_choice(
     if near.size < gaps.size and not random_words(HEAD_WORDS, insecure_rng).any():
         far = np.flatnonzero(exponents > NEAR)
         small = [_small_weight(int(gap)) for gap in gaps[far]]
-        lowest = min(power for _, power in small)
+        lowest = min(_POWER, *(power for _, power in small))
         small_weights = [whole << (power - lowest) for whole, power in small]
         total = sum(small_weights) + (sum(weights) << (_POWER - lowest))
         bits = partial(_expansion, sum(small_weights), total)

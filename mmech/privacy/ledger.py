@@ -110,6 +110,10 @@ class PrivacyLedger:
     records_per_person : int, default=1
         Largest number of records of one person, public; the budget is per person.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/composition.md``.
+
     References
     ----------
     .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,

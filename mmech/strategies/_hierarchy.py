@@ -93,7 +93,7 @@ def hierarchy_strategy(
         raise UnsupportedWorkloadError(
             "template 'hierarchy' needs ranges, prefixes or suffixes of an ordered "
             f"domain, or at most 4096 cells, got {workload!r}; use "
-            "template='pidentity'"
+            "template 'pidentity'"
         )
     search = _Search(workload.shape[1], energies)
     search.settle(_simple_trees(workload.shape[1]))

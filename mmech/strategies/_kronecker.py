@@ -93,7 +93,7 @@ def kronecker_strategy(
     if terms is None:
         raise UnsupportedWorkloadError(
             f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
-            f"equal factor sizes, got {workload!r}; use template='pidentity'"
+            f"equal factor sizes, got {workload!r}; use template 'pidentity'"
         )
     sizes = [factor.shape[1] for factor in terms[0][1]]
     p_list = _p_per_factor(p, sizes)

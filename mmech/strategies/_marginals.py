@@ -115,13 +115,13 @@ def marginals_strategy(
         raise DomainTooLargeError(
             f"template 'marginals' lists the 2^{len(sizes)} subsets of "
             f"{len(sizes)} attributes, too many (at most {MAX_LATTICE_ATTRIBUTES} "
-            "attributes); use template='marginal_pool', which lists only what is asked"
+            "attributes); use template 'marginal_pool', which lists only what is asked"
         )
     energies = anova_energies(workload, sizes)
     if energies is None:
         raise UnsupportedWorkloadError(
             f"template 'marginals' has no projection of {workload!r} on the marginal "
-            "algebra; use template='pidentity'"
+            "algebra; use template 'pidentity'"
         )
     if not (energies[1:] > 0).any():  # at most the total is asked
         total = Marginals(sizes, {(): 1})

@@ -209,7 +209,7 @@ def pidentity_strategy(
     if ordered is None and gram.shape[0] > MAX_CELLS:
         raise DomainTooLargeError(
             f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have "
-            f"no order, got {gram.shape[0]:,}; use template='identity' or 'marginals', "
+            f"no order, got {gram.shape[0]:,}; use template 'identity' or 'marginals', "
             "or fewer attributes"
         )
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)

@@ -131,7 +131,7 @@ def low_rank_strategy(
         raise UnsupportedWorkloadError(
             f"template 'low_rank' needs at most {MAX_RANK} queries and "
             f"{MAX_ENTRIES // 2} entries, got shape {workload.shape}; use "
-            "template='pidentity'"
+            "template 'pidentity'"
         )
     plain = StrategyResult(workload, "low_rank", error.loss(workload, workload))
     if plain.loss == 0:

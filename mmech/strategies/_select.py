@@ -168,6 +168,7 @@ def optimize(
     """
     check_operator(workload, "workload")
     check_choice(privacy, "privacy", ("pure", "zcdp"))
+    _check_p(options.get("p"), workload.shape[1])
     if privacy == "zcdp":
         from mmech.gaussian import optimize_gaussian
 
@@ -189,6 +190,16 @@ def optimize(
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
     return replace(result, workload=workload)
+
+
+def _check_p(p: Any, n_cells: int) -> None:
+    """Raise for more queries beside the identity than there are cells."""
+    for rows in p if isinstance(p, (list, tuple)) else [p]:
+        if isinstance(rows, (int, np.integer)) and rows > n_cells:
+            raise ValueError(
+                f"p must be at most the number of cells, {n_cells}, got {rows}; more "
+                "queries than cells do not help"
+            )
 
 
 @cache

@@ -112,13 +112,13 @@ def union_strategy(
     if terms is None or len(terms) < 2:
         raise UnsupportedWorkloadError(
             f"template 'union' needs a VStack of Kroneckers with equal factor sizes, "
-            f"got {workload!r}; use template='kronecker' or 'pidentity'"
+            f"got {workload!r}; use template 'kronecker' or 'pidentity'"
         )
     sizes = [factor.shape[1] for factor in terms[0][1]]
     if workload.shape[1] > MAX_CELLS or max(sizes) > MAX_FACTOR:
         raise UnsupportedWorkloadError(
             f"template 'union' forms spectra of {MAX_CELLS} cells and factors of "
-            f"{MAX_FACTOR} at most, got sizes {sizes}; use template='kronecker'"
+            f"{MAX_FACTOR} at most, got sizes {sizes}; use template 'kronecker'"
         )
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")

@@ -230,6 +230,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_shared(self) -> None:
         """Check the parameters that every classifier has."""
+        check_random_state(self.random_state)
+        check_n_jobs(getattr(self, "n_jobs", None))
         Relation(self.neighbours, self.records_per_person)
         if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
             raise TypeError(

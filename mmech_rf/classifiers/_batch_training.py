@@ -87,6 +87,10 @@ class BatchTrainingClassifier(ForestClassifier):
     privacy_statement_ : str
         What was released at which epsilon.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
     References
     ----------
     .. [1] Tajima, Wu, Houmansadr, "Improving Private Random Forest Prediction

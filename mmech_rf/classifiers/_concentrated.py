@@ -12,7 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from mmech import BudgetExceededError, PrivacyLedger
+from mmech import BudgetExceededError, ParameterError, PrivacyLedger
 from mmech._validation import check_choice, check_delta
 from mmech_rf.classifiers import _selected_trees as pure
 from mmech_rf.classifiers._selected_trees import Plan, share_of

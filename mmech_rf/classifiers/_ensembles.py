@@ -7,6 +7,7 @@ what is public ever leaves the process, so strategies may be optimized anywhere.
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,10 +18,13 @@ from numpy.typing import NDArray
 
 from mmech import QueryMatrix, StrategyResult, optimize
 from mmech._validation import check_choice, check_integer
+from mmech.exceptions import ParameterError
 from mmech_rf.forest import Forest
 
 __all__ = [
     "Ensemble",
+    "check_n_jobs",
+    "check_random_state",
     "depths_of",
     "draw_features",
     "features_of",
@@ -94,9 +98,10 @@ def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
         return [math.inf] * n_ensembles
     check_integer(n_trees, "n_trees")
     if n_ensembles > n_trees:
-        raise ValueError(
-            f"n_trees must be at least n_ensembles = {n_ensembles}, one tree "
-            f"per ensemble, got {n_trees}"
+        raise ParameterError(
+            "n_trees",
+            f"must be at least {{n_ensembles}} = {n_ensembles}, one tree per ensemble",
+            n_trees,
         )
     share, left = divmod(int(n_trees), n_ensembles)
     return [share + (i < left) for i in range(n_ensembles)]
@@ -176,19 +181,22 @@ def features_of(
     if isinstance(max_features, str):
         check_choice(max_features, "max_features", ("partition",))
         if len(rngs) > n_features:
-            raise ValueError(
-                "max_features='partition' needs an attribute for each of the "
-                f"n_ensembles = {len(rngs)} ensembles, but there are {n_features}; "
-                "use fewer ensembles"
+            raise ParameterError(
+                "max_features",
+                "{max_features='partition'} needs an attribute for each of the "
+                f"{{n_ensembles}} = {len(rngs)} ensembles, but there are {n_features}",
+                remedy="use fewer ensembles",
             )
         order = np.random.default_rng(deal).permutation(n_features)
         return [np.sort(part) for part in np.array_split(order, len(rngs))]
     size = n_features if max_features is None else max_features
     check_integer(size, "max_features")
     if size > n_features:
-        raise ValueError(
-            f"max_features must be at most the number of attributes, {n_features}, "
-            f"got {size}; use None for all of them"
+        raise ParameterError(
+            "max_features",
+            f"must be at most the number of attributes, {n_features}",
+            size,
+            "leave it out for all of them",
         )
     return [draw_features(rng, n_features, size) for rng in rngs]
 
@@ -198,6 +206,29 @@ def draw_features(
 ) -> NDArray[np.int64]:
     """Return the positions of `size` attributes, drawn without replacement, sorted."""
     return np.sort(rng.permutation(n_features)[:size])
+
+
+def check_random_state(value: Any) -> None:
+    """Raise unless forests can be grown from it."""
+    generators = np.random.RandomState, np.random.Generator, np.random.SeedSequence
+    if value is None or isinstance(value, generators):
+        return
+    need = "must be an integer >= 0, a random generator of NumPy, or None"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"random_state {need}, got {value!r}")
+    if value < 0:
+        raise ParameterError("random_state", need, value)
+
+
+def check_n_jobs(value: Any) -> None:
+    """Raise unless it is a number of processes as joblib counts them."""
+    need = "must be an integer other than 0, or None; -1 stands for all processors"
+    if value is None:
+        return
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"n_jobs {need}, got {value!r}")
+    if value == 0:
+        raise ParameterError("n_jobs", need, value)
 
 
 def spawn(random_state: Any, count: int) -> list[Any]:

@@ -140,6 +140,10 @@ def draw_labels(
     Returns
     -------
     LabelForest
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/leaf_labels.md``.
     """
     trees = assign_records(codes.shape[0], len(blocks), insecure_rng=noise)
     labels = []

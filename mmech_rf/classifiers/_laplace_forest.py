@@ -87,6 +87,10 @@ class LaplaceForestClassifier(ForestClassifier):
     privacy_statement_ : str
         What was released at which epsilon.
 
+    Notes
+    -----
+    Proofs: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/disjoint_samples.md``.
+
     References
     ----------
     .. [1] Fletcher, Islam, "Differentially private random decision forests using

@@ -95,6 +95,10 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     privacy_statement_ : str
         What was released at which epsilon.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/disjoint_samples.md``.
+
     References
     ----------
     .. [1] Tajima, Wu, Houmansadr, "Improving Private Random Forest Prediction

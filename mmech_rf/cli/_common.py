@@ -10,15 +10,18 @@ import sys
 import textwrap
 from collections.abc import Callable
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = [
+    "MAX_BINS",
     "PROG",
     "InputError",
     "Parser",
     "add_command",
+    "paragraphs",
     "add_forest",
-    "check_writable",
+    "check_new",
+    "in_options",
     "read_depth",
     "read_epsilon",
     "print_wrapped",
@@ -27,6 +30,12 @@ __all__ = [
 ]
 
 PROG = "mmech-rf"
+READ = ("data", "queries", "model", "schema")
+"""Arguments that name a file which is read."""
+
+# Repeated here because importing it would make --help slow.
+MAX_BINS = 100_000
+MAX_TREES = 10**6
 SPLITS = ("multiway", "binary", "threshold")
 
 
@@ -36,6 +45,10 @@ class InputError(ValueError):
 
 class Parser(argparse.ArgumentParser):
     """Raises instead of printing usage and ending the interpreter."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print as everything is printed, where argparse hides that it failed."""
+        print(self.format_help(), end="", file=file)
 
     def error(self, message: str) -> NoReturn:
         """Raise, to be reported in one sentence."""
@@ -47,7 +60,7 @@ def say(message: str, end: str = "\n") -> None:
 
 
 def print_wrapped(text: str, *, bullet: bool = False) -> None:
-    width = min(100, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 100
+    width = min(79, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 79
     start, indent = ("* ", "  ") if bullet else ("", "")
     print(
         textwrap.fill(
@@ -60,18 +73,66 @@ def print_wrapped(text: str, *, bullet: bool = False) -> None:
     )
 
 
-def check_writable(path: str) -> None:
-    """Raise before the work starts, rather than after it."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise InputError(f"cannot write {path!r}: there is no folder {folder!r}")
-    if os.path.isdir(path):
-        raise InputError(f"cannot write {path!r}: it is a folder")
-    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise InputError(f"cannot write {path!r}: permission denied")
+RECORDS = {
+    "X": "the records (row 0 is below the header)",
+    "y": "the class column (row 0 is below the header)",
+    "schema": "schema",
+    "class_labels": "the classes",
+    "other": '"other"',
+    "Schema.check": f"`{PROG} schema check`",
+}
+"""What is in files, and what Python calls it."""
+
+
+def in_options(error: Exception, args: argparse.Namespace) -> str:
+    """Return a message that calls parameters as the options of this command.
+
+    A remedy that no option of this command gives is left out. A command says in
+    ``words`` what is not called as in Python; None stands for nothing of that name.
+    """
+    from mmech.exceptions import ParameterError
+
+    if not isinstance(error, ParameterError):
+        return str(error)
+    words: dict[str, str | None] = {**RECORDS, **getattr(args, "words", {})}
+
+    def word(name: str, value: str | None) -> str | None:
+        option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
+        option = words.get(name, option)
+        return f"{option} {value}" if option and value not in (None, "True") else option
+
+    return error.render(word)
+
+
+def check_new(args: argparse.Namespace, path: str) -> None:
+    """Raise, before the work starts, unless a file may be written.
+
+    It must not be one that the command reads, nor exist already without ``--force``.
+    """
+    from mmech._writing import check_writable
+
+    target = check_writable(path)
+    if not target.exists():
+        return
+    for name in READ:
+        source = getattr(args, name, None)
+        if source and os.path.exists(source) and os.path.samefile(source, target):
+            raise InputError(
+                f"cannot write {path!r}: this command reads it; choose another name"
+            )
+    if not args.force:
+        raise InputError(
+            f"{path!r} exists already; choose another name, or overwrite it with "
+            "--force"
+        )
 
 
 # ---- options ---------------------------------------------------------------
+
+
+def paragraphs(text: str) -> str:
+    """Return paragraphs filled to lines that every terminal shows."""
+    return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
 
 
 def add_command(
@@ -86,7 +147,7 @@ def add_command(
     command = commands.add_parser(
         name,
         help=short,
-        description=description,
+        description=paragraphs(description),
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -139,7 +200,7 @@ def read_trees(text: str) -> float:
     if text == "inf":
         return math.inf
     try:
-        return whole(1)(text)
+        return whole(1, MAX_TREES)(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}; or inf") from None
 

@@ -11,21 +11,23 @@ import shutil
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mmech_rf.cli._common import (
     PROG,
+    InputError,
     Parser,
     add_command,
     add_forest,
-    check_writable,
+    check_new,
+    in_options,
     print_wrapped,
     read_depth,
     read_epsilon,
     say,
     whole,
 )
-from mmech_rf.cli._files import READING_WORDS, add_multiline
+from mmech_rf.cli._files import add_multiline
 
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Evaluation, Records
@@ -54,6 +56,28 @@ METHODS = (
     "non-private",
     "majority",
 )
+DEFAULT_METHODS = ("private-forest", "majority")
+FORESTS = (
+    "batch-training",
+    "batch-prediction",
+    "laplace-shared",
+    "laplace-disjoint",
+    "non-private",
+)
+SETTINGS = {
+    "trees": FORESTS,
+    "depth": FORESTS,
+    "splits": (*FORESTS, "subsample-aggregate"),
+    "subsample_trees": ("subsample-aggregate",),
+    "subsample_depth": ("subsample-aggregate",),
+    "voting": (
+        *(name for name in FORESTS if name != "batch-prediction"),
+        "subsample-aggregate",
+    ),
+}
+"""Options of `evaluate`, and the methods that have such a setting."""
+
+DEMO_TREES = 128
 DEMO_DEPTH = 4
 DEMO_SUBSAMPLE_TREES, DEMO_SUBSAMPLE_DEPTH = 16, 3
 
@@ -63,9 +87,10 @@ NOT_PRIVATE = (
 )
 
 _DEMO = """\
-Compare all methods on the built-in car evaluation data: 1,728 cars, split at
-random into 80 % for training and 20 % for testing. Prints a table of test accuracy
-(mean ± std over the splits), expected error and seconds per stage.
+Compare the private forest with all other methods on the built-in car evaluation
+data: 1,728 cars, split at random into 80 % for training and 20 % for testing.
+Prints a table of test accuracy (mean ± std over the splits), expected error and
+seconds per stage.
 """
 _DEMO_EXAMPLES = f"""\
 examples:
@@ -80,10 +105,10 @@ Test accuracy is computed without noise and is not private: use public data.
 """
 _EVALUATE_EXAMPLES = f"""\
 methods:
-  private-forest       small trees, drawn with their labels for what they get right;
-                       chooses by itself, no option of forests is for it
-  batch-training       leaf counts through the matrix mechanism; a model for ever
-  batch-prediction     votes of one batch of queries through the matrix mechanism
+  private-forest       small trees, drawn with their labels for what they get
+                       right; chooses by itself, no option of forests is for it
+  batch-training       leaf counts through the matrix mechanism; a model
+  batch-prediction     votes of a batch of queries through the matrix mechanism
   subsample-aggregate  votes of one batch; every record trains one tree only
   laplace-shared       baseline: noise on every leaf, all records in every tree
   laplace-disjoint     baseline: noise on every leaf, every record in one tree
@@ -91,14 +116,17 @@ methods:
   majority             the most frequent class of the training split, exact
 
 examples:
-  {PROG} evaluate --data car --epsilon 0.5 1 2 --depth 4 --plot car.png
+  {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
+  {PROG} evaluate --data car --methods all --depth 4
   {PROG} evaluate --data nursery --repeats 3 --methods batch-training majority
-  {PROG} evaluate --data adult --missing drop --depth 6 --trees 16 --repeats 3
-  {PROG} evaluate --data mine.csv --schema mine.json --missing drop --csv out.csv
+  {PROG} evaluate --data adult --missing drop --repeats 3
+  {PROG} evaluate --data mine.csv --schema mine.json --csv out.csv
 
-A schema file is JSON: {{"features": [{{"name": "age", "type": "numeric", "lower": 0,
-"upper": 120}}, {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}],
-"target": {{"name": "class", "categories": ["no", "yes"]}}}}
+A schema file is JSON:
+  {{"features": [
+     {{"name": "age", "type": "numeric", "lower": 0, "upper": 120}},
+     {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}],
+   "target": {{"name": "class", "categories": ["no", "yes"]}}}}
 """
 
 
@@ -134,9 +162,9 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     command.set_defaults(
         words={
-            r", or choose handle_unknown=$": "",
-            r"\bchoose handle_missing=$": "leave such records out by --missing drop",
-            **READING_WORDS,
+            "handle_missing": "--missing drop",
+            "schema_file": "--schema",
+            "Schema.check": f"`{PROG} schema check`",
         }
     )
     command.add_argument(
@@ -171,10 +199,11 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "--methods",
         nargs="+",
-        choices=METHODS,
-        default=list(METHODS),
+        choices=("all", *METHODS),
+        default=list(DEFAULT_METHODS),
         metavar="METHOD",
-        help="which to compare, see below (default: all)",
+        help="which to compare, see below, or all of them "
+        f"(default: {' '.join(DEFAULT_METHODS)})",
     )
     add_forest(command, depth="auto")
     command.add_argument(
@@ -213,8 +242,14 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         "counts, seconds per stage",
     )
     command.add_argument(
+        "--force",
+        action="store_true",
+        help="overwrite the files of --plot and --csv if they exist",
+    )
+    command.add_argument(
         "--quiet", action="store_true", help="no progress, only the results"
     )
+    command.set_defaults(**dict.fromkeys(SETTINGS))
 
 
 def _add_repeats(command: argparse.ArgumentParser, *, default: int) -> None:
@@ -253,18 +288,19 @@ def _demo(args: argparse.Namespace) -> None:
     )
     splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
     print_wrapped(
-        f"Which of {records.schema.n_classes} classes does a car belong to? Forests of "
+        f"Which of {records.schema.n_classes} classes does a car belong to? A private "
+        "forest (PrivateForestClassifier, `fit --method private`), which has nothing "
+        "to set, and beside it the methods of matrix random forests with "
         f"{how_many(args.trees)} trees of depth {args.depth} (subsample-aggregate: "
-        f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}; private forest: it "
-        "chooses by itself) train on "
+        f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
         f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
     )
     print_wrapped(
-        "The attributes, the classes, the trees, which grow at random, and the cars to "
-        "predict are public. The training cars are private: only counts of them are "
-        f"measured, with Laplace noise, at ε = {epsilon} for one car more or less in "
-        "each line of the table. The private forest instead draws its trees, labels "
-        "included, by the exponential mechanism."
+        "The attributes, the classes and the cars to predict are public; the training "
+        f"cars are private, at ε = {epsilon} for one car more or less in each line of "
+        "the table. The private forest draws small trees, labels included, by the "
+        "exponential mechanism. The other trees grow at random and are public, and "
+        "only counts of cars in them are measured, with Laplace noise."
     )
     print(flush=True)
     _warm_up(METHODS)
@@ -279,7 +315,7 @@ def _demo(args: argparse.Namespace) -> None:
     summaries = evaluation.summarize(found.trials)
     print(evaluation.comparison_table(summaries, width=_table_width()))
     print()
-    _print_skipped(found)
+    _print_skipped(found, args)
     print_wrapped(
         "Expected error is the sum of the squared noise of all released answers, in "
         "counts², and ± per answer its root mean square, in counts. Compare them where "
@@ -307,24 +343,18 @@ def _demo(args: argparse.Namespace) -> None:
 def _evaluate(args: argparse.Namespace) -> None:
     from mmech_rf import evaluation
 
+    names = METHODS if "all" in args.methods else args.methods
+    settings = _settings(args, names)
     if args.plot is not None:
         evaluation.check_plot_path(args.plot)
     for path in (args.plot, args.csv):
         if path is not None:
-            check_writable(path)
+            check_new(args, path)
     records = evaluation.load_records(
         args.data, args.schema, missing=args.missing, multiline=args.multiline
     )
-    methods = evaluation.make_methods(
-        args.methods,
-        n_trees=args.trees,
-        depth=args.depth,
-        splits=args.splits,
-        voting=args.voting,
-        subsample_trees=args.subsample_trees,
-        subsample_depth=args.subsample_depth,
-    )
-    _warm_up(args.methods, quiet=args.quiet)
+    methods = evaluation.make_methods(names, **settings)
+    _warm_up(names, quiet=args.quiet)
     found = evaluation.evaluate(
         records,
         methods,
@@ -333,10 +363,12 @@ def _evaluate(args: argparse.Namespace) -> None:
         seed=args.seed,
         progress=sys.stderr.isatty() and not args.quiet,
     )
-    forest = f"{how_many(args.trees)} trees, depth {args.depth}"
-    if args.splits != "multiway":
-        forest += f", {args.splits} splits"
-    title = f"{records.name}, {forest}"
+    title = records.name
+    if set(names) & set(FORESTS):
+        trees = settings.get("n_trees", DEMO_TREES)
+        title += f", {how_many(trees)} trees, depth {settings.get('depth', 'auto')}"
+    if settings.get("splits", "multiway") != "multiway":
+        title += f", {args.splits} splits"
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
     print(f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n")
@@ -348,8 +380,24 @@ def _evaluate(args: argparse.Namespace) -> None:
             evaluation.write_csv(args.csv, found.trials)
         if args.plot is not None:
             evaluation.plot_accuracy(summaries, args.plot, title=title)
-    _print_skipped(found)
+    _print_skipped(found, args)
     _print_notes(records)
+
+
+def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that were given; raise for one that no method has."""
+    settings = {}
+    for name, methods in SETTINGS.items():
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if not set(methods) & set(names):
+            raise InputError(
+                f"--{name.replace('_', '-')} is a setting of {', '.join(methods)}, and "
+                "none is compared; leave it out, or add one to --methods"
+            )
+        settings["n_trees" if name == "trees" else name] = value
+    return settings
 
 
 def how_many(n_trees: float) -> str:
@@ -367,8 +415,9 @@ def _warm_up(names: Sequence[str], *, quiet: bool = False) -> None:
         say(f"{seconds:.1f} s")
 
 
-def _print_skipped(found: Evaluation) -> None:
-    for label, reason in found.skipped.items():
+def _print_skipped(found: Evaluation, args: argparse.Namespace) -> None:
+    for label, error in found.skipped.items():
+        reason = in_options(error, args)
         print_wrapped(f"Skipped {label}: {reason}.", bullet=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import filecmp
 import gzip
 import os
 import sys
@@ -13,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech_rf.cli._common import PROG, InputError, check_writable, say
+from mmech_rf.cli._common import InputError, check_new, say
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = [
-    "READING_WORDS",
     "add_columns",
     "add_multiline",
     "add_output",
@@ -27,18 +27,10 @@ __all__ = [
     "read_header",
     "read_queries",
     "read_records",
+    "same_content",
     "write_labels",
     "writing",
 ]
-
-READING_WORDS = {
-    r"\brow (\d+), column ('.*?') of X holds": r"row \1, column \2 holds",
-    r"\brow (\d+) of y holds": r"row \1, the class, holds",
-    r"\bSchema\.check\b": f"`{PROG} schema check`",
-    r"\bmultiline=True\b": "--multiline",
-    r"(\brow \d+), (?=column|the class)": r"\1 (row 0 is below the header), ",
-}
-"""What the library says of tables, and what that is called of csv files here."""
 
 
 def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
@@ -74,24 +66,19 @@ def add_multiline(command: argparse.ArgumentParser) -> None:
 
 def check_output(args: argparse.Namespace) -> None:
     """Raise before any budget is spent, rather than after it."""
-    if args.out is None:
-        return
-    check_writable(args.out)
-    if os.path.exists(args.out) and not args.force:
-        raise InputError(
-            f"{args.out!r} exists already; choose another name, or overwrite it with "
-            "--force"
-        )
+    if args.out is not None:
+        check_new(args, args.out)
 
 
 def read_header(path: str, *, multiline: bool) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech_rf import _csv
+    from mmech_rf._checks import located
 
     try:
         header = _csv.read_header(path, multiline=multiline)
     except ValueError as error:
-        raise InputError(f"cannot use the data {path!r}: {error}") from error
+        raise located(error, f"cannot use the data {path!r}") from error
     if not header:
         raise InputError(
             f"the data {path!r} are empty; the first line must name the columns"
@@ -168,17 +155,24 @@ def read_queries(
     return data
 
 
+def same_content(first: str, second: str) -> bool:
+    """Whether two files are one, or byte for byte the same."""
+    return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
+
+
 def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
+    from mmech_rf._checks import located
+
     try:
         return schema.encode(X, y, **policies)  # type: ignore[call-overload]
     except ValueError as error:
-        raise InputError(f"cannot use the data {path!r}: {error}") from error
+        raise located(error, f"cannot use the data {path!r}") from error
 
 
 @contextmanager
 def writing(path: str | None) -> Iterator[TextIO]:
     """Give a stream to the file, whole or not at all, or to the standard output."""
-    from mmech._archive import replacing
+    from mmech._writing import replacing
 
     if path is None:
         yield sys.stdout

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Sequence
 
-from mmech_rf.cli._common import PROG, Parser, say
+from mmech_rf.cli._common import PROG, Parser, in_options, paragraphs, say
 from mmech_rf.cli._compare import add_demo, add_evaluate
 from mmech_rf.cli._models import add_fit, add_predict, add_predict_batch
 from mmech_rf.cli._schemas import add_schema
@@ -26,8 +25,9 @@ _EXAMPLES = f"""\
 examples:
   {PROG} demo
       compare all methods on 1,728 cars at ε = 1, in a few seconds
-  {PROG} evaluate --data car --epsilon 0.5 1 2 --depth 4 --plot car.png
-      the same at three budgets, mean ± std over 10 splits, as table and picture
+  {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
+      the private forest at three budgets, mean ± std over 10 splits, as table
+      and picture
   {PROG} evaluate --data mine.csv --schema mine.json --csv results.csv
       your own records; the schema lists public categories, bounds and classes
   {PROG} schema suggest mine.csv --out mine.json
@@ -53,9 +53,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, 2 for wrong input, 130 where it was interrupted.
     """
+    if sys.stdout is None:
+        return _fail("there is no standard output to write to; redirect it to a file")
     if hasattr(sys.stdout, "reconfigure"):  # terminals that do not know ε or ±
         sys.stdout.reconfigure(errors="replace")
-    args = None
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has gone
+        _drop_output()
+        return 1
+    except OSError as error:  # a full disk; files are named where they are written
+        _drop_output()
+        return _fail(f"cannot write the output: {error.strerror or error}")
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    """Run a command; what it raises beside errors of the output is worded here."""
+    args = argparse.Namespace()
     try:
         parser = _parser()
         args = parser.parse_args(argv)
@@ -67,28 +83,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
         else:
             args.run(args)
-        sys.stdout.flush()
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
     except KeyboardInterrupt:
         say(f"{PROG}: interrupted")
         return 130
-    except BrokenPipeError:  # the reader of the output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except ConnectionError as error:
-        return _fail(str(error))
     except OSError as error:
-        reason = error.strerror or str(error)
-        place = f"{str(error.filename)!r}: " if error.filename else ""
-        return _fail(f"cannot open {place}{reason}")
+        if error.filename:
+            return _fail(f"cannot open {str(error.filename)!r}: {error.strerror}")
+        if error.errno is None:  # worded by us: files to write, sets to fetch
+            return _fail(str(error))
+        raise
     except ValueError as error:
-        # The library's own message, with the options as they are called here.
-        message = str(error)
-        for pattern, words in getattr(args, "words", {}).items():
-            message = re.sub(pattern, words, message)
-        return _fail(message)
+        return _fail(in_options(error, args))
     return 0
+
+
+def _drop_output() -> None:
+    """Send what is still in the buffer nowhere, so that nothing fails at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:
@@ -99,7 +112,7 @@ def _fail(message: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=PROG,
-        description=_DESCRIPTION,
+        description=paragraphs(_DESCRIPTION),
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

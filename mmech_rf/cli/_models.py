@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from mmech_rf.cli._common import (
+    MAX_BINS,
     PROG,
     InputError,
     Parser,
@@ -18,12 +19,12 @@ from mmech_rf.cli._common import (
     whole,
 )
 from mmech_rf.cli._files import (
-    READING_WORDS,
     add_columns,
     add_output,
     check_output,
     read_queries,
     read_records,
+    same_content,
     write_labels,
 )
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["add_fit", "add_predict", "add_predict_batch"]
 
 # Repeated here because importing them would make --help slow.
+DEFAULT_SEED = 0
 TEMPLATES = (
     "auto",
     "identity",
@@ -56,25 +58,27 @@ sum of both.
 """
 _FIT_EXAMPLES = f"""\
 methods:
-  private           small trees, drawn with their labels for what they get right; often
-                    the most accurate, any number of attributes, nothing to choose
+  private           small trees, drawn with their labels for what they get
+                    right; often the most accurate, any number of attributes,
+                    nothing to set: options of forests do not go with it
   training          leaf counts through the matrix mechanism
   laplace           baseline: noise on every leaf, all records in every tree
   laplace-disjoint  baseline: noise on every leaf, every record in one tree
 
 examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz --method private \\
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
       --n-records 5000
-      where it is no secret that there are about 5,000 records; without that, a noisy
-      count is paid for with 3 % of epsilon
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz --method private \\
+      where it is no secret that there are about 5,000 records; without that,
+      a noisy count is paid for with 3 % of epsilon
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
       --privacy zcdp --delta 1e-6
       (epsilon, delta) in place of pure epsilon
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --trees inf --out mine.npz
-      all multiway trees instead of some
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --n-ensembles 5 \\
-      --max-features partition --handle-missing drop --out mine.npz
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
+      --method training --trees inf
+      leaf counts of all multiway trees instead of some
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
+      --method training --n-ensembles 5 --max-features partition
       many attributes: five forests over a fifth of them each, at epsilon / 5
 """
 _PREDICT = """\
@@ -82,9 +86,9 @@ Predict the classes of records with a saved model. Spends no budget. Prints the 
 one a line under the name of the class, in the order of the records.
 """
 _PREDICT_EXAMPLES = f"""\
-The records need the columns of the attributes, in any order; a column with the class
-is not looked at. Values that the schema does not know are treated as at the fit, and
-"drop" counts as "error", because every record needs an answer.
+The records need the columns of the attributes, in any order; a column with the
+class is not looked at. Values that the schema does not know are treated as at
+the fit, and "drop" counts as "error", because every record needs an answer.
 
 examples:
   {PROG} predict mine.npz new.csv
@@ -100,8 +104,9 @@ are public and are not: never pass training records as queries.
 _BATCH_EXAMPLES = f"""\
 methods:
   prediction  weighted votes of the batch through the matrix mechanism
-  subsample   every record trains one tree only; works for any number of attributes
-              (16 trees where --trees is not given, because they share the records)
+  subsample   every record trains one tree only; works for any number of
+              attributes (16 trees where --trees is not given, because they
+              share the records)
 
 examples:
   {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
@@ -117,41 +122,41 @@ _GROWN = (
     "max_features",
     "template",
     "voting",
+    "seed",
 )
 """Options of forests that grow before the records are looked at."""
 
-_PRIVATE = ("n_records", "privacy", "delta")
+_NOT_PROTECTED = (
+    f"{PROG}: warning: queries are public and not protected, but these are the "
+    "training records: their labels tell of them; use fit and predict, or other queries"
+)
+
+_CHOSEN = ("n_records", "privacy", "delta")
 """Options of the forest that chooses for itself."""
 
-_WORDS = {
-    **READING_WORDS,
-    r"\bchoose handle_(missing|unknown)=$": r"choose what --handle-\1 does",
-    r"\bhandle_(missing|unknown)=?": r"--handle-\1 ",
-    r"\bmax_features='(\w+)'": r"--max-features \1",
-    r"\bmax_features=?": "--max-features",
-    r"\bn_ensembles=?": "--n-ensembles",
-    r"\bn_trees=?": "--trees ",
-    r"\bprivacy='(\w+)'": r"--privacy \1",
-    r"\bprivacy is '(\w+)'": r"--privacy is \1",
-    r"\bdelta=": "--delta ",
-    r"\b(needs|leave) delta\b": r"\1 --delta",
-    r"\btemplate='(\w+)' or '(\w+)'": r"--template \1 or \2",
-    r"\btemplate[= ]'(\w+)'": r"--template \1",
-    r"\bsplits='(\w+)'": r"--splits \1",
-    r"use None for all of them": "leave it out for all of them",
-    r"use PrivateForestClassifier, which": "use `fit --method private`, which",
-    r"or SubsampleAggregateClassifier, which": (
-        "or `predict-batch --method subsample` or `fit --method laplace`, which"
-    ),
+_COUNTED = tuple(name for name in _GROWN if name != "template")
+_OPTIONS = {
+    "private": _CHOSEN,
+    "training": _GROWN,
+    "laplace": _COUNTED,
+    "laplace-disjoint": _COUNTED,
 }
-"""What the library calls things, and what they are called on the command line."""
+"""Options of every method of ``fit``; None stands for one that was not given."""
 
-_QUERY_WORDS = {
-    r", or choose handle_(missing|unknown)=$": "",
-    **_WORDS,
-    r"\bSchema\.check\b": f"`{PROG} schema check --queries`",
+_PARAMETERS = {"trees": "n_trees", "seed": "random_state"}
+"""Parameters that are called otherwise than their options."""
+
+_WORDS = {
+    "method": None,  # that of a classifier, which is not --method
+    "n_trees": "--trees",
+    "PrivateForestClassifier": "`fit --method private`",
+    "BatchTrainingClassifier": "`fit --method training`",
+    "LaplaceForestClassifier": "`fit --method laplace`",
+    "SubsampleAggregateClassifier": "`predict-batch --method subsample`",
 }
-"""The same where no option says what happens to values that do not fit."""
+"""What is called otherwise on the command line; see `in_options`."""
+
+_QUERY_WORDS = {"Schema.check": f"`{PROG} schema check --queries`"}
 
 
 # ---- options ---------------------------------------------------------------
@@ -172,8 +177,8 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "--method",
         choices=("private", "training", "laplace", "laplace-disjoint"),
-        default="training",
-        help="how the forest is released, see below (default: training)",
+        default="private",
+        help="how the forest is released, see below (default: private)",
     )
     _add_budget(command)
     add_forest(command, depth="auto")
@@ -208,10 +213,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         "one over the number of records",
     )
     _add_records(command)
-    command.set_defaults(
-        usual={name: command.get_default(name) for name in (*_GROWN, "seed")},
-        chosen={name: command.get_default(name) for name in _PRIVATE},
-    )
+    command.set_defaults(**dict.fromkeys((*_GROWN, *_CHOSEN)))
 
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -228,7 +230,8 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument("data", metavar="CSV", help="records to classify")
     add_output(command, help="csv file for the labels (default: print them)")
     add_columns(command)
-    command.set_defaults(words=_QUERY_WORDS)
+    # The schema of a model is what it is.
+    command.set_defaults(words={"schema": None, **_QUERY_WORDS})
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -252,7 +255,6 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     _add_budget(command)
     add_forest(command, depth="auto")
-    command.set_defaults(trees=None)
     _add_ensembles(command)
     command.add_argument(
         "--voting",
@@ -262,6 +264,7 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
         "with its counts (weight) (default: weight)",
     )
     _add_records(command)
+    command.set_defaults(**dict.fromkeys(_GROWN))
 
 
 def _add_budget(command: argparse.ArgumentParser) -> None:
@@ -274,7 +277,7 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--bins",
-        type=whole(1),
+        type=whole(1, MAX_BINS),
         default=10,
         metavar="N",
         help="number of bins of numeric attributes for which the schema gives only "
@@ -364,25 +367,21 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     command.set_defaults(words=_WORDS)
 
 
-def _terms(args: argparse.Namespace) -> dict[str, Any]:
+def _parameters(args: argparse.Namespace, options: tuple[str, ...]) -> dict[str, Any]:
+    """Return the parameters of a classifier; options left out are at its defaults."""
+    given = {name: getattr(args, name) for name in options}
+    if "seed" in given and args.seed is None:
+        given["seed"] = DEFAULT_SEED
     return {
         "epsilon": args.epsilon,
         "neighbours": args.neighbours,
         "handle_unknown": args.handle_unknown,
         "handle_missing": args.handle_missing,
-    }
-
-
-def _parameters(args: argparse.Namespace) -> dict[str, Any]:
-    return {
-        **_terms(args),
-        "n_trees": args.trees,
-        "depth": args.depth,
-        "splits": args.splits,
-        "n_ensembles": args.n_ensembles,
-        "max_features": args.max_features,
-        "voting": args.voting,
-        "random_state": args.seed,
+        **{
+            _PARAMETERS.get(name, name): value
+            for name, value in given.items()
+            if value is not None
+        },
     }
 
 
@@ -411,28 +410,22 @@ def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
         PrivateForestClassifier,
     )
 
+    options = _OPTIONS[args.method]
+    for name in (*_GROWN, *_CHOSEN):
+        if name not in options and getattr(args, name) is not None:
+            others = [method for method in _OPTIONS if name in _OPTIONS[method]]
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(
+                f"{option} does not go with --method {args.method}; leave it out, or "
+                f"choose --method {' or '.join(others)}"
+            )
+    parameters = _parameters(args, options)
     if args.method == "private":
-        for name, usual in args.usual.items():
-            if getattr(args, name) != usual:
-                raise _does_not_go(name, args)
-        own = {name: getattr(args, name) for name in _PRIVATE}
-        return PrivateForestClassifier(schema, **own, **_terms(args))
-    for name, usual in args.chosen.items():
-        if getattr(args, name) != usual:
-            raise _does_not_go(name, args)
+        return PrivateForestClassifier(schema, **parameters)
     if args.method == "training":
-        return BatchTrainingClassifier(
-            schema, template=args.template, **_parameters(args)
-        )
-    if args.template != "auto":
-        raise _does_not_go("template", args)
+        return BatchTrainingClassifier(schema, **parameters)
     data = "disjoint" if args.method == "laplace-disjoint" else "shared"
-    return LaplaceForestClassifier(schema, data=data, **_parameters(args))
-
-
-def _does_not_go(name: str, args: argparse.Namespace) -> InputError:
-    option = f"--{name.replace('_', '-')}"
-    return InputError(f"{option} does not go with --method {args.method}")
+    return LaplaceForestClassifier(schema, data=data, **parameters)
 
 
 def _structure(model: ForestClassifier) -> str:
@@ -484,10 +477,10 @@ def _predict_batch(args: argparse.Namespace) -> None:
     is_subsample = args.method == "subsample"
     if not is_subsample and args.voting == "hard":
         raise InputError("--voting hard goes with --method subsample only")
-    if args.trees is None:
-        args.trees = 16 if is_subsample else 128
     cls = SubsampleAggregateClassifier if is_subsample else BatchPredictionClassifier
-    model = cls(schema, template=args.template, **_parameters(args))
+    model = cls(schema, **_parameters(args, _GROWN))
+    if same_content(args.data, args.queries):
+        say(_NOT_PROTECTED)
     bunch = read_records(args, args.data, schema)
     queries = read_queries(
         args,
@@ -499,7 +492,7 @@ def _predict_batch(args: argparse.Namespace) -> None:
     labels = model.fit(bunch.data, bunch.target).predict(queries)
     model.close()
     write_labels(args.out, schema.target, labels)
-    trees = "all" if args.trees == math.inf else args.trees
+    trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "
         f"{args.method}); another batch on the same records costs its ε on top"

@@ -9,9 +9,16 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf.cli._common import PROG, InputError, Parser, add_command, say, whole
+from mmech_rf.cli._common import (
+    MAX_BINS,
+    PROG,
+    InputError,
+    Parser,
+    add_command,
+    say,
+    whole,
+)
 from mmech_rf.cli._files import (
-    READING_WORDS,
     add_multiline,
     add_output,
     check_output,
@@ -46,22 +53,23 @@ template is refused until they are filled in.
 """
 _SUGGEST_EXAMPLES = f"""\
 How to fill it in, by entry of "features":
-  categories       {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}
-  with an order    {{"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}}
+  categories
+      {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}
+  with an order
+      {{"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}}
   bins of equal width between public bounds
-                   {{"name": "age", "type": "numeric", "lower": 0, "upper": 120,
-                    "n_bins": 6}}
+      {{"name": "age", "type": "numeric", "lower": 0, "upper": 120, "n_bins": 6}}
   cut points, (c1, c2] and so on
-                   {{"name": "age", "type": "numeric", "cut_points": [25, 45, 65]}}
+      {{"name": "age", "type": "numeric", "cut_points": [25, 45, 65]}}
   bins of equal public probability, from published quantiles
-                   {{"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
-                    "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}}
-The classes are written as they are here: text, numbers, or true and false. A "type" of
-"target", "int", "bool" or "str", converts them: {{"name": "sold", "type": "int",
-"categories": ["0", "1"]}}.
+      {{"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
+       "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}}
+The classes are written as they are here: text, numbers, or true and false. A
+"type" of "target", "int", "bool" or "str", converts them: {{"name": "sold",
+"type": "int", "categories": ["0", "1"]}}.
 
-An entry may have "other": a name for one more cell, or one of the categories, that
-takes unknown or missing values (--handle-unknown category).
+An entry may have "other": a name for one more cell, or one of the categories,
+that takes unknown or missing values (--handle-unknown category).
 
 examples:
   {PROG} schema suggest mine.csv --target sold --out mine.json
@@ -76,7 +84,8 @@ For the eyes of the owner of the records: what is printed holds values of single
 and is outside the privacy guarantee. It spends no budget.
 """
 _CHECK_EXAMPLES = f"""\
-Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not possible.
+Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
+possible.
 
 examples:
   {PROG} schema check mine.csv mine.json
@@ -129,14 +138,13 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     suggest.add_argument(
         "--bins",
-        type=whole(1),
+        type=whole(1, MAX_BINS),
         default=10,
         metavar="N",
         help="number of bins of numeric columns with --read-values (default: 10)",
     )
     add_output(suggest, help="file for the schema (default: print it)")
     add_multiline(suggest)
-    suggest.set_defaults(words=READING_WORDS)
     check = add_command(
         inner,
         "check",
@@ -153,7 +161,6 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         help="the records are to be predicted: look at the attributes only",
     )
     add_multiline(check)
-    check.set_defaults(words=READING_WORDS)
 
 
 def _suggest(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech import ParameterError
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech_rf.classifiers._accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.classifiers._choice import Choice
@@ -103,9 +104,11 @@ class DrawnForestClassifier(AccountedForest):
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
         if epsilon < LEAST_EPSILON:
-            raise ValueError(
-                f"epsilon must be at least {float(LEAST_EPSILON):g} to draw trees, got "
-                f"{float(epsilon):g}; use LabelForestClassifier"
+            raise ParameterError(
+                "epsilon",
+                f"must be at least {float(LEAST_EPSILON):g} to draw trees",
+                f"{float(epsilon):g}",
+                ("raise it", "use {LabelForestClassifier}"),
             )
         return epsilon
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from mmech._writing import replacing
 from mmech_rf.evaluation._trials import Summary
 
 __all__ = ["check_plot_path", "plot_accuracy"]
@@ -22,6 +23,7 @@ _STYLES = {
     "non-private": ("#222222", "--"),
     "majority": ("#777777", ":"),
 }
+_KINDS = ("png", "pdf", "svg")
 _DODGE = 1.02
 _LINE_HEIGHT = 0.045  # of a label, as a share of the height of the axes
 
@@ -38,20 +40,18 @@ def check_plot_path(path: str | os.PathLike[str]) -> None:
     ValueError
         If matplotlib is missing or cannot write this kind of file.
     """
+    if _ending(path) not in _KINDS:
+        raise ValueError(
+            f"a picture cannot be written as {os.fspath(path)!r}; its name must end "
+            "in .png, .pdf or .svg"
+        )
     try:
-        from matplotlib.backend_bases import FigureCanvasBase
+        import matplotlib.backend_bases  # noqa: F401
     except ImportError:
         raise ValueError(
             "drawing a picture needs matplotlib, which is not installed; run "
             '`python -m pip install "mmech[plot]"` or leave the picture out'
         ) from None
-    kinds = FigureCanvasBase.get_supported_filetypes()
-    ending = os.path.splitext(os.fspath(path))[1].lower().lstrip(".")
-    if ending not in kinds:
-        raise ValueError(
-            f"a picture cannot be written as {os.fspath(path)!r}; its name must end "
-            "in .png, .pdf or .svg"
-        )
 
 
 def plot_accuracy(
@@ -117,7 +117,12 @@ def plot_accuracy(
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=150, format=_ending(path))
+
+
+def _ending(path: str | os.PathLike[str]) -> str:
+    return os.path.splitext(os.fspath(path))[1].lower().lstrip(".")
 
 
 def _label_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:

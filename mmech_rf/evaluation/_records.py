@@ -11,6 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from mmech.exceptions import ParameterError
+from mmech_rf._checks import located
 from mmech_rf.datasets import DATASETS, read_cells
 from mmech_rf.fetch import FETCHERS
 from mmech_rf.schema import Schema
@@ -106,9 +108,10 @@ def load_records(
     elif schema_file is not None:
         bunch = read_csv(source, read_schema(schema_file), multiline=multiline)
     elif Path(source).exists():
-        raise ValueError(
-            f"the file {source!r} needs a schema, its public attributes and classes; "
-            "give it with --schema FILE"
+        raise ParameterError(
+            "schema_file",
+            "must name the public attributes and classes, in a schema, of the file "
+            f"{source!r}",
         )
     else:
         raise ValueError(
@@ -137,7 +140,7 @@ def read_schema(path: str, *, n_bins: int = 10) -> Schema:
     try:
         return Schema.from_json(Path(path), n_bins=n_bins)
     except ValueError as error:
-        raise ValueError(f"cannot use the schema {path!r}: {error}") from error
+        raise located(error, f"cannot use the schema {path!r}") from error
 
 
 def read_csv(
@@ -166,4 +169,4 @@ def _naming(path: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"cannot use the data {path!r}: {error}") from error
+        raise located(error, f"cannot use the data {path!r}") from error

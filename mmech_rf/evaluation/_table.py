@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from mmech._writing import replacing
 from mmech_rf.evaluation._trials import STAGES, Summary, Trial
 
 __all__ = ["accuracy_table", "comparison_table", "write_csv"]
@@ -147,7 +148,10 @@ def write_csv(path: str | os.PathLike[str], trials: Iterable[Trial]) -> None:
         Replaced where it exists.
     trials : iterable of Trial
     """
-    with open(path, "w", encoding="utf-8", newline="") as stream:
+    with (
+        replacing(path) as unfinished,
+        open(unfinished, "w", encoding="utf-8", newline="") as stream,
+    ):
         writer = csv.writer(stream)
         writer.writerow(
             [

@@ -79,12 +79,12 @@ class Evaluation:
     Attributes
     ----------
     trials : list of Trial
-    skipped : dict of str to str
+    skipped : dict of str to DomainTooLargeError
         Reason by label of the method.
     """
 
     trials: list[Trial]
-    skipped: dict[str, str]
+    skipped: dict[str, DomainTooLargeError]
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def evaluate(
     budgets = sorted({check_epsilon(epsilon) for epsilon in epsilons})
     check_integer(repeats, "repeats")
     trials: list[Trial] = []
-    skipped: dict[str, str] = {}
+    skipped: dict[str, DomainTooLargeError] = {}
     steps = [
         (method, epsilon)
         for method in methods
@@ -178,7 +178,7 @@ def evaluate(
                     try:
                         trials.append(_try(method, model, epsilon, repeat, split))
                     except DomainTooLargeError as error:
-                        skipped[method.label] = str(error)
+                        skipped[method.label] = error
                 bar.update()
     return Evaluation(trials, skipped)
 

@@ -113,6 +113,46 @@ def test_no_partition_becomes_likelier_by_more_than_its_price(neighbours, monkey
     assert largest > 0.3 * price
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_blocks_are_drawn_for_the_relation_that_is_promised(relation, monkeypatch):
+    """At the rate of scores that a record may lower as well."""
+    rate, asked = mmech.selection.fixed_point_rate, []
+
+    def note(epsilon, **settings):
+        asked.append((settings["monotone"], settings["neighbours"]))
+        return rate(epsilon, **settings)
+
+    monkeypatch.setattr(mmech.selection, "fixed_point_rate", note)
+    settings = {"epsilon": 10, "n_records": 5, "neighbours": relation}
+    model("chosen", (2, 3, 2, 2), **settings).fit(*data((2, 3, 2, 2), 12))
+    assert asked == [(False, relation)]
+
+
+@pytest.mark.parametrize("n_records", [10, 10**6])
+def test_prices_follow_the_stated_number(n_records):
+    """Of a budget beyond any need, draws take as much whatever the records are."""
+    prices = []
+
+    def first(scores, price, words):
+        prices.append(price)
+        return 0
+
+    for size in (1, 40, 4000):
+        codes = np.zeros((size, 4), np.int64)
+        _, spent = draw_blocks(
+            codes,
+            codes[:, 0],
+            domain_shape=(2, 3, 2, 2),
+            n_classes=3,
+            partition=[(0, 1), (2, 3)],
+            epsilon=Fraction(10**9),
+            n_records=n_records,
+            draw=first,
+        )
+        assert spent == prices[-1]
+    assert prices == [Fraction(2**24, n_records)] * 3
+
+
 def test_what_draws_cost_is_in_the_ledger():
     ledger = PrivacyLedger("1.5")
     fitted = model("chosen", epsilon="1.5", ledger=ledger).fit(*data(SEVEN, 40))

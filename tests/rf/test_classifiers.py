@@ -873,6 +873,9 @@ def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
         ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
         ({"n_trees": (2, 2)}, ValueError, "n_trees must have one entry .* got 2; give"),
         ({"n_trees": (0,)}, ValueError, r"n_trees\[0\] must be an integer >= 1, got 0"),
+        ({"depth": 100}, ValueError, "depth must be at most 3, .* choose depth='auto'"),
+        ({"random_state": "a"}, TypeError, "random_state must be an integer >= 0"),
+        ({"random_state": -1}, ValueError, "random_state must be an .*, got -1"),
         ({"depth": [1, 2]}, ValueError, "depth must have one entry for each .* got 2"),
         ({"depth": ["half"]}, ValueError, r"depth\[0\] must be one of 'auto'"),
         ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
@@ -898,6 +901,16 @@ def test_parameters_read_aloud(name, parameters, error, message):
     X, y = records(20)
     with pytest.raises(error, match=message):
         classifier(name, **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "error"), [(0, ValueError), ("two", TypeError), (True, TypeError)]
+)
+def test_a_number_of_jobs_that_means_nothing(n_jobs, error):
+    """Also where there is one ensemble, so that nothing runs in parallel."""
+    X, y = records(20)
+    with pytest.raises(error, match="n_jobs must be an integer other than 0"):
+        classifier("batch training", n_jobs=n_jobs).fit(X, y)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -984,9 +997,9 @@ def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
     schema = Schema(attributes, ["no", "yes"])
     X, y = [[0] * n_attributes], ["no"]
     message = (
-        r"domain has \S+ cells and 2 classes, and .*; use PrivateForestClassifier, "
-        r"which keeps none, fewer attributes per ensemble \(max_features=, "
-        r"n_ensembles=\), or SubsampleAggregateClassifier"
+        r"the schema has \S+ cells and 2 classes, and .*; use PrivateForestClassifier, "
+        r"which keeps none, choose fewer attributes per ensemble with max_features= "
+        r"and n_ensembles=, use SubsampleAggregateClassifier"
     )
     with pytest.raises(DomainTooLargeError, match=message):
         cls(schema, epsilon=1, n_trees=2, depth=1).fit(X, y)

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import os
 import subprocess
 import sys
 
@@ -9,11 +10,12 @@ import pytest
 
 import mmech
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
-from mmech_rf.cli import _compare, main
+from mmech_rf import Attribute, Schema, _discretisation, datasets, evaluation, fetch
+from mmech_rf.cli import _common, _compare, main
 from mmech_rf.evaluation import _records
 
-FAST = ("--trees", "4", "--depth", "2", "--repeats", "2")
+FORESTS = ("--trees", "4", "--depth", "2")
+FAST = (*FORESTS, "--repeats", "2")
 
 
 @pytest.fixture
@@ -58,7 +60,10 @@ def write_rows(path, rows):
 
 def fruit(files, *args):
     data, schema = files / "fruit.csv", files / "fruit.json"
-    return ("evaluate", "--data", data, "--schema", schema, *FAST, *args)
+    needed = ("evaluate", "--data", data, "--schema", schema, "--repeats", 2)
+    if "--methods" not in args:
+        args = ("--methods", "all", *args)
+    return (*needed, *(() if "majority" in args else FORESTS), *args)
 
 
 def test_names_in_the_help_are_those_of_the_library():
@@ -66,6 +71,7 @@ def test_names_in_the_help_are_those_of_the_library():
     fetched = tuple(name for name in fetch.FETCHERS if name not in datasets.DATASETS)
     assert fetched == _compare.FETCHED
     assert tuple(evaluation.METHODS) == _compare.METHODS
+    assert _discretisation.MAX_BINS == _common.MAX_BINS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])
@@ -74,6 +80,7 @@ def test_help_explains_and_shows_examples(run, args):
     assert (code, err) == (0, "")
     assert out.startswith("usage: mmech-rf")
     assert "examples:" in out
+    assert max(map(len, out.splitlines())) <= 80
     if args and args[0] == "evaluate":
         for name in (*datasets.DATASETS, *evaluation.METHODS):
             assert name in " ".join(out.split()).replace("- ", "-")
@@ -129,7 +136,7 @@ def test_evaluate_a_set_of_openml(run, monkeypatch):
     code, out, _ = run(*args, "heart", "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
-    assert_refused(run(*args, "heart"), "leave such records out by --missing drop")
+    assert_refused(run(*args, "heart"), "or choose --missing drop")
     assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
 
 
@@ -195,7 +202,7 @@ def test_a_method_whose_domain_is_too_large_is_skipped(run, files):
     write_rows(files / "fruit.csv", [[*names, "class"], *rows])
     code, out, _ = run(*fruit(files, "--methods", "batch-training", "laplace-shared"))
     assert code == 0
-    assert "* Skipped batch training (hard): the domain has" in out
+    assert "* Skipped batch training (hard): the domain of the schema has" in out
     assert "Laplace, shared data (hard)" in out
 
 
@@ -205,7 +212,7 @@ def test_records_with_missing_values_can_be_left_out(run, files):
     args = fruit(files, "--methods", "majority")
     code, _, err = run(*args)
     assert code == 2
-    assert "column 'colour' holds a missing value" in err
+    assert "column 'colour' of the records (row 0 is below" in err
     assert err.index("`mmech-rf schema check`") < err.index("--missing drop")
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
@@ -216,7 +223,9 @@ def test_records_without_a_class_can_be_left_out(run, files):
     with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
         stream.write("small,red,3,\n")
     args = fruit(files, "--methods", "majority")
-    assert_refused(run(*args), "the class, holds a missing value")
+    assert_refused(
+        run(*args), "of the class column (row 0 is below the header) holds a missing"
+    )
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
@@ -228,13 +237,16 @@ def test_lines_are_records_unless_line_breaks_are_declared(run, files):
     args = fruit(files, "--methods", "majority")
     assert_refused(run(*args), "line 50 of the file opens a quote")
     assert_refused(run(*args), "read with --multiline")
-    assert_refused(run(*args, "--multiline"), "row 48 (row 0 is below the header)")
+    assert_refused(run(*args, "--multiline"), "row 48, column")
 
 
 def test_schemas_made_with_knowledge_of_the_data_are_named(run):
     args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
     assert "schema of iris is not wholly independent" in run(*args, "iris")[1]
     assert "not wholly independent" not in run(*args, "monks-1")[1]
+
+
+CAR = ("evaluate", "--data", "car")
 
 
 @pytest.mark.parametrize(
@@ -246,6 +258,7 @@ def test_schemas_made_with_knowledge_of_the_data_are_named(run):
         (["demo", "--trees", "0"], "must be a whole number from 1"),
         (["demo", "--depth", "deep"], "must be a whole number >= 0 or auto"),
         (["demo", "--colour"], "unrecognized arguments: --colour"),
+        (["demo", "--depth", "auto", "--splits", "x"], "invalid choice: 'x'"),
         (["evaluate"], "required: --data"),
         (["evaluate", "--data", "nope"], "no data set and no file named"),
         (["evaluate", "--data", "nope", "--schema", "s"], "'s': No such file"),
@@ -254,6 +267,18 @@ def test_schemas_made_with_knowledge_of_the_data_are_named(run):
         (["evaluate", "--data", "car", "--csv", "no/out.csv"], "no folder 'no'"),
         (["evaluate", "--data", "car", "--csv", "."], "it is a folder"),
         (["evaluate", "--data", "car", "--plot", "a.txt"], "must end in .png"),
+        (["evaluate", "--data", "car", "--plot", "a.gif"], "must end in .png"),
+        (
+            [*CAR, "--methods", "laplace-shared", "--depth", "100", "--quiet"],
+            "--depth must be at most 6",
+        ),
+        ([*CAR, "--trees", "8"], "--trees is a setting of batch-training, "),
+        ([*CAR, "--depth", "auto"], "leave it out, or add one to --methods"),
+        ([*CAR, "--methods", "majority", "--voting", "hard"], "--voting is a setting"),
+        ([*CAR, "--methods", "non-private", "--subsample-trees", "2"], "subsample-agg"),
+        (["demo", "--trees", "2000000"], "from 1 to 1,000,000"),
+        (["fit", "a.csv", "--bins", "1e9"], "from 1 to 100,000"),
+        (["fit", "a.csv", "--bins", "1000000000"], "from 1 to 100,000"),
     ],
 )
 def test_wrong_input_ends_with_one_sentence(run, args, reason):
@@ -281,7 +306,7 @@ def assert_refused(outcome, reason):
         (
             "fruit.csv",
             "size,colour,weight,sold\nsmall,red,1,so\n",
-            "the class, holds a label",
+            "row 0 of the class column",
         ),
         ("fruit.csv", "", "the header of the file"),
     ],
@@ -293,7 +318,7 @@ def test_files_that_do_not_fit_end_with_one_sentence(run, files, name, text, rea
 
 def test_a_csv_file_needs_a_schema(run, files):
     outcome = run("evaluate", "--data", files / "fruit.csv")
-    assert_refused(outcome, "needs a schema")
+    assert_refused(outcome, "--schema must name")
 
 
 def test_a_file_that_only_claims_to_be_compressed(run, files):
@@ -301,6 +326,38 @@ def test_a_file_that_only_claims_to_be_compressed(run, files):
     path.write_text("size\n")
     outcome = run("evaluate", "--data", path, "--schema", files / "fruit.json")
     assert_refused(outcome, "fruit.csv.gz': the file is not a gzip file")
+
+
+def test_files_are_replaced_only_with_force(run, files):
+    target = files / "out.csv"
+    target.write_text("mine")
+    args = fruit(files, "--csv", target, "--methods", "majority", "--quiet")
+    assert_refused(run(*args), "exists already")
+    assert target.read_text() == "mine"
+    assert run(*args, "--force")[0] == 0
+    assert target.read_text().startswith("method,")
+
+
+FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device")
+
+
+@FULL
+@pytest.mark.parametrize(
+    "args", [["--version"], ["--help"], ["demo", "--help"], ["schema"]]
+)
+def test_a_full_disk_is_one_sentence(args):
+    """Python itself complains once more where its buffer is left full."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mmech_rf", *args],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "mmech-rf: error: cannot write the output: No space left on device\n"
+    )
 
 
 def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):

@@ -62,6 +62,8 @@ def write_rows(path, rows):
 
 def fit(files, *args, epsilon=50):
     needed = ("--schema", files / "fruit.json", "--out", files / "fruit.npz")
+    if "--method" not in args:
+        args = ("--method", "training", *args)
     return ("fit", files / "fruit.csv", *needed, "--epsilon", epsilon, *args)
 
 
@@ -81,6 +83,7 @@ def assert_refused(outcome, *reasons):
         assert reason in last
 
 
+TRAINING = ("--method", "training", "--depth", 3)
 TRUTH = ["no"] * 5 + ["yes"] * 5
 
 
@@ -101,6 +104,7 @@ def test_help_explains_and_shows_examples(run, args):
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: mmech-rf {args[0]}")
     assert "examples:" in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_template_names_are_those_of_the_library():
@@ -137,6 +141,13 @@ def test_a_fitted_model_predicts(run, files, args, cls):
         "name are not read: 'note'\n"
     )
     assert out.split() == ["sold", *TRUTH]
+
+
+def test_the_default_is_the_private_forest(run, files):
+    code, out, _ = run(*(arg for arg in fit(files) if arg not in TRAINING[:2]))
+    assert code == 0
+    assert type(load_model(files / "fruit.npz")) is PrivateForestClassifier
+    assert out.startswith("Saved ")
 
 
 def test_options_reach_the_model(run, files):
@@ -296,7 +307,7 @@ def test_a_batch_goes_to_a_file(run, files):
         ),
         (
             "size,colour,weight,sold\nsmall,red,1,no\nsmall,SECRET,1,no\n",
-            ["row 1 (row 0 is below the header), column 'colour' holds a value outside",
+            ["row 1, column 'colour' of the records (row 0 is below the header) holds",
              "--handle-unknown"],
         ),
         (
@@ -305,7 +316,7 @@ def test_a_batch_goes_to_a_file(run, files):
         ),
         (
             "size,colour,weight,sold\nsmall,red,,no\n",
-            ["row 0", "column 'weight' holds a missing value", "--handle-missing"],
+            ["row 0", "column 'weight'", "holds a missing value", "--handle-missing"],
         ),
         ("size,colour,weight,sold\nsmall,red,1,SECRET\n", ["row 0", "not one of the"]),
         ("", ["are empty"]),
@@ -364,6 +375,48 @@ def test_queries_that_do_not_match_the_schema(run, files):
         assert "PINK" not in outcome[2]
         assert "`mmech-rf schema check" in outcome[2]
     assert "--handle" not in run("predict", files / "fruit.npz", files / "new.csv")[2]
+
+
+def test_predict_advises_nothing_that_it_has_no_option_for(run, files):
+    run(*fit(files, *TRAINING))
+    (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
+    outcome = run("predict", files / "fruit.npz", files / "new.csv")
+    assert_refused(outcome, "outside the domain of the attribute; look at all")
+    assert outcome[2].endswith("then correct it\n")
+
+
+def test_hints_name_options_and_not_parameters_of_python(run, files):
+    outcome = run(*fit(files, "--method", "private", epsilon="1e-7"))
+    assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
+    assert "`fit --method training`" in outcome[2]
+    for word in ("blocks", "design", "Classifier", "="):
+        assert word not in outcome[2]
+    colour = Attribute.categorical("colour", ["red", "green", "blue"])
+    Schema([colour], ["no", "yes"], target="sold").to_json(files / "fruit.json")
+    outcome = run(*fit(files, "--handle-missing", "category"))
+    assert_refused(outcome, "--handle-missing category needs a designated category")
+    assert outcome[2].endswith("""add a category '?' to the attributes that need it, \
+or set "other" there\n""")
+
+
+def test_training_records_as_queries_are_warned_about(run, files):
+    warning = "queries are public and not protected, but these are the training records"
+    records = files / "fruit.csv"
+    (files / "copy.csv").write_bytes(records.read_bytes())
+    (files / "link.csv").symlink_to(records)
+    options = ("--schema", files / "fruit.json", "--epsilon", 1, "--depth", 2)
+    for name, is_warned in (("link", True), ("copy", True), ("new", False)):
+        queries = files / f"{name}.csv"
+        code, _, err = run("predict-batch", records, queries, *options)
+        assert code == 0
+        assert (warning in err) == is_warned
+
+
+def test_a_file_that_is_read_is_not_written(run, files):
+    before = (files / "fruit.csv").read_bytes()
+    again = ("--out", files / "fruit.csv", "--force")
+    assert_refused(run(*fit(files, *again)), "this command reads it")
+    assert (files / "fruit.csv").read_bytes() == before
 
 
 def test_extra_columns_can_be_an_error(run, files):
@@ -433,7 +486,7 @@ def test_whole_numbers_beside_missing_values_are_read(run, numbered, method):
 
 def test_nothing_is_counted_where_it_is_not_asked_for(run, numbered):
     out = [
-        run(*fit_homes(numbered, name, "--handle-missing", "drop"))
+        run(*fit_homes(numbered, name, "--handle-missing", "drop", *TRAINING[:2]))
         for name in ("whole.csv", "gaps.csv")
     ]
     assert out[0] == out[1]
@@ -444,7 +497,7 @@ def test_hints_send_to_the_check_first_and_never_propose_to_drop(run, numbered):
     (numbered / "odd.csv").write_text("rooms,kind,sold\n3,SECRET,0\n")
     for name in ("gaps.csv", "odd.csv"):
         outcome = run(*fit_homes(numbered, name))
-        assert_refused(outcome, "`mmech-rf schema check`, then", "what --handle-")
+        assert_refused(outcome, "`mmech-rf schema check`, then", "choose --handle-")
         assert "drop" not in outcome[2]
         assert "SECRET" not in outcome[2]
 
@@ -501,9 +554,21 @@ def test_check_reads_queries_without_a_class(run, numbered):
         (["--privacy", "zcdp"], "--privacy does not go with --method training"),
         (["--delta", "1e-6"], "--delta does not go with --method training"),
         (["--method", "private", "--privacy", "zcdp"], "--privacy zcdp needs --delta"),
-        (["--method", "private", "--delta", 0.1], "--delta 0.1 goes with --privacy zc"),
+        (
+            ["--method", "private", "--delta", 0.1],
+            "--delta goes with --privacy zcdp only, got 0.1",
+        ),
         (["--n-records", 0, "--method", "private"], "must be a whole number from 1"),
         (["--method", "private", "--trees", 4], "--trees does not go with --method p"),
+        (
+            ["--method", "private", "--trees", 128],
+            "choose --method training or laplace",
+        ),
+        (["--method", "private", "--depth", "auto"], "--depth does not go with"),
+        (["--method", "private", "--template", "auto"], "--template does not go with"),
+        (["--method", "laplace", "--privacy", "pure"], "choose --method private"),
+        (["--depth", 100], "--depth must be at most 3"),
+        (["--template", "kronecker"], "use template 'pidentity'"),
         (["--method", "private", "--voting", "weight"], "--voting does not go with"),
         (["--method", "private", "--max-features", 2], "--max-features does not go"),
         (["--method", "private", "--seed", 1], "--seed does not go with"),
@@ -535,7 +600,9 @@ def test_domains_that_are_too_large_name_size_and_alternative(run, files):
     write_rows(files / "new.csv", [[*names, "class"], *rows])
     for args in (fit(files), batch(files)):
         outcome = run(*args)
-        assert_refused(outcome, "the domain has 10^16 cells", "--max-features")
+        assert_refused(
+            outcome, "the domain of the schema has 10^16 cells", "--max-features"
+        )
         assert "predict-batch --method subsample" in outcome[2]
         assert "`fit --method private`, which keeps none" in outcome[2]
     assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0

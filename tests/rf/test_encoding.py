@@ -259,7 +259,7 @@ def test_the_other_cell_is_not_reached_by_default():
 def test_category_needs_a_declared_cell():
     with pytest.raises(ValueError, match="and no attribute of this schema declares"):
         one(SIZE, "big", handle_missing="category")
-    with pytest.raises(ValueError, match="declares no category for it: add '\\?'"):
+    with pytest.raises(ValueError, match="declares no category for it; add '\\?'"):
         TOY.encode([["red", "huge", 1]], handle_unknown="category")
 
 

@@ -100,6 +100,28 @@ def test_no_labels_become_likelier_by_more_than_epsilon(
     assert largest > 0.3 * float(epsilon)
 
 
+def test_labels_of_empty_leaves_are_drawn(monkeypatch):
+    """From counts of nothing, like all others."""
+    asked = []
+
+    def flip(scores, **settings):
+        asked.append(np.array(scores).tolist())
+        return 1
+
+    monkeypatch.setattr(label_forest, "permute_and_flip", flip)
+    forest = draw_labels(
+        np.zeros((1, 2), np.int64),
+        np.zeros(1, np.int64),
+        domain_shape=(3, 2),
+        n_classes=2,
+        blocks=[(0, 1)],
+        epsilon=Fraction(1),
+        neighbours="add_remove",
+    )
+    assert asked == [[1, 0]] + [[0, 0]] * 5
+    assert forest.labels[0].tolist() == [1] * 6
+
+
 def test_a_replacement_that_is_paid_as_an_addition_is_found(monkeypatch):
     records = [(0, 0, 0)] * 3
     before = log_chances(records, "1", "add_remove", monkeypatch)

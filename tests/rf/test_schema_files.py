@@ -251,7 +251,7 @@ def test_files_of_the_paper():
                 "attributes": [{"name": "a", "kind": "ordinal", "size": 3}],
             },
             ValueError,
-            "the schema is malformed: .*size",
+            "unknown key 'size' of attribute",
         ),
     ],
 )
@@ -464,3 +464,52 @@ def test_nothing_else_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         TOY.encode([["red", "big", 30]], ["no"])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"nbins": 4}, "'nbins' of attribute 'age'.*did you mean 'n_bins'"),
+        ({"uper": 9}, "'uper' of attribute 'age'.*did you mean 'upper'"),
+        ({"frobnicate": 1}, "'frobnicate' of attribute 'age'.*it may have name, type"),
+        ({"n_bins": 1e12}, "n_bins of attribute 'age' must be an integer"),
+        ({"n_bins": 10**12}, "n_bins of attribute 'age' must be at most 100,000"),
+        ({"n_bins": 2.5}, "n_bins of attribute 'age' must be an integer"),
+        ({"categories": ["a"]}, "'categories' of attribute 'age'.*numeric"),
+    ],
+)
+def test_keys_that_mean_nothing_are_refused(change, reason):
+    age = {"name": "age", "type": "numeric", "lower": 0, "upper": 9} | change
+    target = {"name": "class", "categories": ["no", "yes"]}
+    with pytest.raises(ValueError, match=reason):
+        Schema.from_json({"features": [age], "target": target})
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "meant"),
+    [
+        ((), "feature", "features"),
+        (("target",), "catgories", "categories"),
+        (("features", 0), "catgories", "categories"),
+    ],
+)
+def test_keys_are_checked_everywhere(where, key, meant):
+    document = {
+        "features": [{"name": "x", "type": "categorical", "categories": [0, 1]}],
+        "target": {"name": "class", "categories": ["no", "yes"]},
+    }
+    place = document
+    for step in where:
+        place = place[step]
+    place[key] = []
+    with pytest.raises(ValueError, match=f"{key!r}.*did you mean {meant!r}"):
+        Schema.from_json(document)
+
+
+def test_keys_of_a_written_schema_are_checked():
+    document = json.loads(
+        Schema([Attribute.categorical("x", [0, 1])], ["no", "yes"]).to_json()
+    )
+    document["attributes"][0]["grups"] = []
+    with pytest.raises(ValueError, match=r"'grups'.*did you mean 'groups'"):
+        Schema.from_json(document)

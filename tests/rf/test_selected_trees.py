@@ -247,7 +247,8 @@ def check_draw(before, after, place, cell, label):
     np.testing.assert_array_equal(cells_after[:, [place]], views.cells(cell[None]))
     for name in old.keys() - {"weights", "predicted", "ledger"}:
         assert old[name] == new[name]
-    for name, most in (("weights", UNIT), ("predicted", SCHEMA.n_classes - 1)):
+    bounds = {"weights": new["unit"], "predicted": SCHEMA.n_classes - 1}
+    for name, most in bounds.items():
         if old[name] is None:
             assert new[name] is None
             continue

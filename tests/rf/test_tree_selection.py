@@ -2,6 +2,9 @@
 
 import itertools
 import math
+import os
+from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,12 +14,14 @@ from tree_draws import (
     DATA,
     PREDICT,
     SMALL,
+    Script,
     conditionals,
     draw,
     largest_log_ratio,
     largest_of_neighbours,
 )
 
+import mmech.noise._system as system
 import mmech_rf.tree_selection as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
@@ -300,6 +305,60 @@ def test_kernels_are_their_numpy_twins(domain_shape, unit):
             split_log_weights(*settings, found)
             expected = numpy_split_log_weights(*settings)
             np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
+def test_labels_of_empty_leaves_are_drawn(data, monkeypatch):
+    """A leaf has the label that was drawn for it, whoever reaches it."""
+    monkeypatch.setattr(tree_selection, "weighted_choice", Script([1] * 99))
+    tree = draw(SMALL, *data)
+    assert (np.concatenate(tree.labels) == 1).all()
+
+
+@pytest.mark.parametrize("n_records", [10, 10**6, 10**12])
+def test_roots_that_are_drawn_follow_the_stated_number(n_records, monkeypatch):
+    """Not the number of records that there are."""
+    views = public_views((4, 4, 4, 3, 3, 3))
+    offered = []
+    for size in (0, 3, 50):
+        device = Script()
+        monkeypatch.setattr(tree_selection, "weighted_choice", device)
+        codes = np.zeros((size, 6), np.int64)
+        tree_selection.select_tree(
+            views, views.cells(codes), codes[:, 0], n_classes=2, epsilon=Fraction(1),
+            n_records=n_records,
+        )  # fmt: skip
+        offered.append(device.seen[0].size)
+    assert offered == [tree_selection._roots(views, n_records).size] * 3
+
+
+def test_the_rate_leaves_room_for_every_rounding(monkeypatch):
+    """A tree is drawn from a sum for its root, each of its cells, and each leaf."""
+    rate, sums = tree_selection.fixed_point_rate, []
+
+    def note(epsilon, **settings):
+        sums.append(settings["roundings"])
+        return rate(epsilon, **settings)
+
+    monkeypatch.setattr(tree_selection, "fixed_point_rate", note)
+    views = public_views((3, 2))
+    size = int(views.sizes.max())
+    draw(views, *DATA[0])
+    assert sums == [1 + size + size**2]
+
+
+def test_nothing_is_drawn_before_it_is_paid_for(monkeypatch):
+    ledger = PrivacyLedger(1)
+    paid = []
+
+    def entropy(size):
+        paid.append(ledger.spent)
+        return os.urandom(size)
+
+    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
+    draw(SMALL, *DATA[1], ledger=ledger)
+    assert paid
+    assert set(paid) == {1}
 
 
 def test_the_ledger_is_asked_first():

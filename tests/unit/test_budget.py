@@ -3,16 +3,29 @@
 import copy
 import json
 import math
+import os
 import pickle
 import threading
 import time
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from mmech import BudgetExceededError, Identity, MatrixMechanism, PrivacyLedger
+import mmech.noise._system as system
+from mmech import (
+    BudgetExceededError,
+    GaussianMechanism,
+    Identity,
+    MatrixMechanism,
+    PrivacyLedger,
+    exponential_mechanism,
+    laplace_release,
+    norm_release,
+    permute_and_flip,
+)
 
 
 def spend(ledger, epsilon):
@@ -67,6 +80,49 @@ def test_a_wrong_price_spends_nothing(bad):
     with pytest.raises((TypeError, ValueError)):
         ledger.spend(0.5, "counts", sensitivity="unknown")
     assert ledger.spent == 0
+
+
+def measure_under_zcdp(ledger):
+    """Spend from the mechanism's own record, which the ledger stands for."""
+    mechanism = GaussianMechanism(Identity(2), rho=1)
+    ledger.paid = lambda: mechanism.rho_spent
+    mechanism.measure([3, 4])
+
+
+WORDS = {"epsilon": 1, "released": "a word"}
+RELEASES = {
+    "laplace_release": lambda ledger: laplace_release(
+        [3, 4], sensitivity=1, ledger=ledger, **WORDS
+    ),
+    "norm_release": lambda ledger: norm_release(
+        [3, 4], groups=[1, 1], ledger=ledger, **WORDS
+    ),
+    "exponential_mechanism": lambda ledger: exponential_mechanism(
+        [3, 4], ledger=ledger, **WORDS
+    ),
+    "permute_and_flip": lambda ledger: permute_and_flip([3, 4], ledger=ledger, **WORDS),
+    "MatrixMechanism": lambda ledger: MatrixMechanism(
+        Identity(2), epsilon=1, ledger=ledger
+    ).measure([3, 4]),
+    "GaussianMechanism": measure_under_zcdp,
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_nothing_is_drawn_before_it_is_paid_for(name, monkeypatch):
+    """All of its price is spent whenever a release asks for entropy."""
+    ledger = PrivacyLedger(1)
+    ledger.paid = lambda: ledger.spent
+    paid = []
+
+    def entropy(size):
+        paid.append(ledger.paid())
+        return os.urandom(size)
+
+    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
+    RELEASES[name](ledger)
+    assert paid
+    assert set(paid) == {1}
 
 
 def test_check_does_not_spend():

@@ -80,6 +80,19 @@ def test_random_rationals(rng):
         assert logistic_bits(x, bits) == math.floor(2**bits * value / (1 + value))
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize(
+    ("function", "of"),
+    [(exp_bits, lambda p: -p.ln()), (logistic_bits, lambda p: (1 / p - 1).ln())],
+)
+def test_expansions_next_to_a_short_number(function, of, side):
+    """A probability that 200 bits do not tell from 77 / 256, on either side of it."""
+    with decimal.localcontext(decimal.Context(prec=80)):
+        x = Fraction(of(Decimal(77) / 256)) - side * Fraction(1, 10**60)
+    assert function(x, 8) == (77 if side > 0 else 76)
+    assert function(x, 190) == 77 * 2**182 - (side < 0)
+
+
 def test_shorter_expansions_are_prefixes():
     for x in EXPONENTS[::5]:
         for function in (exp_bits, logistic_bits):

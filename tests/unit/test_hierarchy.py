@@ -281,5 +281,5 @@ def test_errors_read_aloud():
         Hierarchy(12, {1: 1, 4: 1, 6: 1})
     with pytest.raises(ValueError, match="at least one level needs one"):
         Hierarchy(4, {1: 0})
-    with pytest.raises(UnsupportedWorkloadError, match="use template='pidentity'"):
+    with pytest.raises(UnsupportedWorkloadError, match="use template 'pidentity'"):
         hierarchy_strategy(Kronecker([Prefix(100), Prefix(100)]))

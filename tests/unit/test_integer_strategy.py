@@ -372,6 +372,36 @@ def test_weights_are_exact_where_they_can_be():
     assert small + large == pytest.approx(2**20, abs=1)
 
 
+@pytest.mark.parametrize("norm", ["L1", "L2"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Marginals((2, 3), {(0,): 0.1, (1,): 0.35, (0, 1): 0.6}),
+        Diagonal([0.5, 2.0, 1.25]) @ Dense([[3, -1], [0, 7], [5, 5]]),
+        VStack([3 * Prefix(2), 0.5 * Identity(2)]),
+        VStack([Diagonal([0.5, 2.0]) @ Dense([[3, -1], [0, 7]]), 0.3 * Total(2)]),
+        VStack([VStack([2 * Total(3), 0.1 * Identity(3)]), 0.7 * Prefix(3)]),
+    ],
+    ids=repr,
+)
+def test_noise_follows_the_heights_of_rows(strategy, norm):
+    """Rows over the deviation of their noise are those of the strategy, scaled."""
+    released = integer_strategy(strategy, norm=norm)
+    power = 1 if norm == "L1" else 2
+    weights = np.concatenate(
+        [
+            np.full(stop - start, weight)
+            for start, stop, weight in released.row_weights()
+        ]
+    )
+    found = np.abs(released.scaled(weights ** (1 / power)).to_dense())
+    wanted = np.abs(strategy.to_dense())
+    np.testing.assert_allclose(
+        found / found.max(), wanted / wanted.max(), atol=1e-4, rtol=1e-4
+    )
+    assert released.sensitivity == max(np.rint((found**power).sum(axis=0)))
+
+
 def test_integer_strategies_stay_as_they_are():
     for strategy in (Prefix(5), AllRange(4), Dense([[3, -1], [0, 7]]), Total(4)):
         released = integer_strategy(strategy)

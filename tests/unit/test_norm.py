@@ -171,6 +171,16 @@ def test_expansions_equal_decimal_arithmetic(groups, scale, bits):
     assert _norm.cumulative_bits(weights, Fraction(scale), bits) == wanted
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_expansions_next_to_a_short_number(side):
+    """One group of one: a shift of none has probability 1 / (1 + q), here 200 / 256."""
+    assert _norm.shift_weights((1,)) == (1, 1)
+    with decimal.localcontext(decimal.Context(prec=80)):
+        rate = -Fraction((Decimal(56) / 200).ln()) + side * Fraction(1, 10**60)
+    wanted = 200 if side > 0 else 199
+    assert _norm.cumulative_bits((1, 1), 1 / rate, 8) == [wanted]
+
+
 def test_expansions_at_an_epsilon_that_leaves_no_noise():
     """All probabilities of no shift are just below one, without a billion bits."""
     weights = _norm.shift_weights((1, 2))

@@ -4,12 +4,14 @@ import itertools
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
 import mmech.noise._weighted as weighted
+import mmech.selection as selection
 from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import (
@@ -25,9 +27,13 @@ ONE = 1 << FRACTION_BITS
 
 def exact_probabilities(log_weights):
     """Return the probabilities that `weighted_choice` draws with, as fractions."""
-    gaps = np.max(log_weights) - np.asarray(log_weights)
-    assert (gaps <= weighted.NEAR * ONE).all()
-    weights = weighted._whole(np.exp(-np.ldexp(gaps.astype(float), -FRACTION_BITS)))
+    seen = []
+    with mock.patch.object(
+        weighted, "position_by_weight", lambda weights, rng: seen.append(weights) or 0
+    ):
+        weighted_choice(log_weights)
+    (weights,) = seen
+    assert len(weights) == len(log_weights)
     return [Fraction(w, sum(weights)) for w in weights]
 
 
@@ -46,6 +52,18 @@ def test_weights_are_those_of_exact_arithmetic():
             ideal = weight / sum(weights)
             own = Decimal(probability.numerator) / Decimal(probability.denominator)
             assert abs(own / ideal - 1) < Decimal(2) ** -48
+
+
+def test_positions_are_exactly_proportional(monkeypatch):
+    """Every word of four bits: each position as often as its weight says."""
+    chosen = []
+    for number in range(16):
+        words = Words(number << 60, 0)  # from the total on, the next word counts
+        monkeypatch.setattr(weighted, "random_words", words)
+        place = weighted.position_by_weight([3, 0, 5, 1], None)
+        if len(words.words) == 1:
+            chosen.append(place)
+    assert chosen == [0] * 3 + [2] * 5 + [3]
 
 
 @pytest.mark.parametrize("gap", [151 * ONE, 1000 * ONE + 12345, 10**6 * ONE + 1])
@@ -77,11 +95,12 @@ class Words:
         return np.array(taken, np.uint64)
 
 
-def test_the_slow_path_is_reached_and_exact(monkeypatch):
-    """Two weights, the second exp(-200) = 2**-288.5: below it after 288 zero bits."""
-    log_weights = [0, -200 * ONE]
+@pytest.mark.parametrize("far", [151, 200])
+def test_the_slow_path_is_reached_and_exact(monkeypatch, far):
+    """Two weights, the second exp(-far) < 2**-217: below it after as many zero bits."""
+    log_weights = [0, -far * ONE]
     zero, last = 0, 2**64 - 1
-    # 128 zero bits, then bits of a number above exp(-200): the near choice.
+    # 128 zero bits, then bits of a number above exp(-far): the near choice.
     words = Words(zero, zero, zero, last, *[zero] * 8)
     monkeypatch.setattr(weighted, "random_words", words)
     monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
@@ -112,18 +131,26 @@ def log_ratio(first, second):
         return Decimal(ratio.numerator).ln() - Decimal(ratio.denominator).ln()
 
 
+STEPS = {
+    (True, "add_remove"): (0, 1),
+    (False, "add_remove"): (-1, 0, 1),
+    (True, "replace"): (-1, 0, 1),
+    (False, "replace"): (-2, -1, 0, 1, 2),
+}
+"""What one record can change each score by; the other way round is symmetric."""
+
+
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
-@pytest.mark.parametrize("monotone", [True, False])
-def test_every_change_of_one_record(epsilon, monotone):
+@pytest.mark.parametrize(("monotone", "neighbours"), STEPS)
+def test_every_change_of_one_record(epsilon, monotone, neighbours):
     """Exhaustive: no outcome is more than e^epsilon as likely, in exact arithmetic."""
     rate = fixed_point_rate(
-        Fraction(epsilon), monotone=monotone, neighbours="add_remove", roundings=1
+        Fraction(epsilon), monotone=monotone, neighbours=neighbours, roundings=1
     )
-    steps = (0, 1) if monotone else (-1, 0, 1)
     largest = Decimal(0)
     for scores in ([0, 0, 0], [5, 4, 0], [7, 7, 9]):
         before = exact_probabilities(np.array(scores) * rate)
-        for change in itertools.product(steps, repeat=3):
+        for change in itertools.product(STEPS[monotone, neighbours], repeat=3):
             after = exact_probabilities((np.array(scores) + change) * rate)
             for p, q in zip(before, after, strict=True):
                 largest = max(largest, abs(log_ratio(p, q)))
@@ -180,21 +207,29 @@ def flip_probabilities(scores, rate):
     return law
 
 
-@pytest.mark.parametrize(("monotone", "rate"), [(True, 1.0), (False, 0.5)])
-def test_flips_follow_their_law(monotone, rate, rng):
+@pytest.mark.parametrize(
+    ("monotone", "neighbours", "rate"),
+    [(*key, rate) for key, rate in zip(STEPS, (1.0, 0.5, 0.5, 0.25), strict=True)],
+)
+def test_flips_follow_their_law(monotone, neighbours, rate, rng):
+    """And no change of one record makes a choice likelier by more than epsilon = 1.
+
+    The law is summed up in doubles: with a slack of 1e-12.
+    """
     scores = [4, 5, 3, 5]
+    settings = {"monotone": monotone, "neighbours": neighbours, "insecure_rng": rng}
     drawn = [
-        permute_and_flip(
-            scores, epsilon=1, released="x", monotone=monotone, insecure_rng=rng
-        )
+        permute_and_flip(scores, epsilon=1, released="x", **settings)
         for _ in range(5000)
     ]
     law = flip_probabilities(scores, rate)
     counts = np.bincount(drawn, minlength=4)
     assert chisquare(counts, law * len(drawn)).pvalue > 1e-6
-    for change in itertools.product((0, 1) if monotone else (-1, 0, 1), repeat=4):
+    largest = 0.0
+    for change in itertools.product(STEPS[monotone, neighbours], repeat=4):
         other = flip_probabilities(np.add(scores, change), rate)
-        assert np.abs(np.log(other / law)).max() <= 1 + 1e-12
+        largest = max(largest, np.abs(np.log(other / law)).max())
+    assert 0.5 < largest <= 1 + 1e-12
 
 
 def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism():
@@ -223,6 +258,42 @@ def test_flips_and_orders_are_exact(rng):
     counts = [orders.count(o) for o in itertools.permutations(range(3))]
     assert sum(counts) == 3000
     assert chisquare(counts).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    "exponent", [Fraction(1, 3), Fraction(5, 2), Fraction(40), Fraction(1, 2**30)]
+)
+def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
+    """Below the expansion of exp(-x) is heads: the neighbours of 192 of its bits."""
+    with localcontext(prec=80):
+        x = Decimal(exponent.numerator) / Decimal(exponent.denominator)
+        expansion = int((-x).exp() * 2**192)
+    for bits in (64, 128, 192):
+        known = expansion >> (192 - bits)
+        for step in (-1, 1):
+            number = known + step
+            words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
+            script = Words(*reversed(words))
+            monkeypatch.setattr("mmech.noise._bernoulli.random_words", script)
+            assert flip_negative_exponential(exponent) is (step < 0)
+            assert not script.words
+
+
+def test_flips_compare_gaps_times_the_rate(monkeypatch):
+    """The coin of a candidate: asked in the drawn order, until one falls on heads."""
+    asked = []
+
+    def flip(exponent, *, insecure_rng):
+        asked.append(exponent)
+        return len(asked) == 3
+
+    monkeypatch.setattr(selection, "flip_negative_exponential", flip)
+    monkeypatch.setattr(
+        selection, "random_permutation", lambda n, *, insecure_rng: np.array([2, 0, 1])
+    )
+    settings = {"epsilon": Fraction(1, 3), "released": "x", "neighbours": "replace"}
+    assert permute_and_flip([7, 9, 4], **settings) == 1
+    assert asked == [Fraction(5, 12), Fraction(2, 12), 0]
 
 
 def test_permute_and_flip_pays_first():

@@ -418,6 +418,12 @@ def test_result_is_frozen_and_prints_briefly():
         ({"restarts": 3}, TypeError, "no option 'restarts'"),
         ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
         ({"template": "pidentity", "p": 1.5}, TypeError, r"p must be an integer >= 1"),
+        (
+            {"template": "pidentity", "p": 5},
+            ValueError,
+            "p must be at most .* cells, 4",
+        ),
+        ({"p": 100, "privacy": "zcdp"}, ValueError, "p must be at most the number of"),
         ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
         ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
         ({"template": "kronecker"}, UnsupportedWorkloadError, "needs a Kronecker or a"),

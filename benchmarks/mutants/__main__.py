@@ -1,0 +1,67 @@
+"""``python -m benchmarks.mutants``: list mistakes, and which test notices each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.mutants._catalogue import MUTANTS
+from benchmarks.mutants._runner import FailingTestsError, Verdict, run
+
+ROOT = Path(__file__).parents[2]
+
+
+def report(verdicts: Iterable[Verdict]) -> int:
+    """Print a line for each; return 1 unless all were killed."""
+    outcomes: Counter[str] = Counter()
+    for verdict in verdicts:
+        outcomes[verdict.outcome] += 1
+        name = verdict.mutant.name
+        print(f"{name:64} {verdict.outcome:10} {verdict.detail}", flush=True)
+    print(", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()))
+    return int(set(outcomes) != {"killed"})
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return its exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.mutants",
+        description="Put mistakes into copies of the sources, one at a time, and run "
+        "the tests that should notice. Fails if a mistake goes unnoticed.",
+    )
+    parser.add_argument("--list", action="store_true", help="name the mistakes and go")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="WORDS",
+        help="only mistakes with these words in their name; may be repeated",
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=int, default=1, metavar="N", help="copies at a time"
+    )
+    options = parser.parse_args(arguments)
+    chosen = [
+        mutant
+        for mutant in MUTANTS
+        if options.only is None or any(words in mutant.name for words in options.only)
+    ]
+    if not chosen:
+        parser.error(f"no mistake is named so: {', '.join(options.only)}; see --list")
+    if options.jobs < 1:
+        parser.error(f"-j needs a number of at least 1, got {options.jobs}")
+    if options.list:
+        for mutant in chosen:
+            print(f"{mutant.name:64} {mutant.file}")
+        return 0
+    try:
+        return report(run(chosen, ROOT, options.jobs))
+    except FailingTestsError as failure:
+        print(failure, "\nThese tests fail without a mistake: mend them first.")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,705 @@
+"""The mistakes, by what they are about.
+
+Most were made in some implementation of differential privacy; others went unnoticed
+by the tests of this package at some time.
+"""
+
+from __future__ import annotations
+
+from benchmarks.mutants._runner import Mutant
+
+__all__ = ["MUTANTS"]
+
+REPLAY = "tests/rf/test_record_and_replay.py"
+PURITY = "tests/rf/test_purity.py"
+EXACT = "tests/property/test_exact_sensitivity.py"
+"""Suites that look at all releases, or all strategies, at once."""
+
+BUDGET = "tests/unit/test_budget.py"
+GAUSSIAN = "tests/unit/test_gaussian.py"
+MECHANISM = "tests/unit/test_mechanism.py"
+NOISE = "tests/unit/test_noise.py"
+NORM = "tests/unit/test_norm.py"
+OVERFLOW = "tests/unit/test_exact_release.py"
+SAMPLERS = "tests/statistical/test_samplers.py"
+SELECTION = "tests/unit/test_selection.py"
+STRATEGY = "tests/unit/test_integer_strategy.py"
+THRESHOLDS = "tests/unit/test_discrete_noise.py"
+FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
+
+BLOCKS = "tests/rf/test_block_designs.py"
+DATASETS = "tests/rf/test_datasets.py"
+FITS = "tests/rf/test_classifiers.py"
+LABELS = "tests/rf/test_label_forest.py"
+PRIVACY = "tests/rf/test_privacy.py"
+SUMS = "tests/rf/test_additive_scores.py"
+TREES = "tests/rf/test_selected_trees.py"
+TREE_DRAW = "tests/rf/test_tree_selection.py"
+ZCDP = "tests/rf/test_private_zcdp.py"
+
+
+CALIBRATION = (
+    Mutant(
+        "half the scale of Laplace noise",
+        "mmech/release.py",
+        "check_scale(own / epsilon)",
+        "check_scale(own / (2 * epsilon))",
+        (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
+    ),
+    Mutant(
+        "half the variance of Gaussian noise",
+        "mmech/gaussian/_mechanism.py",
+        "variances = [check_variance(own / (2 * rho))",
+        "variances = [check_variance(own / (4 * rho))",
+        (f"{GAUSSIAN}::test_measurement_and_records",),
+    ),
+    Mutant(
+        "half the scale of noise for a norm",
+        "mmech/norm.py",
+        "check_norm_scale(norm / price, sizes)",
+        "check_norm_scale(norm / (2 * price), sizes)",
+        (f"{NORM}::test_the_scale_is_sensitivity_over_epsilon",),
+    ),
+    Mutant(
+        "sensitivity of a strategy too small by one",
+        "mmech/integer_strategy.py",
+        "int(sums.max(initial=0))",
+        "int(sums.max(initial=0)) - 1",
+        (f"{STRATEGY}::test_brute_force",),
+    ),
+    Mutant(
+        "sensitivity of the first column instead of the largest",
+        "mmech/integer_strategy.py",
+        "int(sums.max(initial=0))",
+        "int(sums[0])",
+        (f"{STRATEGY}::test_brute_force",),
+    ),
+    Mutant(
+        "weights of rows left out of the sensitivity",
+        "mmech/integer_strategy.py",
+        "column_sums(block.matrix, power, block.weight)",
+        "column_sums(block.matrix, power)",
+        (f"{STRATEGY}::test_brute_force",),
+    ),
+    Mutant(
+        "heights of rows not squared under zCDP",
+        "mmech/integer_strategy.py",
+        "weights = np.square(weights)",
+        "pass",
+        (f"{STRATEGY}::test_noise_follows_the_heights_of_rows",),
+    ),
+    Mutant(
+        "weights of rows not rooted in a stack under zCDP",
+        "mmech/integer_strategy.py",
+        "reals = [ratio * float(block.weight) ** (1 / power)",
+        "reals = [ratio * float(block.weight)",
+        (f"{STRATEGY}::test_noise_follows_the_heights_of_rows",),
+    ),
+    Mutant(
+        "entries not squared under zCDP",
+        "mmech/integer_strategy.py",
+        'power = 2 if self.norm == "L2" else 1\n        sums',
+        "power = 1\n        sums",
+        (f"{STRATEGY}::test_brute_force",),
+    ),
+    Mutant(
+        "entries beyond 2**62 not refused",
+        "mmech/integer_strategy.py",
+        "if entries >= 2**62:",
+        "if False:",
+        (f"{EXACT}::test_entries_beyond_64_bits_are_refused",),
+    ),
+    Mutant(
+        "sums and squares that wrap around",
+        "mmech/operators/_exact.py",
+        "if largest >= FITS or _largest(weights) >= FITS:",
+        "if False:",
+        (
+            f"{EXACT}::test_squares_beyond_64_bits",
+            f"{EXACT}::test_sensitivity_is_exact_or_refused",
+        ),
+    ),
+    Mutant(
+        "answers that wrap around not refused",
+        "mmech/mechanism.py",
+        "if records * self.released.largest_entry >= 2**62:",
+        "if False:",
+        (f"{OVERFLOW}::test_exact_answers_that_overflow_cost_nothing",),
+    ),
+    Mutant(
+        "squared L2 sensitivity through a rounded root",
+        "mmech/gaussian/_mechanism.py",
+        "squared = calibrated(squared_l2_sensitivity, neighbours)",
+        "squared = calibrated(squared_l2_sensitivity**0.5, neighbours) ** 2",
+        (f"{OVERFLOW}::test_the_variance_is_the_exact_square",),
+    ),
+    Mutant(
+        "contribution of a record left out",
+        "mmech/mechanism.py",
+        "return self.contribution * (2",
+        "return 1 * (2",
+        (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
+    ),
+    Mutant(
+        "size of a record not squared under zCDP",
+        "mmech/gaussian/_mechanism.py",
+        "self._record_size**2 * self.released.sensitivity",
+        "self._record_size * self.released.sensitivity",
+        (f"{GAUSSIAN}::test_neighbours_and_contribution_scale_the_noise",),
+    ),
+)
+
+NEIGHBOURS = (
+    Mutant(
+        "replacement as an addition: releases",
+        "mmech/release.py",
+        'return 2 * exact if neighbours == "replace" else exact',
+        "return exact",
+        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
+    ),
+    Mutant(
+        "replacement as an addition: strategies",
+        "mmech/mechanism.py",
+        '(2 if self.neighbours == "replace" else 1)',
+        "1",
+        (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
+    ),
+    Mutant(
+        "replacement as an addition: selections",
+        "mmech/selection.py",
+        '(2 if neighbours == "replace" else 1))',
+        "1)",
+        (f"{SELECTION}::test_rates",),
+    ),
+    Mutant(
+        "replacement as an addition: noise for a norm",
+        "mmech/norm.py",
+        'int(calibrated(check_integer(sensitivity, "sensitivity"), neighbours))',
+        'check_integer(sensitivity, "sensitivity")',
+        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
+    ),
+    Mutant(
+        "replacement as an addition: draws of trees",
+        "mmech_rf/tree_selection.py",
+        "neighbours=neighbours,\n        roundings",
+        'neighbours="add_remove",\n        roundings',
+        (f"{TREE_DRAW}::test_replacement_and_weights_are_accounted",),
+    ),
+    Mutant(
+        "replacement as an addition: labels of leaves",
+        "mmech_rf/classifiers/_label_forest.py",
+        "neighbours=neighbours,",
+        'neighbours="add_remove",',
+        (f"{LABELS}::test_no_labels_become_likelier_by_more_than_epsilon",),
+    ),
+    Mutant(
+        "replacement as an addition: draws of blocks",
+        "mmech_rf/classifiers/_accounted.py",
+        "neighbours=self._terms.neighbours,\n                ledger=self.ledger_,\n"
+        "                insecure_rng",
+        'neighbours="add_remove",\n                insecure_rng',
+        (f"{BLOCKS}::test_blocks_are_drawn_for_the_relation_that_is_promised",),
+    ),
+)
+
+CHARGES = (
+    Mutant(
+        "noise that is not charged",
+        "mmech/release.py",
+        "ledger.spend(epsilon, released, sensitivity=float(sensitivity))",
+        "ledger.check(epsilon)",
+        (FIRST,),
+    ),
+    Mutant(
+        "selections that are not charged",
+        "mmech/selection.py",
+        "ledger.spend(epsilon, released, sensitivity=1)",
+        "ledger.check(epsilon)",
+        (FIRST,),
+    ),
+    Mutant(
+        "Laplace noise drawn before the charge",
+        "mmech/release.py",
+        "    charge(ledger, epsilon, released, neighbours, sensitivity)\n",
+        "    discrete_laplace(scales[0], (1,), insecure_rng=insecure_rng)\n"
+        "    charge(ledger, epsilon, released, neighbours, sensitivity)\n",
+        (FIRST,),
+    ),
+    Mutant(
+        "noise for a norm drawn before the charge",
+        "mmech/norm.py",
+        "    charge(ledger, price, released, neighbours, Fraction(norm))\n",
+        "    norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)\n"
+        "    charge(ledger, price, released, neighbours, Fraction(norm))\n",
+        (FIRST,),
+    ),
+    Mutant(
+        "exponential mechanism drawn before the charge",
+        "mmech/selection.py",
+        "rate)\n    spend(ledger, price, released, neighbours)\n",
+        "rate)\n    weighted_choice(exact * rate, insecure_rng=insecure_rng)\n"
+        "    spend(ledger, price, released, neighbours)\n",
+        (FIRST,),
+    ),
+    Mutant(
+        "permute-and-flip drawn before the charge",
+        "mmech/selection.py",
+        "neighbours)\n    spend(ledger, price, released, neighbours)\n",
+        "neighbours)\n    random_permutation(exact.size, insecure_rng=insecure_rng)\n"
+        "    spend(ledger, price, released, neighbours)\n",
+        (FIRST,),
+    ),
+    Mutant(
+        "tree drawn before the charge",
+        "mmech_rf/tree_selection.py",
+        '    spend(ledger, epsilon, "labelled tree", neighbours)\n',
+        "    weighted_choice([0, 0], insecure_rng=insecure_rng)\n"
+        '    spend(ledger, epsilon, "labelled tree", neighbours)\n',
+        (f"{TREE_DRAW}::test_nothing_is_drawn_before_it_is_paid_for",),
+    ),
+    Mutant(
+        "Gaussian noise not recorded before it is drawn",
+        "mmech/gaussian/_mechanism.py",
+        "        exact = self._strategy_answers(counts)\n",
+        "        discrete_gaussian(1, (1,), insecure_rng=self._insecure_rng)\n"
+        "        exact = self._strategy_answers(counts)\n",
+        (FIRST,),
+    ),
+    Mutant(
+        "of a partition the cheapest part counts",
+        "mmech/budget.py",
+        "max(costs.values())",
+        "min(costs.values())",
+        (f"{BUDGET}::test_of_a_partition_the_dearest_part_counts",),
+    ),
+    Mutant(
+        "the price of the number of records not subtracted",
+        "mmech_rf/classifiers/_private_forest.py",
+        "release(codes, class_codes, epsilon - spent, rho, n_records)",
+        "release(codes, class_codes, epsilon, rho, n_records)",
+        (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
+    ),
+    Mutant(
+        "every ensemble has all of epsilon",
+        "mmech_rf/classifiers/_base.py",
+        "Ensemble(features, forest, epsilon / q)",
+        "Ensemble(features, forest, epsilon)",
+        (f"{FITS}::test_ensembles_differ_and_share_out_trees_and_budget",),
+    ),
+    Mutant(
+        "releases under zCDP that do not add up",
+        "mmech_rf/classifiers/_payments.py",
+        "self._spent += cost",
+        "self._spent = cost",
+        (f"{ZCDP}::test_nothing_is_released_beyond_the_total",),
+    ),
+    Mutant(
+        "draws under zCDP with twice their rho",
+        "mmech_rf/classifiers/_payments.py",
+        "math.floor(8 * rho * RESOLUTION**2)",
+        "math.floor(16 * rho * RESOLUTION**2)",
+        (f"{ZCDP}::test_the_window_of_a_draw_never_costs_more_than_rho",),
+    ),
+    Mutant(
+        "sums of all attributes under zCDP with the norm of one",
+        "mmech_rf/classifiers/_payments.py",
+        "norm = unit * math.sqrt(len(groups))",
+        "norm = float(unit)",
+        (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
+    ),
+)
+
+ENTROPY = (
+    Mutant(
+        "entropy reused by draws of the same size",
+        "mmech/noise/_system.py",
+        "np.frombuffer(os.urandom(size), dtype=np.uint8)",
+        "np.frombuffer(\n                vars(random_bytes).setdefault(str(size), "
+        "os.urandom(size)), dtype=np.uint8\n            )",
+        (f"{NOISE}::test_default_noise_differs_from_call_to_call",),
+    ),
+    Mutant(
+        "entropy repeated within a draw",
+        "mmech/noise/_system.py",
+        "np.frombuffer(os.urandom(size), dtype=np.uint8)",
+        "np.frombuffer((os.urandom(64) * (size // 64 + 1))[:size], dtype=np.uint8)",
+        (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
+    ),
+    Mutant(
+        "all classes share their noise",
+        "mmech/release.py",
+        "discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)",
+        "discrete_laplace(scale, (*rows.shape[:1], 1)[: rows.ndim], "
+        "insecure_rng=insecure_rng)",
+        (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
+    ),
+    Mutant(
+        "all rows share their noise under zCDP",
+        "mmech/gaussian/_mechanism.py",
+        "discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)",
+        "discrete_gaussian(variance, (1, *rows.shape[1:]), insecure_rng=insecure_rng)",
+        (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
+    ),
+    Mutant(
+        "acceptance of Gaussian proposals from their own entropy",
+        "mmech/noise/_gaussian.py",
+        "words = random_words(size, insecure_rng)",
+        "words = proposals.astype(np.uint64) << np.uint64(60)",
+        (f"{SAMPLERS}::test_samplers_follow_their_law_and_no_other",),
+    ),
+)
+
+SAMPLING = (
+    Mutant(
+        "geometric numbers of negative noise too large by one",
+        "mmech/noise/_norm.py",
+        "np.where(laplace < 0, ~laplace, laplace)",
+        "np.where(laplace < 0, -laplace, laplace)",
+        (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
+    ),
+    Mutant(
+        "one geometric number too few in a radius",
+        "mmech/noise/_norm.py",
+        "scale, (sum(groups) + 1, size), insecure_rng",
+        "scale, (sum(groups), size), insecure_rng",
+        (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
+    ),
+    Mutant(
+        "check of the two bounds of an exponential removed",
+        "mmech/noise/_thresholds.py",
+        "if lo >> (precision - bits) == hi >> (precision - bits):",
+        "if lo:",
+        (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
+    ),
+    Mutant(
+        "check of the two bounds of a digit removed",
+        "mmech/noise/_thresholds.py",
+        "if lowest == highest:",
+        "if lo:",
+        (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
+    ),
+    Mutant(
+        "check of the two bounds of a shift removed",
+        "mmech/noise/_norm.py",
+        "if lowest == highest:",
+        "if lowest:",
+        (f"{NORM}::test_expansions_next_to_a_short_number",),
+    ),
+    *(
+        Mutant(
+            f"odds of permute-and-flip rounded to {bits} bits",
+            "mmech/noise/_bernoulli.py",
+            "bernoulli(partial(exp_bits, exponent), insecure_rng)",
+            f"bernoulli(\n        lambda n: exp_bits(exponent, {bits}) << (n - {bits}),"
+            " insecure_rng\n    )",
+            (f"{SELECTION}::test_coins_are_compared_bit_by_bit",),
+        )
+        for bits in (8, 16, 53)
+    ),
+    Mutant(
+        "weights of a choice rounded to 24 bits",
+        "mmech/noise/_weighted.py",
+        "weights = _whole(np.exp(-exponents[near]))",
+        "weights = _whole(np.exp(-exponents[near]).astype(np.float32))",
+        (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
+    ),
+    Mutant(
+        "small weights of a choice left out",
+        "mmech/noise/_weighted.py",
+        "near = np.flatnonzero(exponents <= NEAR)",
+        "near = np.flatnonzero(exponents <= NEAR / 4)",
+        (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
+    ),
+    Mutant(
+        "a choice takes the next position on a boundary",
+        "mmech/noise/_weighted.py",
+        "if left < 0:",
+        "if left <= 0:",
+        (f"{SELECTION}::test_positions_are_exactly_proportional",),
+    ),
+    Mutant(
+        "margin of doubles too small for Gaussian noise",
+        "mmech/noise/_gaussian.py",
+        "MARGIN = 2.0**-31",
+        "MARGIN = 2.0**-64",
+        (f"{THRESHOLDS}::test_the_gaussian_margin_is_decided_exactly",),
+    ),
+    Mutant(
+        "ties of random bytes decided after seven",
+        "mmech/_kernels.py",
+        "while byte == wanted and depth < 8:",
+        "while byte == wanted and depth < 7:",
+        (f"{THRESHOLDS}::test_eight_equal_bytes_are_an_event_and_a_ninth_is_not_read",),
+    ),
+    Mutant(
+        "biased integers below a bound",
+        "mmech/noise/_choice.py",
+        "excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit",
+        "excess = np.zeros_like(limit)",
+        (
+            f"{NOISE}::test_integers_below_reject_the_words_that_would_favour_small_numbers",
+        ),
+    ),
+    Mutant(
+        "biased shuffle",
+        "mmech/noise/_choice.py",
+        "    for place, ahead in enumerate(others.tolist()):\n"
+        "        other = place + ahead\n",
+        "    for place, ahead in enumerate(others.tolist()):\n"
+        "        other = (place + 2 * ahead) % n\n",
+        (f"{SAMPLERS}::test_samplers_follow_their_law_and_no_other",),
+    ),
+    Mutant(
+        "first of tied classes",
+        "mmech/noise/_choice.py",
+        "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
+        "return np.zeros(tied.size, np.int64)",
+        (f"{NOISE}::test_argmax_picks_the_tied_column_that_was_drawn",),
+    ),
+)
+
+SELECTING = (
+    Mutant(
+        "scores that fall taken for monotone ones",
+        "mmech/selection.py",
+        "((1 if monotone else 2) *",
+        "(1 *",
+        (f"{SELECTION}::test_rates",),
+    ),
+    Mutant(
+        "a window too small: roundings of sums of weights",
+        "mmech_rf/tree_selection.py",
+        "roundings=1 + most * (1 + most),",
+        "roundings=1,",
+        (f"{TREE_DRAW}::test_the_rate_leaves_room_for_every_rounding",),
+    ),
+    Mutant(
+        "a window too small: units of a rounding",
+        "mmech/selection.py",
+        "UNITS_PER_ROUNDING = 12",
+        "UNITS_PER_ROUNDING = 2",
+        (f"{SELECTION}::test_rates",),
+    ),
+    Mutant(
+        "drawn blocks scored with a sum of two counts",
+        "mmech_rf/classifiers/_block_design.py",
+        "right(cells, size) - max(",
+        "right(cells, size) + max(",
+        (f"{BLOCKS}::test_every_score_changes_by_at_most_one",),
+    ),
+    Mutant(
+        "weights of records not clipped",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "np.minimum(against * UNIT // EXPONENTIALS[0], UNIT)",
+        "against * UNIT // EXPONENTIALS[0]",
+        (f"{TREES}::test_weights_are_the_odds_against_in_whole_numbers",),
+    ),
+    Mutant(
+        "largest weight of a record left out: draws",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "unit=1 if weights is None else UNIT,",
+        "unit=1,",
+        (f"{TREES}::test_every_addition_of_a_record",),
+    ),
+    Mutant(
+        "largest weight of a record left out: counts",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "unit = 1 if weights is None else UNIT\n",
+        "unit = 1\n",
+        (f"{TREES}::test_every_addition_of_a_record",),
+    ),
+    Mutant(
+        "records that are predicted right count twice",
+        "mmech_rf/tree_selection.py",
+        "further = np.full(right.size, n_classes)",
+        "further = class_codes[right]",
+        (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
+    ),
+    Mutant(
+        "score of a further way to split left out of its weight",
+        "mmech_rf/_kernels.py",
+        "        total = log_prior[root]\n",
+        "        total = 0\n",
+        (f"{TREE_DRAW}::test_kernels_are_their_numpy_twins",),
+    ),
+    Mutant(
+        "hard votes with the sensitivity of weights",
+        "mmech_rf/classifiers/_subsample_aggregate.py",
+        'return 2 if self.voting == "hard" else 1',
+        "return 1",
+        (f"{PRIVACY}::test_hard_voting_reaches_its_sensitivity",),
+    ),
+    Mutant(
+        "shared data with the noise of disjoint data",
+        "mmech_rf/classifiers/_laplace_forest.py",
+        'ensemble.forest.n_trees if self.data == "shared" else 1',
+        "1",
+        (f"{PRIVACY}::test_scale_of_the_noise",),
+    ),
+    Mutant(
+        "records assigned by their position",
+        "mmech_rf/classifiers/_laplace_forest.py",
+        "return assign_records(n_records, n_trees)",
+        "return np.arange(n_records) % n_trees",
+        (
+            f"{PRIVACY}::test_the_assignment_comes_from_the_system_and_one_draw_per_record",
+        ),
+    ),
+    Mutant(
+        "sums of attributes in half their unit",
+        "mmech_rf/classifiers/_additive.py",
+        "found.append(term.rows().T @ counts)",
+        "found.append(2 * term.rows().T @ counts)",
+        (f"{SUMS}::test_every_record_is_bounded_in_every_group",),
+    ),
+)
+
+LEAKS = (
+    Mutant(
+        "exact number of records: roots of a tree",
+        "mmech_rf/tree_selection.py",
+        "_roots(views, n_records), insecure_rng,",
+        "_roots(views, class_codes.size), insecure_rng,",
+        (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
+    ),
+    Mutant(
+        "exact number of records: price of drawn blocks",
+        "mmech_rf/classifiers/_block_design.py",
+        "math.ceil(n_records)",
+        "len(codes)",
+        (f"{BLOCKS}::test_prices_follow_the_stated_number",),
+    ),
+    Mutant(
+        "exact number of records: accuracy of votes",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "accuracy = _accuracy(measured, self.n_classes)",
+        "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
+        "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
+        "self.n_classes)",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact number of records: choice in the file",
+        "mmech_rf/classifiers/_private_forest.py",
+        "        self._experts = experts\n",
+        "        self._experts = experts\n        n_records = float(len(codes))\n",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact number of records: an attribute of the fit",
+        "mmech_rf/classifiers/_base.py",
+        "        self.schema_ = schema\n",
+        "        self.schema_ = schema\n        self.n_records_in_ = len(codes)\n",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact number of records: blocks",
+        "mmech_rf/classifiers/_block_forest.py",
+        "            n_records=n_records,\n            n_columns",
+        "            n_records=float(len(codes)),\n            n_columns",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact counts: votes of leaves in batch training",
+        "mmech_rf/classifiers/_batch_training.py",
+        "self._random_argmax(c) for c in self.leaf_counts_",
+        "self._random_argmax(w @ self._count_table(e, codes, class_codes))\n"
+        "                for e, w in zip(self.ensembles_, workloads)",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact counts: votes of leaves in Laplace forests",
+        "mmech_rf/classifiers/_laplace_forest.py",
+        "self._random_argmax(c) for c in self.leaf_counts_",
+        "self._random_argmax(self._exact_counts(e, codes, class_codes))\n"
+        "                for e in self.ensembles_",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact counts: scores of the first tree",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "return _log_shares(measured, unit)\n",
+        "return _log_shares(NoisyCounts(counts, measured.scale), unit)\n",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact counts: accuracy of votes",
+        "mmech_rf/classifiers/_selected_trees.py",
+        "accuracy = _accuracy(measured, self.n_classes)",
+        "rest = np.array([right.sum(), right.size - right.sum()])\n"
+        "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
+        "self.n_classes)",
+        (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "labels of empty leaves known: disjoint forests",
+        "mmech_rf/classifiers/_label_forest.py",
+        "labels.append(np.array(drawn, np.int64))",
+        "labels.append(np.where(counts.any(axis=1), drawn, 0))",
+        (f"{LABELS}::test_labels_of_empty_leaves_are_drawn",),
+    ),
+    Mutant(
+        "labels of empty leaves known: drawn trees",
+        "mmech_rf/tree_selection.py",
+        "labels.append(np.array(drawn, np.int64))",
+        "labels.append(np.where(scores.any(axis=1), drawn, 0))",
+        (f"{TREE_DRAW}::test_labels_of_empty_leaves_are_drawn",),
+    ),
+    Mutant(
+        "classes of a fit read from the records",
+        "mmech_rf/classifiers/_base.py",
+        "self.classes_ = schema.decode_target(np.arange(schema.n_classes))",
+        "self.classes_ = np.unique(y)",
+        (f"{PURITY}::test_nothing_public_depends_on_the_type_of_labels",),
+    ),
+)
+
+FILES = (
+    Mutant(
+        "lenient csv: more fields than columns",
+        "mmech_rf/_csv.py",
+        "if len(fields) != len(header):",
+        "if len(fields) < len(header):",
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
+    ),
+    Mutant(
+        "lenient csv: fewer fields than columns",
+        "mmech_rf/_csv.py",
+        "if len(fields) != len(header):",
+        "fields += [''] * (len(header) - len(fields))\n"
+        "            if len(fields) != len(header):",
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
+    ),
+    Mutant(
+        "lenient csv: text after a closing quote",
+        "mmech_rf/_csv.py",
+        "strict=True)",
+        "strict=False)",
+        (f"{DATASETS}::test_lines_that_do_not_parse",),
+    ),
+    Mutant(
+        "lenient csv: a quote that swallows the next lines",
+        "mmech_rf/_csv.py",
+        "if reader.line_num > number and not multiline:",
+        "if False:",
+        (f"{DATASETS}::test_a_quote_that_is_not_closed_swallows_no_lines",),
+    ),
+    Mutant(
+        "lenient csv: a column that is there twice",
+        "mmech_rf/_csv.py",
+        "if (count := header.count(name)) != 1:",
+        "if (count := header.count(name)) < 1:",
+        (f"{DATASETS}::test_load_csv_errors",),
+    ),
+)
+
+MUTANTS = (
+    *CALIBRATION,
+    *NEIGHBOURS,
+    *CHARGES,
+    *ENTROPY,
+    *SAMPLING,
+    *SELECTING,
+    *LEAKS,
+    *FILES,
+)

@@ -1,0 +1,185 @@
+"""Makes a mutant in a copy of the sources, and runs tests on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+COPIED = ("mmech", "mmech_rf", "tests", "benchmarks", "pyproject.toml")
+"""What tests need of the repository."""
+
+MINUTES = 10
+"""Longest run of the tests of one mutant."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One mistake.
+
+    Attributes
+    ----------
+    name : str
+        The mistake in words.
+    file : str
+        Source file, relative to the root.
+    find, replace : str
+        Text that occurs exactly once in the file, and what stands there instead.
+    tests : tuple of str
+        Files or node ids of the tests that should notice.
+    """
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    mutant : Mutant
+    outcome : {"killed", "survived", "stale", "not tested"}
+        Stale: its text does not occur exactly once. Not tested: its tests could not
+        be run, because there are none of that name, or they took too long.
+    detail : str
+        The test that noticed; or what went wrong.
+    """
+
+    mutant: Mutant
+    outcome: str
+    detail: str = ""
+
+
+class FailingTestsError(Exception):
+    """Tests fail without any mistake, so that they tell nothing about mutants."""
+
+
+def run(mutants: Sequence[Mutant], root: Path, jobs: int = 1) -> Iterator[Verdict]:
+    """Yield what became of every mutant, in order.
+
+    Parameters
+    ----------
+    mutants : sequence of Mutant
+        What to try.
+    root : path
+        Repository; only read.
+    jobs : int, default=1
+        Number of copies that are tested at the same time.
+
+    Raises
+    ------
+    FailingTestsError
+        If the tests fail on the sources as they are.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        first = Path(folder, "0")
+        _copy(root, first)
+        _check_without_mistakes(mutants, first)
+        # Copied with what was compiled: kernels are cached beside their source.
+        trees: SimpleQueue[Path] = SimpleQueue()
+        trees.put(first)
+        for number in range(1, jobs):
+            trees.put(Path(shutil.copytree(first, Path(folder, str(number)))))
+
+        def judge(mutant: Mutant) -> Verdict:
+            tree = trees.get()
+            try:
+                return _judge(mutant, tree)
+            finally:
+                trees.put(tree)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(judge, mutants)
+
+
+def _copy(root: Path, tree: Path) -> None:
+    tree.mkdir()
+    for name in COPIED:
+        source = root / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name)
+        elif source.exists():
+            shutil.copy2(source, tree / name)
+
+
+def _check_without_mistakes(mutants: Sequence[Mutant], tree: Path) -> None:
+    tests = dict.fromkeys(
+        test for m in mutants for test in m.tests if (tree / _file_of(test)).exists()
+    )
+    if not tests:
+        return
+    code, output = _pytest(tree, tests, minutes=None)
+    if code != 0:
+        raise FailingTestsError(output)
+
+
+def _judge(mutant: Mutant, tree: Path) -> Verdict:
+    path = tree / mutant.file
+    before = path.read_text(encoding="utf-8")
+    found = before.count(mutant.find)
+    if found != 1:
+        return Verdict(mutant, "stale", f"its text occurs {found} times")
+    missing = [t for t in mutant.tests if not (tree / _file_of(t)).exists()]
+    if missing:
+        return Verdict(mutant, "not tested", f"there is no {_file_of(missing[0])}")
+    stamp = path.stat()
+    path.write_text(before.replace(mutant.find, mutant.replace), encoding="utf-8")
+    # No compiled file is as old, so that none passes for that of the mutant.
+    os.utime(path, (0, 0))
+    # Nor is what a mutant compiles kept.
+    extra = {"PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        if path.name != "_kernels.py":
+            code, output = _pytest(tree, mutant.tests, **extra)
+        else:
+            with tempfile.TemporaryDirectory() as cache:
+                extra["NUMBA_CACHE_DIR"] = cache
+                code, output = _pytest(tree, mutant.tests, **extra)
+    except subprocess.TimeoutExpired:
+        return Verdict(mutant, "not tested", f"took more than {MINUTES} minutes")
+    finally:
+        path.write_text(before, encoding="utf-8")
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    if code == 0:
+        return Verdict(mutant, "survived", ", ".join(mutant.tests))
+    failed = re.findall(r"^FAILED (.+?)(?: - .*)?$", output, re.MULTILINE)
+    if code == 1 and failed:
+        return Verdict(mutant, "killed", failed[0])
+    return Verdict(mutant, "not tested", output.strip().rpartition("\n")[2])
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def _pytest(
+    tree: Path, tests: Iterable[str], *, minutes: int | None = MINUTES, **extra: str
+) -> tuple[int, str]:
+    """Run tests in a tree; return the exit status and what was printed."""
+    environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment |= {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    environment |= {"PYTHONPATH": str(tree), "COLUMNS": "300", **extra}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *tests],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=None if minutes is None else 60 * minutes,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr

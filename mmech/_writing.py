@@ -1,0 +1,90 @@
+"""Writing files: whole or not at all, and over nothing but regular files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["check_writable", "replacing"]
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Return the file that writing to `path` makes or replaces, links resolved.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A symbolic link stands for what it leads to.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    OSError
+        If there is no folder for it, or if it is a folder, a pipe, a device or
+        anything else that is not a regular file, or must not be written.
+    """
+    given = os.fspath(path)
+    refusal = f"cannot write {given!r}: "
+    target = Path(os.path.realpath(given))
+    if target.is_dir() or not os.path.basename(given):
+        raise IsADirectoryError(f"{refusal}it is a folder; name a file in it")
+    if target.is_symlink():  # what is left unresolved leads to itself
+        raise OSError(f"{refusal}its symbolic links lead in a circle; remove them")
+    folder = target.parent
+    if not folder.is_dir():
+        named = folder if os.path.islink(given) else Path(given).parent
+        raise FileNotFoundError(
+            f"{refusal}there is no folder {str(named)!r}; make it first"
+        )
+    if target.exists() and not target.is_file():
+        raise OSError(
+            f"{refusal}it is a pipe or a device, not a regular file; choose another "
+            "name"
+        )
+    for place in (folder, target):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise PermissionError(
+                f"{refusal}{str(place)!r} must not be written to (permission denied)"
+            )
+    return target
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the path of a new file that takes the place of `path` once it is whole.
+
+    An interruption or an error leaves what was there before. A symbolic link stays,
+    and the file that it leads to is replaced; permissions stay as well.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Yields
+    ------
+    Path
+        Of a file in the same folder, to be written.
+
+    Raises
+    ------
+    OSError
+        As `check_writable` does, and if the disk fails; it names `path`.
+    """
+    target = check_writable(path)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as at:
+            unfinished = Path(at, "file")
+            yield unfinished
+            if target.exists():
+                shutil.copymode(target, unfinished)
+            unfinished.replace(target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise type(error)(f"cannot write {os.fspath(path)!r}: {reason}") from error

@@ -1,0 +1,89 @@
+"""The command that lists unnoticed mistakes, on a package of one line."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutants.__main__ import main, report
+from benchmarks.mutants._catalogue import MUTANTS
+from benchmarks.mutants._runner import FailingTestsError, Mutant, run
+
+ROOT = Path(__file__).parents[1]
+SOURCE = "def double(x):\n    return x + x\n"
+TESTS = """\
+from mmech import double
+
+
+def test_two():
+    assert double(2) == 4
+
+
+def test_three():
+    assert double(3) == 6
+"""
+KILLED = Mutant("a cube", "mmech/__init__.py", "x + x", "x**3", ("tests/test_it.py",))
+SURVIVOR = Mutant(
+    "a square", "mmech/__init__.py", "x + x", "x * x", ("tests/test_it.py::test_two",)
+)
+STALE = Mutant("stale", "mmech/__init__.py", "y + y", "0", ("tests/test_it.py",))
+TWICE = Mutant("twice", "mmech/__init__.py", "x", "y", ("tests/test_it.py",))
+UNTESTED = Mutant("none", "mmech/__init__.py", "x + x", "0", ("tests/test_no.py",))
+BROKEN = Mutant("broken", "mmech/__init__.py", "x + x", "x +", ("tests/test_it.py",))
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts quickly
+    for name, text in {
+        "mmech/__init__.py": SOURCE,
+        "tests/test_it.py": TESTS,
+        "pyproject.toml": "[tool.pytest.ini_options]\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_survivors_stale_and_untested_mistakes_are_told_apart(root, capsys):
+    # One after the other in one copy: a mistake that stayed would make others stale.
+    mutants = [KILLED, SURVIVOR, STALE, TWICE, UNTESTED, BROKEN]
+    verdicts = list(run(mutants, root))
+    assert [v.mutant for v in verdicts] == mutants
+    assert [v.outcome for v in verdicts] == [
+        "killed", "survived", "stale", "stale", "not tested", "not tested"
+    ]  # fmt: skip
+    assert verdicts[0].detail == "tests/test_it.py::test_two"
+    assert (root / KILLED.file).read_text() == SOURCE
+    assert report(verdicts) == 1
+    assert report(verdicts[:1]) == 0
+    assert "1 killed, 1 survived, 2 stale, 2 not tested" in capsys.readouterr().out
+
+
+def test_tests_that_fail_without_a_mistake_judge_nothing(root):
+    (root / "mmech/__init__.py").write_text("def double(x):\n    return x\n")
+    with pytest.raises(FailingTestsError, match="test_two"):
+        list(run([KILLED], root, jobs=2))
+
+
+def test_the_command_lists_and_chooses(capsys):
+    assert main(["--list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(MUTANTS)
+    assert main(["--list", "--only", "biased shuffle"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("mmech/noise/_choice.py")
+    for wrong in (["--only", "no such mistake"], ["-j", "0"]):
+        with pytest.raises(SystemExit):
+            main(wrong)
+
+
+def test_names_tell_mistakes_apart():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mistake_fits_the_source(mutant):
+    text = (ROOT / mutant.file).read_text(encoding="utf-8")
+    assert text.count(mutant.find) == 1
+    # What is left is a program still.
+    compile(text.replace(mutant.find, mutant.replace), mutant.file, "exec")
