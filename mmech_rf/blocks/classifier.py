@@ -141,6 +141,10 @@ class BlockForestClassifier(_CompleteTrees):
     privacy_statement_ : str
         What was released at which epsilon, or rho.
 
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``.
+
     Examples
     --------
     >>> from mmech_rf import BlockForestClassifier, datasets
@@ -346,6 +350,10 @@ class LabelForestClassifier(_CompleteTrees):
         Seconds per stage; depends on the records, not for publication.
     privacy_statement_ : str
         What was released at which epsilon, or rho.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/leaf_labels.md``.
 
     Examples
     --------

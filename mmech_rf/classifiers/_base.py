@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mmech import (
     DomainTooLargeError,
     MatrixMechanism,
+    ParameterError,
     PrivacyLeakWarning,
     PrivacyLedger,
     QueryMatrix,
@@ -38,6 +39,8 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech_rf.classifiers._ensembles import (
     Ensemble,
+    check_n_jobs,
+    check_random_state,
     depths_of,
     features_of,
     optimize_all,
@@ -47,6 +50,7 @@ from mmech_rf.classifiers._ensembles import (
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
     SPLITS,
+    check_depth,
     complete_forest,
     default_depth,
     grow_random_forest,
@@ -60,6 +64,11 @@ MAX_TABLE_ENTRIES = 2**27
 
 INFERRED_CELLS = 10**6
 """Inferred schemas bin numeric attributes so that the domain stays below this."""
+
+
+class TableTooLargeError(ParameterError, DomainTooLargeError):
+    """The table of cells and classes of a method is too large to be held."""
+
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
 
@@ -220,9 +229,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         depths_of(self.depth, self.n_ensembles)
         check_choice(self.splits, "splits", SPLITS)
         if math.inf in n_trees and self.splits != "multiway":
-            raise ValueError(
-                "n_trees=inf is the forest of all multiway trees and needs "
-                f"splits='multiway', got {self.splits!r}; use a finite number of trees"
+            raise ParameterError(
+                "splits",
+                "{n_trees=inf} is the forest of all multiway trees and needs "
+                "{splits='multiway'}",
+                self.splits,
+                "use a finite number of trees",
             )
         check_choice(self.voting, "voting", self._votings)
         self._check_shared()
@@ -284,6 +296,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         d, q = schema.n_features, self.n_ensembles
+        for depth in depths_of(self.depth, q):
+            if depth != "auto":
+                check_depth(schema, int(depth), self.splits)
         *seeds, deal = spawn(self.random_state, q + 1)
         rngs = [np.random.default_rng(seed) for seed in seeds]
         ensembles = []
@@ -314,12 +329,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         cells = math.prod(shape)
         if cells * n_classes > MAX_TABLE_ENTRIES:
             size = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
-            raise DomainTooLargeError(
-                f"the domain has {size} cells and {n_classes} classes, and "
-                f"{type(self).__name__} keeps a table of at most {MAX_TABLE_ENTRIES:,} "
-                "entries; use PrivateForestClassifier, which keeps none, fewer "
-                "attributes per ensemble (max_features=, n_ensembles=), or "
-                "SubsampleAggregateClassifier, which counts leaves"
+            raise TableTooLargeError(
+                "schema",
+                f"the domain of the {{schema}} has {size} cells and {n_classes} "
+                "classes, and this method keeps a table of at most "
+                f"{MAX_TABLE_ENTRIES:,} entries",
+                remedy=(
+                    "use {PrivateForestClassifier}, which keeps none",
+                    "choose fewer attributes per ensemble with {max_features=} and "
+                    "{n_ensembles=}",
+                    "use {SubsampleAggregateClassifier}, which counts leaves",
+                    "use {LaplaceForestClassifier}, which counts leaves",
+                ),
             )
 
     def _fit_counts(

@@ -30,15 +30,18 @@ def check_privacy(privacy: Any, delta: Any) -> None:
     check_choice(privacy, "privacy", PRIVACY)
     if privacy == "pure":
         if delta is not None:
-            raise ValueError(
-                f"delta={delta!r} goes with privacy='zcdp', but privacy is 'pure'; "
-                "leave delta out"
+            raise ParameterError(
+                "delta",
+                "goes with {privacy='zcdp'} only",
+                delta,
+                ("leave {delta} out", "choose {privacy='zcdp'}"),
             )
         return
     if delta is None:
-        raise ValueError(
-            "privacy='zcdp' needs delta, the probability that epsilon may not hold; "
-            "pass one well below one over the number of records, such as 1e-6"
+        raise ParameterError(
+            "delta",
+            "{privacy='zcdp'} needs {delta}, the probability that epsilon may not hold",
+            remedy="give one well below one over the number of records, such as 1e-6",
         )
     check_delta(delta)
 

@@ -74,6 +74,11 @@ class PrivateForestClassifier(AccountedForest):
     privacy_statement_ : str
         What was released at which epsilon, or rho.
 
+    Notes
+    -----
+    Proofs: ``notebooks/proofs/labelled_trees.md``, ``notebooks/proofs/leaf_labels.md``,
+    ``notebooks/proofs/k_norm.md``, ``notebooks/proofs/composition.md``.
+
     Examples
     --------
     >>> from mmech_rf import PrivateForestClassifier, datasets

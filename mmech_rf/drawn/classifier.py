@@ -82,6 +82,11 @@ class DrawnForestClassifier(AccountedForest):
     privacy_statement_ : str
         What was released at which epsilon, or rho.
 
+    Notes
+    -----
+    Proofs: ``notebooks/proofs/labelled_trees.md``, ``notebooks/proofs/k_norm.md``,
+    ``notebooks/proofs/composition.md``.
+
     See Also
     --------
     PrivateForestClassifier : chooses between this and other forests.
