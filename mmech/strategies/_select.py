@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mmech._threads import one_blas_thread
 from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
@@ -175,7 +175,7 @@ def optimize(
         return optimize_gaussian(workload, template=template, **options)
     check_choice(template, "template", ("auto", *TEMPLATES))
     with (
-        _thread_pools().limit(limits=1, user_api="blas"),
+        one_blas_thread(),
         time_limit(budget_seconds),
     ):
         started = time.perf_counter()
@@ -200,15 +200,6 @@ def _check_p(p: Any, n_cells: int) -> None:
                 f"p must be at most the number of cells, {n_cells}, got {rows}; more "
                 "queries than cells do not help"
             )
-
-
-@cache
-def _thread_pools() -> Any:
-    """Return the BLAS libraries in use, looked for once: that takes milliseconds."""
-    import scipy.linalg  # noqa: F401  (brings a library of its own)
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _accepted(template: str) -> set[str]:
