@@ -299,6 +299,7 @@ class Conjunctions(QueryMatrix):
     masks: Sequence[ArrayLike]
     dtype = np.dtype(np.int64)
     is_nonnegative = True
+    has_row_forms = True
 
     def __post_init__(self) -> None:
         arrays = tuple(read_only(np.asarray(mask)) for mask in self.masks)

@@ -18,7 +18,6 @@ from mmech.operators._compose import Scaled
 from mmech.operators._hierarchy import Hierarchy
 from mmech.operators._kronecker import Kronecker
 from mmech.operators._marginals import Marginal, Marginals
-from mmech.operators._partition import Conjunctions
 from mmech.operators._pidentity import PIdentity
 from mmech.operators._ranges import Permuted
 from mmech.operators._spectrum import marginal_terms
@@ -82,9 +81,7 @@ def frobenius_squared(operator: QueryMatrix) -> float:
             weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
             for weight, factors in terms
         )
-    by_rows = operator.shape[0] < operator.shape[1] or isinstance(
-        operator, Conjunctions
-    )
+    by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
 
@@ -171,7 +168,7 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
     if longest == 0:
         return 0.0
     ratio = frobenius_squared(workload) / longest * (1 - 1e-12)
-    if isinstance(workload, Conjunctions):
+    if workload.has_row_forms:
         return float(rows.sum(dtype=np.float64)) / workload.shape[1] * ratio
     largest = workload.sensitivity()
     return largest**2 * math.ceil(ratio / largest)
