@@ -22,6 +22,7 @@ from mmech_rf import (
     PrivateForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
+    grow_random_forest,
 )
 from mmech_rf.cli import main
 
@@ -117,8 +118,8 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
 
 
 def test_auto_lists_no_cells_of_boxes(monkeypatch):
-    masks = [np.eye(3, dtype=bool)] * 2 + [np.ones((3, 3), bool)] * 12
-    workload = Conjunctions(masks)  # 3^14 cells
+    forest = grow_random_forest((3,) * 14, n_trees=4, depth=4, seed=0)
+    workload = Conjunctions(forest.leaf_masks())
     for name in ("_matmat", "_rmatmat"):
         monkeypatch.setattr(Conjunctions, name, None)
     monkeypatch.setattr(box_reduction, "MAX_SIGNATURES", 1)
@@ -158,9 +159,11 @@ def test_commands_end_at_their_defaults_or_name_what_works(
         Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
     ]
     Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
-    arguments = [command, str(table), "--schema", str(schema), "--epsilon", "1"]
+    arguments = ["--schema", str(schema), "--epsilon", "1"]
     if command == "fit":
-        arguments += ["--out", str(tmp_path / "v.npz")]
+        arguments = ["fit", str(table), *arguments, "--out", str(tmp_path / "v.npz")]
+    else:
+        arguments = ["evaluate", "--data", str(table), *arguments]
     with not_for_ever():
         try:
             code = main(arguments)
