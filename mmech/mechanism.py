@@ -267,7 +267,21 @@ class StrategyMechanism(ABC):
         -------
         ndarray of float64, shape (m,) or (m, k)
         """
-        estimate = self.reconstruct(self.measure(counts))
+        return self.answer_from(self.measure(counts))
+
+    def answer_from(self, measurement: Any) -> NDArray[np.float64]:
+        """Answer all queries of the workload from a measurement; free of privacy cost.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What `measure` returned.
+
+        Returns
+        -------
+        ndarray of float64, shape (m,) or (m, k)
+        """
+        estimate = self.reconstruct(measurement)
         if isinstance(estimate, MarginalEstimate):
             return estimate.answer(self.workload)
         return np.asarray(self.workload @ estimate)

@@ -25,7 +25,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import (
-    DomainTooLargeError,
     MatrixMechanism,
     ParameterError,
     PrivacyLeakWarning,
@@ -46,11 +45,13 @@ from mmech_rf.classifiers._ensembles import (
     spawn,
     trees_of,
 )
+from mmech_rf.classifiers._sizes import MAX_TREE_CELLS, check_cells, check_leaves
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
     SPLITS,
     check_depth,
     complete_forest,
+    complete_size,
     default_depth,
     grow_random_forest,
 )
@@ -58,15 +59,8 @@ from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
 
-MAX_TABLE_ENTRIES = 2**27
-"""Largest table of counts, cells times classes: 1 GiB of int64."""
-
 INFERRED_CELLS = 10**6
 """Inferred schemas bin numeric attributes so that the domain stays below this."""
-
-
-class TableTooLargeError(ParameterError, DomainTooLargeError):
-    """The table of cells and classes of a method is too large to be held."""
 
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
@@ -99,6 +93,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     _votings: tuple[str, ...] = ("hard", "weight")
     _needs_cells = True
+    _measures_marginals = False
+    _most_tree_cells = MAX_TREE_CELLS
     _holds_secrets = False
 
     def __init__(
@@ -285,10 +281,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             strict=True,
         ):
             visible = schema.select(features.tolist()) if features.size < d else schema
-            self._check_domain(visible.domain_shape, schema.n_classes)
             levels = (
                 default_depth(visible, self.splits) if depth == "auto" else int(depth)
             )
+            self._check_size(visible, n_trees, levels, self.splits)
             if n_trees == math.inf:
                 forest: Forest = complete_forest(visible, levels)
             else:
@@ -298,25 +294,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             ensembles.append(Ensemble(features, forest, epsilon / q))
         return ensembles
 
-    def _check_domain(self, shape: tuple[int, ...], n_classes: int) -> None:
-        if not self._needs_cells:
-            return
-        cells = math.prod(shape)
-        if cells * n_classes > MAX_TABLE_ENTRIES:
-            size = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
-            raise TableTooLargeError(
-                "schema",
-                f"the domain of the {{schema}} has {size} cells and {n_classes} "
-                "classes, and this method keeps a table of at most "
-                f"{MAX_TABLE_ENTRIES:,} entries",
-                remedy=(
-                    "use {PrivateForestClassifier}, which keeps none",
-                    "choose fewer attributes per ensemble with {max_features=} and "
-                    "{n_ensembles=}",
-                    "use {SubsampleAggregateClassifier}, which counts leaves",
-                    "use {LaplaceForestClassifier}, which counts leaves",
-                ),
-            )
+    @classmethod
+    def _check_size(
+        cls, visible: Schema, n_trees: float, depth: int, splits: str
+    ) -> None:
+        """Raise before any work where an ensemble is too large for this method."""
+        if cls._needs_cells:
+            trees = n_trees
+            if trees == math.inf:
+                listed, _ = complete_size(visible.domain_shape, depth)
+                trees = 1 if cls._measures_marginals else max(listed, 1)
+            check_cells(visible, trees, most=cls._most_tree_cells)
+        check_leaves(visible, n_trees, depth, splits)
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
@@ -372,7 +361,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         released = f"{self._what} measured by {mechanism.strategy._label()}"
         entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
         self.releases_ = (*self.releases_, entry)
-        return np.asarray(mechanism.workload @ mechanism.reconstruct(measurement))
+        return mechanism.answer_from(measurement)
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
         errors = [mechanism.expected_error() for mechanism in mechanisms]
