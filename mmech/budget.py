@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from mmech._guards import Settled, check_process
 from mmech._validation import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError
 
@@ -49,7 +51,7 @@ class LedgerEntry:
     part: str | None = None
 
 
-class PrivacyLedger:
+class PrivacyLedger(Settled):
     """A budget that several mechanisms and estimators can share.
 
     Releases add up (sequential composition), in exact fractions: three releases
@@ -57,7 +59,8 @@ class PrivacyLedger:
     as much as the dearest part (parallel composition, see `part`). A release that
     does not fit is refused before any noise is drawn, and one whose noise was drawn
     counts even if the program stops before it returns. Safe to use from several
-    threads.
+    threads. In a process that was forked from its own it refuses every release,
+    because both copies would spend the same budget.
 
     Parameters
     ----------
@@ -80,15 +83,18 @@ class PrivacyLedger:
     Fraction(0, 1)
     """
 
+    _kind = "ledger"
+
     def __init__(self, epsilon_total: Any, *, neighbours: str = "add_remove") -> None:
         self.neighbours = check_choice(neighbours, "neighbours", NEIGHBOURS)
-        self.epsilon_total: Fraction | float
-        if isinstance(epsilon_total, float) and epsilon_total == math.inf:
-            self.epsilon_total = math.inf
-        else:
-            self.epsilon_total = check_epsilon(epsilon_total, "epsilon_total")
+        self.epsilon_total: Fraction | float = (
+            math.inf
+            if isinstance(epsilon_total, float) and epsilon_total == math.inf
+            else check_epsilon(epsilon_total, "epsilon_total")
+        )
         self._entries: list[LedgerEntry] = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -116,8 +122,9 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller.
+            If the remaining budget is smaller, or in a forked process.
         """
+        check_process(self._process, "a PrivacyLedger")
         exact = check_epsilon(epsilon)
         if exact > self.remaining:
             raise BudgetExceededError(
@@ -146,8 +153,11 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller; nothing is spent.
+            If the remaining budget is smaller, or in a forked process; nothing is
+            spent.
         """
+        # Before the lock: a fork may have copied it while a thread held it.
+        check_process(self._process, "a PrivacyLedger")
         with self._lock:
             entry = LedgerEntry(self.check(epsilon), released, float(sensitivity))
             self._entries.append(entry)
@@ -256,7 +266,7 @@ class PrivacyLedger:
         return (
             f"PrivacyLedger(epsilon_total={float(self.epsilon_total):g}, "
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
-            f"releases={len(self._entries)})"
+            f"releases={len(self.entries)})"
         )
 
 
@@ -276,6 +286,7 @@ class _LedgerPart(PrivacyLedger):
         self._partition, self._part = partition, part
         self.neighbours = ledger.neighbours
         self.epsilon_total = ledger.epsilon_total
+        self._process = ledger._process
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -301,6 +312,7 @@ class _LedgerPart(PrivacyLedger):
 
     def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
         """Pay for a release on this part, before its noise is drawn."""
+        check_process(self._process, "a PrivacyLedger")
         with self._ledger._lock:
             entry = LedgerEntry(
                 self.check(epsilon),
@@ -311,6 +323,9 @@ class _LedgerPart(PrivacyLedger):
             )
             self._ledger._entries.append(entry)
         return entry
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"
 
 
 def _composed(entries: Iterable[LedgerEntry]) -> Fraction:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech import error
+from mmech._guards import Settled
 from mmech._validation import (
     check_choice,
     check_counts,
@@ -41,7 +42,7 @@ VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
 
 
-class StrategyMechanism(ABC):
+class StrategyMechanism(Settled, ABC):
     """What mechanisms that measure a strategy share, whatever their noise.
 
     Parameters
@@ -57,6 +58,8 @@ class StrategyMechanism(ABC):
     signed : bool
         Accept negative counts.
     """
+
+    _kind = "mechanism"
 
     _insecure_rng: np.random.Generator | None
 
@@ -104,15 +107,16 @@ class StrategyMechanism(ABC):
         self.strategy = strategy
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
-        self.released = integer_strategy(strategy, norm=self._norm)
-        if not error.supports(workload, self.released.form):
-            self.released = integer_strategy(strategy, norm=self._norm, fine=True)
-        if not error.supports(workload, self.released.form):
+        released = integer_strategy(strategy, norm=self._norm)
+        if not error.supports(workload, released.form):
+            released = integer_strategy(strategy, norm=self._norm, fine=True)
+        if not error.supports(workload, released.form):
             raise UnsupportedWorkloadError(
                 f"the strategy {strategy!r} cannot answer the workload {workload!r} "
                 "once its entries are rounded to integers; its rows are too close to "
                 "dependent: add rows such as Identity to the strategy"
             )
+        self.released = released
 
     @staticmethod
     @abstractmethod

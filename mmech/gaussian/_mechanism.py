@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech._guards import check_process
 from mmech._validation import check_epsilon
 from mmech.budget import PrivacyLedger
 from mmech.gaussian._optimize import optimize_gaussian
@@ -316,6 +318,7 @@ class GaussianMechanism(StrategyMechanism):
         )
         self._insecure_rng = check_insecure_rng(insecure_rng)
         self._releases: list[GaussianRelease] = []
+        self._process = os.getpid()
 
     @staticmethod
     def _optimize(workload: QueryMatrix) -> StrategyResult:
@@ -357,7 +360,10 @@ class GaussianMechanism(StrategyMechanism):
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
             wrong length; nothing is spent.
+        BudgetExceededError
+            In another process than its own, where nothing would be recorded.
         """
+        check_process(self._process, "a GaussianMechanism")
         exact = self._strategy_answers(counts)
         runs = self._runs()
         for _, _, own in runs:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rf_cases
+from processes import in_a_fork
 from rf_cases import (
     ASSIGNING,
     CELLS,
@@ -684,6 +685,31 @@ def test_a_batch_is_paid_for_once(name, noiseless):
     assert len(noiseless) == draws
     assert model.privacy_statement_ == before
     np.testing.assert_array_equal(model.predict(RAW), first)
+
+
+@BATCHES
+def test_a_fork_answers_no_batch_of_its_own(name):
+    """But it knows what was answered before, and may train with a budget of its own."""
+    X, y = records(30)
+    model = classifier(name).fit(X, y)
+
+    def predict(rows):
+        try:
+            return model.predict(rows)
+        except BudgetExceededError as refusal:
+            return str(refusal)
+
+    assert "belongs to the process" in in_a_fork(lambda: predict(RAW[:3]))
+    labels = predict(RAW[:3])
+    np.testing.assert_array_equal(in_a_fork(lambda: predict(RAW[:3])), labels)
+    fitted = in_a_fork(lambda: classifier(name).fit(X, y).predict(RAW))
+    assert fitted.shape == (12,)
+
+
+@ALL
+def test_a_classifier_says_that_it_has_a_part_of_a_ledger(name):
+    part = PrivacyLedger(1).part("region", "north")
+    assert "part('region', 'north')" in repr(classifier(name, ledger=part))
 
 
 @BATCHES
