@@ -35,6 +35,9 @@ class LedgerEntry:
     partition, part : str or None
         The partition of the records and the part of it that was measured, if the
         release was paid for through `PrivacyLedger.part`.
+    insecure : bool
+        Whether the noise was predictable, from ``insecure_rng``: then nothing is
+        private.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class LedgerEntry:
     sensitivity: float
     partition: str | None = None
     part: str | None = None
+    insecure: bool = False
 
 
 class PrivacyLedger(Settled):
@@ -134,7 +138,14 @@ class PrivacyLedger(Settled):
             )
         return exact
 
-    def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
+    def spend(
+        self,
+        epsilon: Any,
+        released: str,
+        *,
+        sensitivity: float,
+        insecure: bool = False,
+    ) -> LedgerEntry:
         """Pay for a release, before its noise is drawn.
 
         Parameters
@@ -145,6 +156,8 @@ class PrivacyLedger(Settled):
             What is measured, in words.
         sensitivity : float
             L1 sensitivity that the noise is calibrated to.
+        insecure : bool, default=False
+            Whether the noise is predictable, as in a test.
 
         Returns
         -------
@@ -159,7 +172,9 @@ class PrivacyLedger(Settled):
         # Before the lock: a fork may have copied it while a thread held it.
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
-            entry = LedgerEntry(self.check(epsilon), released, float(sensitivity))
+            entry = LedgerEntry(
+                self.check(epsilon), released, float(sensitivity), insecure=insecure
+            )
             self._entries.append(entry)
         return entry
 
@@ -212,7 +227,8 @@ class PrivacyLedger(Settled):
         -------
         str
             An object with the budget, the relation, what was spent, and one object
-            per release. Epsilons are exact fractions as text, such as ``"1/10"``.
+            per release. Epsilons are exact fractions as text, such as ``"1/10"``. A
+            release that is ``"insecure"``, of predictable noise, is not private.
 
         Examples
         --------
@@ -221,7 +237,8 @@ class PrivacyLedger(Settled):
         >>> ledger = PrivacyLedger("0.5")
         >>> entry = ledger.spend(0.1, "a histogram", sensitivity=1)
         >>> json.loads(ledger.to_json())["releases"]
-        [{'order': 1, 'released': 'a histogram', 'epsilon': '1/10', 'sensitivity': 1.0}]
+        [{'order': 1, 'released': 'a histogram', 'epsilon': '1/10', 'sensitivity': 1.0,
+        'insecure': False}]
         """
         releases = []
         for order, entry in enumerate(self.entries, 1):
@@ -230,6 +247,7 @@ class PrivacyLedger(Settled):
                 "released": entry.released,
                 "epsilon": str(entry.epsilon),
                 "sensitivity": entry.sensitivity,
+                "insecure": entry.insecure,
             }
             if entry.partition is not None:
                 record |= {"partition": entry.partition, "part": entry.part}
@@ -263,10 +281,11 @@ class PrivacyLedger(Settled):
         )
 
     def __repr__(self) -> str:
+        insecure = sum(entry.insecure for entry in self.entries)
         return (
             f"PrivacyLedger(epsilon_total={float(self.epsilon_total):g}, "
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
-            f"releases={len(self.entries)})"
+            f"releases={len(self.entries)}{f', insecure={insecure}' * bool(insecure)})"
         )
 
 
@@ -310,7 +329,14 @@ class _LedgerPart(PrivacyLedger):
         others = [e for e in self._ledger.entries if e.partition != self._partition]
         return self.epsilon_total - _composed(others) - self.spent
 
-    def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
+    def spend(
+        self,
+        epsilon: Any,
+        released: str,
+        *,
+        sensitivity: float,
+        insecure: bool = False,
+    ) -> LedgerEntry:
         """Pay for a release on this part, before its noise is drawn."""
         check_process(self._process, "a PrivacyLedger")
         with self._ledger._lock:
@@ -320,6 +346,7 @@ class _LedgerPart(PrivacyLedger):
                 float(sensitivity),
                 self._partition,
                 self._part,
+                insecure,
             )
             self._ledger._entries.append(entry)
         return entry

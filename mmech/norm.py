@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_epsilon, check_integer
 from mmech.budget import PrivacyLedger
-from mmech.noise import norm_noise, norm_noise_variance
+from mmech.noise import check_insecure_rng, norm_noise, norm_noise_variance
 from mmech.noise._norm import check_norm_scale
 from mmech.noise._seam import drawn
 from mmech.release import calibrated, charge, whole_numbers
@@ -98,7 +98,7 @@ def norm_release(
     released: str,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> NormMeasurement:
     r"""Release sums of records that are bounded in every group of rows at once.
 
@@ -124,8 +124,8 @@ def norm_release(
         Neighbour relation; ``"replace"`` doubles the sensitivity.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -184,10 +184,11 @@ def norm_release(
     scale = check_norm_scale(norm / price, sizes)
     variance = norm_noise_variance(scale, sizes)
     columns = exact.shape[1] if exact.ndim == 2 else 1
-    charge(ledger, price, released, neighbours, Fraction(norm))
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, norm, insecure=rng is not None)
 
     def add_noise() -> NDArray[np.int64]:
-        noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
+        noise = norm_noise(scale, sizes, columns, insecure_rng=rng)
         return exact + noise.reshape(exact.shape)
 
     noisy = drawn("norm", exact, add_noise, scale=scale, groups=sizes, epsilon=price)

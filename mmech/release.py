@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.noise import discrete_laplace
+from mmech.noise import check_insecure_rng, discrete_laplace
 from mmech.noise._laplace import check_scale
 from mmech.noise._seam import drawn
 
@@ -119,7 +119,7 @@ def laplace_release(
     released: str,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> Measurement:
     r"""Release whole numbers with discrete Laplace noise, paid for in a ledger.
 
@@ -140,8 +140,8 @@ def laplace_release(
         Neighbour relation; ``"replace"`` doubles the sensitivity.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def laplace_release(
         released=released,
         neighbours=neighbours,
         ledger=ledger,
-        insecure_rng=insecure_rng,
+        insecure_rng=check_insecure_rng(insecure_rng),
     )
 
 
@@ -203,7 +203,10 @@ def laplace_release_of_rows(
 ) -> Measurement:
     """Release rows whose noise has scale (their own sensitivity) / epsilon."""
     scales = [check_scale(own / epsilon) for _, _, own in runs]
-    charge(ledger, epsilon, released, neighbours, sensitivity)
+    charge(
+        ledger, epsilon, released, neighbours, sensitivity,
+        insecure=insecure_rng is not None,
+    )  # fmt: skip
 
     def add_noise() -> NDArray[np.int64]:
         noisy = values.copy()
@@ -226,7 +229,9 @@ def charge(
     epsilon: Fraction,
     released: str,
     neighbours: str,
-    sensitivity: Fraction,
+    sensitivity: Fraction | int,
+    *,
+    insecure: bool,
 ) -> None:
     """Pay for a release, if there is a ledger and it is for the same relation."""
     if ledger is None:
@@ -236,7 +241,7 @@ def charge(
             f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
             f"release is for {neighbours!r}; use the same relation for both"
         )
-    ledger.spend(epsilon, released, sensitivity=float(sensitivity))
+    ledger.spend(epsilon, released, sensitivity=float(sensitivity), insecure=insecure)
 
 
 def per_row(numbers: Sequence[float], runs: Sequence[Run]) -> Any:

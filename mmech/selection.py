@@ -27,17 +27,18 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
 from mmech.noise import (
     FRACTION_BITS,
+    check_insecure_rng,
     flip_negative_exponential,
     random_permutation,
     weighted_choice,
 )
 from mmech.noise._seam import drawn
-from mmech.release import whole_numbers
+from mmech.release import charge, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
 LARGEST_LOGARITHM = 2**62
-"""Sums of logarithms stay below this, so that they cannot leave 64 bits."""
+"""Logarithms beyond this are not computed in 64 bits."""
 
 UNITS_PER_ROUNDING = 12
 """Units of 2**-36 that one rounded sum of weights may cost: at most two in the sum
@@ -97,13 +98,19 @@ def _rate(epsilon: Fraction, monotone: bool, neighbours: str) -> Fraction:
     return epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
 
 
-def check_logarithms(largest_score: int, rate: int) -> None:
-    """Raise unless logarithms of weights of scores up to this fit into 64 bits."""
-    if largest_score * rate >= LARGEST_LOGARITHM:
-        raise ValueError(
-            "the scores times epsilon reach 2**26, which is too much for a selection; "
-            "use a smaller epsilon"
-        )
+def logarithms(
+    scores: NDArray[np.int64], rate: int, rests: NDArray[np.int64] | int = 0
+) -> NDArray[Any]:
+    """Return ``scores * rate + rests``, exactly, whatever their size.
+
+    Where 64 bits do not hold them they are Python integers. So no score is refused,
+    and no budget: a refusal would tell about the records.
+    """
+    largest = max(int(scores.max()), -int(scores.min())) * rate
+    largest += max(int(np.max(rests)), -int(np.min(rests)))
+    if largest < LARGEST_LOGARITHM:
+        return scores * rate + rests
+    return scores.astype(object) * rate + rests
 
 
 def exponential_mechanism(
@@ -114,7 +121,7 @@ def exponential_mechanism(
     monotone: bool = False,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among candidates, those of high score with higher probability.
 
@@ -138,8 +145,8 @@ def exponential_mechanism(
         Neighbour relation; ``"replace"`` halves the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -177,11 +184,11 @@ def exponential_mechanism(
     rate = fixed_point_rate(
         price, monotone=monotone, neighbours=neighbours, roundings=1
     )
-    check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
-    spend(ledger, price, released, neighbours)
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
 
     def choose() -> int:
-        return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+        return weighted_choice(logarithms(exact, rate), insecure_rng=rng)
 
     return drawn(
         "exponential", exact, choose, epsilon=price,
@@ -198,7 +205,7 @@ def permute_and_flip(
     monotone: bool = False,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among few candidates; never worse than `exponential_mechanism`.
 
@@ -223,8 +230,8 @@ def permute_and_flip(
         Neighbour relation; ``"replace"`` halves the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -258,13 +265,14 @@ def permute_and_flip(
     exact = _scores(scores)
     price = check_epsilon(epsilon)
     rate = _rate(price, monotone, neighbours)
-    spend(ledger, price, released, neighbours)
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
 
     def choose() -> int:
         best = int(exact.max())
-        for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
+        for candidate in random_permutation(exact.size, insecure_rng=rng):
             exponent = rate * (best - int(exact[candidate]))
-            if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
+            if flip_negative_exponential(exponent, insecure_rng=rng):
                 return int(candidate)
         raise AssertionError("the best candidate is always taken")
 
@@ -282,17 +290,3 @@ def _scores(scores: ArrayLike) -> NDArray[np.int64]:
             f"{exact.shape}"
         )
     return exact
-
-
-def spend(
-    ledger: PrivacyLedger | None, epsilon: Fraction, released: str, neighbours: str
-) -> None:
-    """Charge a ledger for a selection, if there is one and it fits."""
-    if ledger is None:
-        return
-    if ledger.neighbours != neighbours:
-        raise ValueError(
-            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-            f"selection is for {neighbours!r}; use the same relation for both"
-        )
-    ledger.spend(epsilon, released, sensitivity=1)

@@ -88,6 +88,8 @@ class GaussianRelease:
         What was measured, in words.
     sensitivity : float
         L2 sensitivity that the noise was calibrated to.
+    insecure : bool
+        Whether the noise came from ``insecure_rng``: then nothing is private.
 
     Examples
     --------
@@ -96,12 +98,13 @@ class GaussianRelease:
     >>> answers = mechanism.answer([4, 9])
     >>> mechanism.releases
     (GaussianRelease(rho=Fraction(1, 8), released='counts measured by Identity(2)',
-    sensitivity=1.0),)
+    sensitivity=1.0, insecure=False),)
     """
 
     rho: Fraction
     released: str
     sensitivity: float
+    insecure: bool = False
 
 
 def gaussian_release(
@@ -111,7 +114,7 @@ def gaussian_release(
     squared_l2_sensitivity: Any = None,
     rho: Any,
     neighbours: str = "add_remove",
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> GaussianMeasurement:
     r"""Release whole numbers with discrete Gaussian noise.
 
@@ -133,8 +136,8 @@ def gaussian_release(
         zCDP parameter > 0, in nats.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` doubles the sensitivity.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -180,7 +183,7 @@ def gaussian_release(
         [(0, rows, squared)],
         squared=squared,
         rho=check_epsilon(rho, "rho"),
-        insecure_rng=insecure_rng,
+        insecure_rng=check_insecure_rng(insecure_rng),
     )
 
 
@@ -371,7 +374,12 @@ class GaussianMechanism(StrategyMechanism):
         squared = min(own for _, _, own in runs)
         # Recorded before the noise is drawn: an interruption counts as spent.
         self._releases.append(
-            GaussianRelease(self.rho, self._released(), math.sqrt(squared))
+            GaussianRelease(
+                self.rho,
+                self._released(),
+                math.sqrt(squared),
+                self._insecure_rng is not None,
+            )
         )
         return _release_rows(
             exact, runs, squared=squared, rho=self.rho, insecure_rng=self._insecure_rng

@@ -100,6 +100,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     _votings: tuple[str, ...] = ("hard", "weight")
     _needs_cells = True
     _holds_secrets = False
+    _insecure_rng: np.random.Generator | None
 
     def __init__(
         self,
@@ -348,16 +349,15 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         strategy: QueryMatrix,
         contribution: int = 1,
     ) -> MatrixMechanism:
-        mechanism = MatrixMechanism(
+        return MatrixMechanism(
             workload,
             strategy,
             epsilon=ensemble.epsilon,
             neighbours=self._terms.neighbours,
             contribution=contribution,
             ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
         )
-        mechanism._insecure_rng = self._insecure_rng
-        return mechanism
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
@@ -370,7 +370,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Release the workload's answers on exact counts, and remember it."""
         measurement = mechanism.measure(counts)
         released = f"{self._what} measured by {mechanism.strategy._label()}"
-        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
+        entry = LedgerEntry(
+            measurement.epsilon,
+            released,
+            measurement.sensitivity,
+            insecure=self._terms.insecure,
+        )
         self.releases_ = (*self.releases_, entry)
         return np.asarray(mechanism.workload @ mechanism.reconstruct(measurement))
 
@@ -546,7 +551,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             else "NOT COVERED: the schema was read from the records (schema=None)."
         )
         if self._terms.insecure:
-            lines.append("NOT PRIVATE: the noise came from insecure_rng.")
+            lines.append(
+                "NOT PRIVATE: the noise came from insecure_rng, so that this statement "
+                "is void."
+            )
         lines.append(
             "The noise is made of integers and drawn exactly; the guarantee holds for "
             "the numbers as released. Not protected: timings, and the error that an "

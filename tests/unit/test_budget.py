@@ -24,9 +24,11 @@ from mmech import (
     GaussianMechanism,
     Identity,
     MatrixMechanism,
+    PrivacyLeakWarning,
     PrivacyLedger,
     Records,
     exponential_mechanism,
+    gaussian_release,
     laplace_release,
     norm_release,
     permute_and_flip,
@@ -325,12 +327,14 @@ def test_json_says_what_was_released_in_order():
             "released": "counts measured by Identity(2)",
             "epsilon": "1/10",
             "sensitivity": 1.0,
+            "insecure": False,
         },
         {
             "order": 2,
             "released": "counts",
             "epsilon": "1/7",
             "sensitivity": 2.0,
+            "insecure": False,
             "partition": "region",
             "part": "north",
         },
@@ -460,3 +464,43 @@ def test_a_pool_of_forks_cannot_answer_from_one_budget():
         found = pool.map(spend_shared, ["1"] * 5)
     assert {kind for kind, _ in found} == {"BudgetExceededError"}
     assert SHARED.spent == 0
+
+
+# ----------------------------------------------------------------- predictable noise
+RELEASES = {
+    "laplace": lambda **s: laplace_release([3], sensitivity=1, **s),
+    "norm": lambda **s: norm_release([3], groups=[1], **s),
+    "exponential": lambda **s: exponential_mechanism([3, 4], **s),
+    "permute and flip": lambda **s: permute_and_flip([3, 4], **s),
+    "mechanism": lambda released, **s: MatrixMechanism(Identity(1), **s).measure([3]),
+}
+
+
+@pytest.mark.parametrize("call", RELEASES.values(), ids=RELEASES)
+def test_the_ledger_marks_predictable_noise(call):
+    ledger = PrivacyLedger(3)
+    settings = {"epsilon": 1, "released": "x", "ledger": ledger}
+    call(**settings)
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
+        call(**settings, insecure_rng=0)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert [entry.insecure for entry in ledger.entries] == [False, True]
+    releases = json.loads(ledger.to_json())["releases"]
+    assert [release["insecure"] for release in releases] == [False, True]
+    assert "insecure=1" in repr(ledger)
+
+
+def test_gaussian_noise_that_is_predictable_is_marked():
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        gaussian_release([3], l2_sensitivity=1, rho=1, insecure_rng=0)
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        mechanism = GaussianMechanism(Identity(1), rho=1, insecure_rng=0)
+    mechanism.measure([3])
+    assert mechanism.releases[0].insecure
+
+
+def test_one_warning_is_enough(noise_rng):
+    """A generator that was warned about is passed on without another warning."""
+    for call in RELEASES.values():
+        call(epsilon=1, released="x", ledger=None, insecure_rng=noise_rng)
