@@ -46,6 +46,7 @@ from mmech_rf.classifiers._ensembles import (
     spawn,
     trees_of,
 )
+from mmech_rf.classifiers._lineage import Lineage
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
     SPLITS,
@@ -100,7 +101,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     _votings: tuple[str, ...] = ("hard", "weight")
     _needs_cells = True
     _holds_secrets = False
+    _spends = True
     _insecure_rng: np.random.Generator | None
+    _lineage: Lineage
 
     def __init__(
         self,
@@ -161,6 +164,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Once, if this object or a clone of it was fitted before without a ledger:
+            each such fit spends a budget of its own.
         """
         before = dict(vars(self))
         for name in before:
@@ -177,6 +186,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
+        counted = self._spends and self.ledger is None and self.insecure_rng is None
+        if counted:
+            self._family().fits_again(epsilon)
         self._insecure_rng = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
             self.neighbours, self.schema is None, self._insecure_rng is not None
@@ -196,7 +208,21 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         self.releases_: tuple[Any, ...] = ()
         self._tie_key = random_key(self._insecure_rng)
+        if counted:
+            self._family().fitted(epsilon)
         self._fit_counts(codes, class_codes)
+
+    def _family(self) -> Lineage:
+        """Return what counts the fits of this object and of its clones."""
+        if not hasattr(self, "_lineage"):
+            self._lineage = Lineage()
+        return self._lineage
+
+    def __sklearn_clone__(self) -> ForestClassifier:
+        """Return an unfitted copy, of which a fit is known to be one more."""
+        twin: ForestClassifier = super().__sklearn_clone__()
+        twin._lineage = self._family()
+        return twin
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
@@ -535,7 +561,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "replace": "by replacing one record",
         }[self._terms.neighbours]
         lines = [
-            f"Released so far: {self._spent()} for neighbouring data sets "
+            f"Released by this fit: {self._spent()} for neighbouring data sets "
             f"that differ {relation}."
             if self.releases_
             else "Nothing has been released yet."
@@ -556,6 +582,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "is void."
             )
         lines.append(
+            "Other fits on the same records add to this; one ledger for all limits the "
+            "sum."
+        )
+        lines.append(
             "The noise is made of integers and drawn exactly; the guarantee holds for "
             "the numbers as released. Not protected: timings, and the error that an "
             "invalid record raises."
@@ -564,13 +594,19 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _holds_counts(self) -> bool:
         """Whether exact counts are in memory: fitted and not closed."""
-        return self._holds_secrets and getattr(self, "_counts", None) is not None
+        return self._holds_secrets and hasattr(self, "_counts")
 
     def __repr__(self, **kwargs: Any) -> str:
         text = str(super().__repr__(**kwargs))
         if self._holds_counts():
             return f"{text} [holds sensitive counts: do not save or share]"
         return text
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return what the HTML of scikit-learn shows of a fit: nothing of records."""
+        shown = super()._get_fitted_attr_html(doc_link)
+        shown.pop("timings_", None)
+        return shown
 
     def __getstate__(self) -> dict[str, Any]:
         if self._holds_counts():
@@ -580,7 +616,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         state: dict[str, Any] = dict(super().__getstate__())
         if "ensembles_" in state:
-            for name in ("timings_", "ledger_", "_insecure_rng"):
+            for name in ("timings_", "ledger_", "_insecure_rng", "_lineage"):
                 state.pop(name, None)
             if "ledger" in state:
                 state["ledger"] = SPENT

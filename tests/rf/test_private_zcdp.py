@@ -346,7 +346,7 @@ def test_statement(case):
     model = fitted(case)
     first, *lines = model.privacy_statement_.splitlines()
     assert first.startswith(
-        "Released so far: (epsilon, delta)-differential privacy with epsilon = "
+        "Released by this fit: (epsilon, delta)-differential privacy with epsilon = "
         f"{float(Fraction(model.epsilon)):g} and delta = {model.delta:g}, from "
     )
     costs = lines[: len(model.releases_)]
@@ -367,7 +367,7 @@ def test_statement(case):
 def test_pure_epsilon_promises_as_before():
     model = fitted("zcdp", privacy="pure", delta=None)
     assert model.choice_.accounting == "pure"
-    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_files_from_before_there_was_a_delta(tmp_path):
     rewrite(path, older)
     model = load_model(path)
     assert (model.privacy, model.delta) == ("pure", None)
-    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
 
 
 def test_clones_have_the_parameters():
