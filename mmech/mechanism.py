@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -137,17 +137,32 @@ class StrategyMechanism(Settled, ABC):
                 )
             )
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
-        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
-        if records * self.released.largest_entry >= 2**62:
-            raise ValueError(
-                "sums of so many records overflow 64-bit integers in the strategy "
-                f"{self.strategy._label()}; are the counts right?"
-            )
         columns = exact.reshape(exact.shape[0], -1)
         answers = np.concatenate(
             [block.matrix._matmat(columns) for block in self.released.blocks]
         )
         return answers.reshape(-1, *exact.shape[1:])
+
+    def _check_sums(self, counts: ArrayLike | Records) -> None:
+        """Raise where strategy answers leave 64 bits, once the charge is made.
+
+        Beyond any table of records unless weights are huge, but it depends on them: a
+        refusal that cost nothing could be repeated until it told their number.
+        """
+        if isinstance(counts, Records):
+            records = counts._codes.shape[1]
+            most = max(int(b.matrix.sensitivity()) for b in self.released.blocks)
+        else:
+            exact = np.abs(np.asarray(counts).astype(np.float64))
+            records = int(exact.sum(axis=0).max(initial=0.0))
+            most = self.released.largest_entry
+        if records * most >= 2**62:
+            raise ValueError(
+                "sums of so many records overflow 64-bit integers in the strategy "
+                f"{self.strategy._label()}; are the counts right? Nothing was "
+                "released, but what a measurement costs is spent, because this refusal "
+                "tells about the counts"
+            )
 
     def _released(self) -> str:
         return f"counts measured by {self.strategy._label()}"
@@ -409,7 +424,9 @@ class MatrixMechanism(StrategyMechanism):
         ------
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length; nothing is spent.
+            wrong length, or a single count is above 2^62, or 2^53 as a float; nothing
+            is spent. If their sums leave 64 bits, as happens with huge weights;
+            epsilon is spent, and the guarantee does not cover this refusal.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is spent.
         """
@@ -423,6 +440,7 @@ class MatrixMechanism(StrategyMechanism):
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self._insecure_rng,
+            check=partial(self._check_sums, counts),
         )
 
     def _runs(self) -> list[Run]:

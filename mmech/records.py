@@ -236,6 +236,11 @@ def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
         If the domains differ.
     DomainTooLargeError
         If a table of counts would have more than 2^27 entries.
+
+    Notes
+    -----
+    Right where the number of records times the sensitivity is below 2^62, which
+    depends on records: a mechanism checks it after it was paid.
     """
     check_process(records._process, "a set of Records")
     known = getattr(strategy, "domain_shape", None) or records.domain_shape
@@ -244,12 +249,6 @@ def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
             f"the records are over {_named(records.domain_shape)} but the strategy is "
             f"over {_named(tuple(known), strategy.shape[1])}; both must be the same "
             "domain"
-        )
-    n_records = float(records._codes.shape[1])
-    if n_records * strategy.sensitivity() >= 2.0**62:
-        raise ValueError(
-            "sums of so many records overflow 64-bit integers in the strategy "
-            f"{strategy._label()}; use smaller integer weights"
         )
     answers = _answers(strategy, records)
     return answers if records._columns is not None else answers[:, 0]

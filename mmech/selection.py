@@ -33,7 +33,7 @@ from mmech.noise import (
     weighted_choice,
 )
 from mmech.noise._seam import drawn
-from mmech.release import charge, whole_numbers
+from mmech.release import charge, in_64_bits, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
@@ -159,7 +159,8 @@ def exponential_mechanism(
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
         If scores are not whole numbers in one row, or epsilon does not fit; nothing
-        is spent.
+        is spent. If scores are beyond 2^62 in magnitude, or 2^53 as floats; epsilon is
+        spent, and the guarantee does not cover this refusal.
 
     Notes
     -----
@@ -179,13 +180,14 @@ def exponential_mechanism(
     ... )
     1
     """
-    exact = _scores(scores)
+    whole = _scores(scores)
     price = check_epsilon(epsilon)
     rate = fixed_point_rate(
         price, monotone=monotone, neighbours=neighbours, roundings=1
     )
     rng = check_insecure_rng(insecure_rng)
     charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    exact = in_64_bits(whole)
 
     def choose() -> int:
         return weighted_choice(logarithms(exact, rate), insecure_rng=rng)
@@ -243,7 +245,9 @@ def permute_and_flip(
     BudgetExceededError
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
-        If scores are not whole numbers in one row; nothing is spent.
+        If scores are not whole numbers in one row; nothing is spent. If they are
+        beyond 2^62 in magnitude, or 2^53 as floats; epsilon is spent, and the guarantee
+        does not cover this refusal.
 
     Notes
     -----
@@ -262,11 +266,12 @@ def permute_and_flip(
     ... )
     1
     """
-    exact = _scores(scores)
+    whole = _scores(scores)
     price = check_epsilon(epsilon)
     rate = _rate(price, monotone, neighbours)
     rng = check_insecure_rng(insecure_rng)
     charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    exact = in_64_bits(whole)
 
     def choose() -> int:
         best = int(exact.max())
@@ -282,7 +287,7 @@ def permute_and_flip(
     )  # fmt: skip
 
 
-def _scores(scores: ArrayLike) -> NDArray[np.int64]:
+def _scores(scores: ArrayLike) -> NDArray[Any]:
     exact = whole_numbers(scores)
     if exact.ndim != 1 or not exact.size:
         raise ValueError(

@@ -29,6 +29,7 @@ from mmech.release import (
     Run,
     calibrated,
     check_measurement_scale,
+    in_64_bits,
     per_row,
     whole_numbers,
 )
@@ -176,7 +177,7 @@ def gaussian_release(
         # Twice the sensitivity under "replace" is four times its square.
         squared = calibrated(squared_l2_sensitivity, neighbours)
         squared *= 2 if neighbours == "replace" else 1
-    exact = whole_numbers(values)
+    exact = in_64_bits(whole_numbers(values))
     rows = exact.shape[0] if exact.ndim else 1
     return _release_rows(
         exact,
@@ -362,7 +363,9 @@ class GaussianMechanism(StrategyMechanism):
         ------
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length; nothing is spent.
+            wrong length; nothing is spent. If their sums leave 64 bits, as happens
+            with huge weights; rho is spent, and the guarantee does not cover this
+            refusal.
         BudgetExceededError
             In another process than its own, where nothing would be recorded.
         """
@@ -381,8 +384,13 @@ class GaussianMechanism(StrategyMechanism):
                 self._insecure_rng is not None,
             )
         )
+        self._check_sums(counts)
         return _release_rows(
-            exact, runs, squared=squared, rho=self.rho, insecure_rng=self._insecure_rng
+            in_64_bits(exact),
+            runs,
+            squared=squared,
+            rho=self.rho,
+            insecure_rng=self._insecure_rng,
         )
 
     def _runs(self) -> list[Run]:
