@@ -583,9 +583,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         lines.append(
             "Other fits on the same records add to this; one ledger for all limits the "
-            "sum. The noise is made of integers and drawn exactly; the guarantee holds for "
-            "the numbers as released. Not protected: timings, and the error that an "
-            "invalid record raises."
+            "sum. The noise is made of integers and drawn exactly; the guarantee holds "
+            "for the numbers as released. Not protected: timings, and the error that "
+            "an invalid record raises."
         )
         return "\n".join(lines)
 
