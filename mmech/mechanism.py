@@ -123,40 +123,39 @@ class StrategyMechanism(Settled, ABC):
     def _optimize(workload: QueryMatrix) -> StrategyResult:
         """Choose a strategy for the noise of this mechanism."""
 
-    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[np.int64]:
-        """Return A' x without noise, exactly. Sensitive."""
+    def _strategy_answers(
+        self, counts: ArrayLike | Records
+    ) -> tuple[NDArray[Any], int]:
+        """Return A' x without noise, and what bounds its sums. Sensitive.
+
+        Exact where the bound passes `_check_sums`.
+        """
         if isinstance(counts, Records):
             if counts.signed and not self.signed:
                 raise ValueError(
                     "the records have signs, so their counts may be negative; make the "
                     "mechanism with signed=True"
                 )
-            return whole_numbers(
-                np.concatenate(
-                    [exact_answers(b.matrix, counts) for b in self.released.blocks]
-                )
-            )
+            blocks = [block.matrix for block in self.released.blocks]
+            largest = max(int(matrix.sensitivity()) for matrix in blocks)
+            found = np.concatenate([exact_answers(m, counts) for m in blocks])
+            return whole_numbers(found), counts._codes.shape[1] * largest
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)
         answers = np.concatenate(
             [block.matrix._matmat(columns) for block in self.released.blocks]
         )
-        return answers.reshape(-1, *exact.shape[1:])
+        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
+        bound = records * self.released.largest_entry
+        return answers.reshape(-1, *exact.shape[1:]), bound
 
-    def _check_sums(self, counts: ArrayLike | Records) -> None:
+    def _check_sums(self, bound: int) -> None:
         """Raise where strategy answers leave 64 bits, once the charge is made.
 
         Beyond any table of records unless weights are huge, but it depends on them: a
         refusal that cost nothing could be repeated until it told their number.
         """
-        if isinstance(counts, Records):
-            records = counts._codes.shape[1]
-            most = max(int(b.matrix.sensitivity()) for b in self.released.blocks)
-        else:
-            exact = np.abs(np.asarray(counts).astype(np.float64))
-            records = int(exact.sum(axis=0).max(initial=0.0))
-            most = self.released.largest_entry
-        if records * most >= 2**62:
+        if bound >= 2**62:
             raise ValueError(
                 "sums of so many records overflow 64-bit integers in the strategy "
                 f"{self.strategy._label()}; are the counts right? Nothing was "
@@ -431,8 +430,9 @@ class MatrixMechanism(StrategyMechanism):
             If the ledger does not cover epsilon; nothing is spent.
         """
         runs = self._runs()
+        answers, bound = self._strategy_answers(counts)
         return laplace_release_of_rows(
-            self._strategy_answers(counts),
+            answers,
             runs,
             sensitivity=min(own for _, _, own in runs),
             epsilon=self.epsilon,
@@ -440,7 +440,7 @@ class MatrixMechanism(StrategyMechanism):
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self._insecure_rng,
-            check=partial(self._check_sums, counts),
+            check=partial(self._check_sums, bound),
         )
 
     def _runs(self) -> list[Run]:

@@ -370,7 +370,7 @@ class GaussianMechanism(StrategyMechanism):
             In another process than its own, where nothing would be recorded.
         """
         check_process(self._process, "a GaussianMechanism")
-        exact = self._strategy_answers(counts)
+        exact, bound = self._strategy_answers(counts)
         runs = self._runs()
         for _, _, own in runs:
             check_variance(own / (2 * self.rho))
@@ -384,7 +384,7 @@ class GaussianMechanism(StrategyMechanism):
                 self._insecure_rng is not None,
             )
         )
-        self._check_sums(counts)
+        self._check_sums(bound)
         return _release_rows(
             in_64_bits(exact),
             runs,

@@ -56,7 +56,7 @@ def check_insecure_rng(insecure_rng: Any) -> PredictableGenerator | None:
     PrivacyLeakWarning
         If a generator or seed is given.
     """
-    if insecure_rng is None or isinstance(insecure_rng, PredictableGenerator):
+    if insecure_rng is None or type(insecure_rng) is PredictableGenerator:
         return insecure_rng
     warnings.warn(
         "noise from insecure_rng is predictable and gives no privacy; "
