@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from mmech._guards import Settled, check_process
 from mmech._validation import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError
 
@@ -33,6 +35,9 @@ class LedgerEntry:
     partition, part : str or None
         The partition of the records and the part of it that was measured, if the
         release was paid for through `PrivacyLedger.part`.
+    insecure : bool
+        Whether the noise was predictable, from ``insecure_rng``: then nothing is
+        private.
 
     Examples
     --------
@@ -47,9 +52,10 @@ class LedgerEntry:
     sensitivity: float
     partition: str | None = None
     part: str | None = None
+    insecure: bool = False
 
 
-class PrivacyLedger:
+class PrivacyLedger(Settled):
     """A budget that several mechanisms and estimators can share.
 
     Releases add up (sequential composition), in exact fractions: three releases
@@ -57,7 +63,8 @@ class PrivacyLedger:
     as much as the dearest part (parallel composition, see `part`). A release that
     does not fit is refused before any noise is drawn, and one whose noise was drawn
     counts even if the program stops before it returns. Safe to use from several
-    threads.
+    threads. In a process that was forked from its own it refuses every release,
+    because both copies would spend the same budget.
 
     Parameters
     ----------
@@ -80,15 +87,18 @@ class PrivacyLedger:
     Fraction(0, 1)
     """
 
+    _kind = "ledger"
+
     def __init__(self, epsilon_total: Any, *, neighbours: str = "add_remove") -> None:
         self.neighbours = check_choice(neighbours, "neighbours", NEIGHBOURS)
-        self.epsilon_total: Fraction | float
-        if isinstance(epsilon_total, float) and epsilon_total == math.inf:
-            self.epsilon_total = math.inf
-        else:
-            self.epsilon_total = check_epsilon(epsilon_total, "epsilon_total")
+        self.epsilon_total: Fraction | float = (
+            math.inf
+            if isinstance(epsilon_total, float) and epsilon_total == math.inf
+            else check_epsilon(epsilon_total, "epsilon_total")
+        )
         self._entries: list[LedgerEntry] = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -116,8 +126,9 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller.
+            If the remaining budget is smaller, or in a forked process.
         """
+        check_process(self._process, "a PrivacyLedger")
         exact = check_epsilon(epsilon)
         if exact > self.remaining:
             raise BudgetExceededError(
@@ -127,7 +138,14 @@ class PrivacyLedger:
             )
         return exact
 
-    def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
+    def spend(
+        self,
+        epsilon: Any,
+        released: str,
+        *,
+        sensitivity: float,
+        insecure: bool = False,
+    ) -> LedgerEntry:
         """Pay for a release, before its noise is drawn.
 
         Parameters
@@ -138,6 +156,8 @@ class PrivacyLedger:
             What is measured, in words.
         sensitivity : float
             L1 sensitivity that the noise is calibrated to.
+        insecure : bool, default=False
+            Whether the noise is predictable, as in a test.
 
         Returns
         -------
@@ -146,10 +166,15 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller; nothing is spent.
+            If the remaining budget is smaller, or in a forked process; nothing is
+            spent.
         """
+        # Before the lock: a fork may have copied it while a thread held it.
+        check_process(self._process, "a PrivacyLedger")
         with self._lock:
-            entry = LedgerEntry(self.check(epsilon), released, float(sensitivity))
+            entry = LedgerEntry(
+                self.check(epsilon), released, float(sensitivity), insecure=insecure
+            )
             self._entries.append(entry)
         return entry
 
@@ -202,7 +227,8 @@ class PrivacyLedger:
         -------
         str
             An object with the budget, the relation, what was spent, and one object
-            per release. Epsilons are exact fractions as text, such as ``"1/10"``.
+            per release. Epsilons are exact fractions as text, such as ``"1/10"``. A
+            release that is ``"insecure"``, of predictable noise, is not private.
 
         Examples
         --------
@@ -211,7 +237,8 @@ class PrivacyLedger:
         >>> ledger = PrivacyLedger("0.5")
         >>> entry = ledger.spend(0.1, "a histogram", sensitivity=1)
         >>> json.loads(ledger.to_json())["releases"]
-        [{'order': 1, 'released': 'a histogram', 'epsilon': '1/10', 'sensitivity': 1.0}]
+        [{'order': 1, 'released': 'a histogram', 'epsilon': '1/10', 'sensitivity': 1.0,
+        'insecure': False}]
         """
         releases = []
         for order, entry in enumerate(self.entries, 1):
@@ -220,6 +247,7 @@ class PrivacyLedger:
                 "released": entry.released,
                 "epsilon": str(entry.epsilon),
                 "sensitivity": entry.sensitivity,
+                "insecure": entry.insecure,
             }
             if entry.partition is not None:
                 record |= {"partition": entry.partition, "part": entry.part}
@@ -253,10 +281,11 @@ class PrivacyLedger:
         )
 
     def __repr__(self) -> str:
+        insecure = sum(entry.insecure for entry in self.entries)
         return (
             f"PrivacyLedger(epsilon_total={float(self.epsilon_total):g}, "
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
-            f"releases={len(self._entries)})"
+            f"releases={len(self.entries)}{f', insecure={insecure}' * bool(insecure)})"
         )
 
 
@@ -276,6 +305,7 @@ class _LedgerPart(PrivacyLedger):
         self._partition, self._part = partition, part
         self.neighbours = ledger.neighbours
         self.epsilon_total = ledger.epsilon_total
+        self._process = ledger._process
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -299,8 +329,16 @@ class _LedgerPart(PrivacyLedger):
         others = [e for e in self._ledger.entries if e.partition != self._partition]
         return self.epsilon_total - _composed(others) - self.spent
 
-    def spend(self, epsilon: Any, released: str, *, sensitivity: float) -> LedgerEntry:
+    def spend(
+        self,
+        epsilon: Any,
+        released: str,
+        *,
+        sensitivity: float,
+        insecure: bool = False,
+    ) -> LedgerEntry:
         """Pay for a release on this part, before its noise is drawn."""
+        check_process(self._process, "a PrivacyLedger")
         with self._ledger._lock:
             entry = LedgerEntry(
                 self.check(epsilon),
@@ -308,9 +346,13 @@ class _LedgerPart(PrivacyLedger):
                 float(sensitivity),
                 self._partition,
                 self._part,
+                insecure,
             )
             self._ledger._entries.append(entry)
         return entry
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"
 
 
 def _composed(entries: Iterable[LedgerEntry]) -> Fraction:

@@ -6,13 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech import error
+from mmech._guards import Settled
 from mmech._validation import (
     check_choice,
     check_counts,
@@ -41,7 +42,7 @@ VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
 
 
-class StrategyMechanism(ABC):
+class StrategyMechanism(Settled, ABC):
     """What mechanisms that measure a strategy share, whatever their noise.
 
     Parameters
@@ -57,6 +58,8 @@ class StrategyMechanism(ABC):
     signed : bool
         Accept negative counts.
     """
+
+    _kind = "mechanism"
 
     _insecure_rng: np.random.Generator | None
 
@@ -104,46 +107,61 @@ class StrategyMechanism(ABC):
         self.strategy = strategy
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
-        self.released = integer_strategy(strategy, norm=self._norm)
-        if not error.supports(workload, self.released.form):
-            self.released = integer_strategy(strategy, norm=self._norm, fine=True)
-        if not error.supports(workload, self.released.form):
+        released = integer_strategy(strategy, norm=self._norm)
+        if not error.supports(workload, released.form):
+            released = integer_strategy(strategy, norm=self._norm, fine=True)
+        if not error.supports(workload, released.form):
             raise UnsupportedWorkloadError(
                 f"the strategy {strategy!r} cannot answer the workload {workload!r} "
                 "once its entries are rounded to integers; its rows are too close to "
                 "dependent: add rows such as Identity to the strategy"
             )
+        self.released = released
 
     @staticmethod
     @abstractmethod
     def _optimize(workload: QueryMatrix) -> StrategyResult:
         """Choose a strategy for the noise of this mechanism."""
 
-    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[np.int64]:
-        """Return A' x without noise, exactly. Sensitive."""
+    def _strategy_answers(
+        self, counts: ArrayLike | Records
+    ) -> tuple[NDArray[Any], int]:
+        """Return A' x without noise, and what bounds its sums. Sensitive.
+
+        Exact where the bound passes `_check_sums`.
+        """
         if isinstance(counts, Records):
             if counts.signed and not self.signed:
                 raise ValueError(
                     "the records have signs, so their counts may be negative; make the "
                     "mechanism with signed=True"
                 )
-            return whole_numbers(
-                np.concatenate(
-                    [exact_answers(b.matrix, counts) for b in self.released.blocks]
-                )
-            )
+            blocks = [block.matrix for block in self.released.blocks]
+            largest = max(int(matrix.sensitivity()) for matrix in blocks)
+            found = np.concatenate([exact_answers(m, counts) for m in blocks])
+            return whole_numbers(found), counts._codes.shape[1] * largest
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
-        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
-        if records * self.released.largest_entry >= 2**62:
-            raise ValueError(
-                "sums of so many records overflow 64-bit integers in the strategy "
-                f"{self.strategy._label()}; are the counts right?"
-            )
         columns = exact.reshape(exact.shape[0], -1)
         answers = np.concatenate(
             [block.matrix._matmat(columns) for block in self.released.blocks]
         )
-        return answers.reshape(-1, *exact.shape[1:])
+        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
+        bound = records * self.released.largest_entry
+        return answers.reshape(-1, *exact.shape[1:]), bound
+
+    def _check_sums(self, bound: int) -> None:
+        """Raise where strategy answers leave 64 bits, once the charge is made.
+
+        Beyond any table of records unless weights are huge, but it depends on them: a
+        refusal that cost nothing could be repeated until it told their number.
+        """
+        if bound >= 2**62:
+            raise ValueError(
+                "sums of so many records overflow 64-bit integers in the strategy "
+                f"{self.strategy._label()}; are the counts right? Nothing was "
+                "released, but what a measurement costs is spent, because this refusal "
+                "tells about the counts"
+            )
 
     def _released(self) -> str:
         return f"counts measured by {self.strategy._label()}"
@@ -419,13 +437,16 @@ class MatrixMechanism(StrategyMechanism):
         ------
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length; nothing is spent.
+            wrong length, or a single count is above 2^62, or 2^53 as a float; nothing
+            is spent. If their sums leave 64 bits, as happens with huge weights;
+            epsilon is spent, and the guarantee does not cover this refusal.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is spent.
         """
         runs = self._runs()
+        answers, bound = self._strategy_answers(counts)
         return laplace_release_of_rows(
-            self._strategy_answers(counts),
+            answers,
             runs,
             sensitivity=min(own for _, _, own in runs),
             epsilon=self.epsilon,
@@ -433,6 +454,7 @@ class MatrixMechanism(StrategyMechanism):
             neighbours=self.neighbours,
             ledger=self.ledger,
             insecure_rng=self._insecure_rng,
+            check=partial(self._check_sums, bound),
         )
 
     def _runs(self) -> list[Run]:

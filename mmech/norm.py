@@ -42,10 +42,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_epsilon, check_integer
 from mmech.budget import PrivacyLedger
-from mmech.noise import norm_noise, norm_noise_variance
+from mmech.noise import check_insecure_rng, norm_noise, norm_noise_variance
 from mmech.noise._norm import check_norm_scale
 from mmech.noise._seam import drawn
-from mmech.release import calibrated, charge, whole_numbers
+from mmech.release import calibrated, charge, in_64_bits, whole_numbers
 
 __all__ = ["NormMeasurement", "norm_release"]
 
@@ -98,7 +98,7 @@ def norm_release(
     released: str,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> NormMeasurement:
     r"""Release sums of records that are bounded in every group of rows at once.
 
@@ -124,8 +124,8 @@ def norm_release(
         Neighbour relation; ``"replace"`` doubles the sensitivity.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -138,7 +138,8 @@ def norm_release(
     ValueError
         If values are not whole, the groups do not add up to the rows, the noise does
         not fit into 64 bits, or the ledger is for another neighbour relation; nothing
-        is spent.
+        is spent. If values are beyond 2^62 in magnitude, or 2^53 as floats; epsilon is
+        spent, and the guarantee does not cover this refusal.
 
     See Also
     --------
@@ -172,22 +173,24 @@ def norm_release(
     >>> release.values.shape, release.variance[0].round(), ledger.remaining
     ((20, 2), np.float64(154.0), Fraction(0, 1))
     """
-    exact = whole_numbers(values)
+    whole = whole_numbers(values)
     sizes = _checked_groups(groups)
-    if exact.ndim not in (1, 2) or exact.shape[0] != sum(sizes):
+    if whole.ndim not in (1, 2) or whole.shape[0] != sum(sizes):
         raise ValueError(
             f"values must have one row per coordinate, {sum(sizes)} in all groups, and "
-            f"one or two dimensions, got shape {exact.shape}"
+            f"one or two dimensions, got shape {whole.shape}"
         )
     norm = int(calibrated(check_integer(sensitivity, "sensitivity"), neighbours))
     price = check_epsilon(epsilon)
     scale = check_norm_scale(norm / price, sizes)
     variance = norm_noise_variance(scale, sizes)
-    columns = exact.shape[1] if exact.ndim == 2 else 1
-    charge(ledger, price, released, neighbours, Fraction(norm))
+    columns = whole.shape[1] if whole.ndim == 2 else 1
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, norm, insecure=rng is not None)
+    exact = in_64_bits(whole)
 
     def add_noise() -> NDArray[np.int64]:
-        noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
+        noise = norm_noise(scale, sizes, columns, insecure_rng=rng)
         return exact + noise.reshape(exact.shape)
 
     noisy = drawn("norm", exact, add_noise, scale=scale, groups=sizes, epsilon=price)

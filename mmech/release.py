@@ -7,7 +7,7 @@ spent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,14 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.noise import discrete_laplace
+from mmech.noise import check_insecure_rng, discrete_laplace
 from mmech.noise._laplace import check_scale
 from mmech.noise._seam import drawn
 
 __all__ = ["Measurement", "laplace_release"]
 
 LARGEST_VALUE = 2**62
-"""Exact values stay below this, so that noise cannot take them past 64 bits."""
+"""Exact values stay below this, so that noise cannot take them past 64 bits. No table
+of records reaches it with weights of moderate size. Values beyond are refused after the
+charge, because the refusal tells about them: it is not covered by the guarantee."""
 
 Run = tuple[int, int, Fraction]
 """Rows start..stop-1 of a release and the sensitivity, or variance, of their noise."""
@@ -90,23 +92,33 @@ def calibrated(sensitivity: Any, neighbours: str) -> Fraction:
     return 2 * exact if neighbours == "replace" else exact
 
 
-def whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
-    """Return exact values as int64, or raise if they are not whole or too large."""
+def whole_numbers(values: ArrayLike) -> NDArray[Any]:
+    """Return exact values as an array of any type, or raise if they are not whole."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"values to release must be numbers, got dtype {array.dtype}")
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all() or (array != np.rint(array)).any():
-            raise ValueError(
-                "values to release must be whole numbers, because exact noise is made "
-                "of whole numbers; count in smaller units and scale afterwards"
-            )
-        limit = 2.0**53
-    else:
-        limit = LARGEST_VALUE
+    if (
+        array.dtype.kind == "f"
+        and not (np.isfinite(array) & (array == np.rint(array))).all()
+    ):
+        raise ValueError(
+            "values to release must be whole numbers, because exact noise is made "
+            "of whole numbers; count in smaller units and scale afterwards"
+        )
+    return array
+
+
+def in_64_bits(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Return whole numbers as int64, or raise if they are too large; after the charge.
+
+    What is too large depends on records, so that this refusal must not be free.
+    """
+    limit = 2.0**53 if array.dtype.kind == "f" else LARGEST_VALUE
     if array.size and max(abs(int(array.max())), abs(int(array.min()))) > limit:
         raise ValueError(
-            f"values to release must be below {limit:.3g} in magnitude to be exact"
+            f"values to release must be below {limit:.3g} in magnitude to be exact; "
+            "nothing was released, but what it costs is spent, because this refusal "
+            "tells about the values"
         )
     return array.astype(np.int64)
 
@@ -119,7 +131,7 @@ def laplace_release(
     released: str,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> Measurement:
     r"""Release whole numbers with discrete Laplace noise, paid for in a ledger.
 
@@ -140,8 +152,8 @@ def laplace_release(
         Neighbour relation; ``"replace"`` doubles the sensitivity.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -154,7 +166,8 @@ def laplace_release(
     ValueError
         If values are not whole, the sensitivity is not a finite number > 0, the
         noise does not fit into 64 bits, or the ledger is for another neighbour
-        relation; nothing is spent.
+        relation; nothing is spent. If values are beyond 2^62 in magnitude, or 2^53
+        as floats; epsilon is spent, and the guarantee does not cover this refusal.
 
     Notes
     -----
@@ -186,12 +199,12 @@ def laplace_release(
         released=released,
         neighbours=neighbours,
         ledger=ledger,
-        insecure_rng=insecure_rng,
+        insecure_rng=check_insecure_rng(insecure_rng),
     )
 
 
 def laplace_release_of_rows(
-    values: NDArray[np.int64],
+    values: NDArray[Any],
     runs: Sequence[Run],
     *,
     sensitivity: Fraction,
@@ -200,13 +213,24 @@ def laplace_release_of_rows(
     neighbours: str,
     ledger: PrivacyLedger | None,
     insecure_rng: np.random.Generator | None,
+    check: Callable[[], None] | None = None,
 ) -> Measurement:
-    """Release rows whose noise has scale (their own sensitivity) / epsilon."""
+    """Release rows whose noise has scale (their own sensitivity) / epsilon.
+
+    After the charge `check` is called: it raises where the values cannot be right.
+    """
     scales = [check_scale(own / epsilon) for _, _, own in runs]
-    charge(ledger, epsilon, released, neighbours, sensitivity)
+    charge(
+        ledger, epsilon, released, neighbours, sensitivity,
+        insecure=insecure_rng is not None,
+    )  # fmt: skip
+
+    if check is not None:
+        check()
+    exact = in_64_bits(values)
 
     def add_noise() -> NDArray[np.int64]:
-        noisy = values.copy()
+        noisy = exact.copy()
         flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
         for (start, stop, _), scale in zip(runs, scales, strict=True):
             rows = flat[start:stop]
@@ -214,7 +238,7 @@ def laplace_release_of_rows(
         return noisy
 
     noisy = drawn(
-        "laplace", values, add_noise, runs=runs, scales=scales, epsilon=epsilon
+        "laplace", exact, add_noise, runs=runs, scales=scales, epsilon=epsilon
     )
     return Measurement(
         noisy, per_row([float(s) for s in scales], runs), float(sensitivity), epsilon
@@ -226,7 +250,9 @@ def charge(
     epsilon: Fraction,
     released: str,
     neighbours: str,
-    sensitivity: Fraction,
+    sensitivity: Fraction | int,
+    *,
+    insecure: bool,
 ) -> None:
     """Pay for a release, if there is a ledger and it is for the same relation."""
     if ledger is None:
@@ -236,7 +262,7 @@ def charge(
             f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
             f"release is for {neighbours!r}; use the same relation for both"
         )
-    ledger.spend(epsilon, released, sensitivity=float(sensitivity))
+    ledger.spend(epsilon, released, sensitivity=float(sensitivity), insecure=insecure)
 
 
 def per_row(numbers: Sequence[float], runs: Sequence[Run]) -> Any:

@@ -27,17 +27,18 @@ from mmech._validation import check_choice, check_epsilon
 from mmech.budget import NEIGHBOURS, PrivacyLedger
 from mmech.noise import (
     FRACTION_BITS,
+    check_insecure_rng,
     flip_negative_exponential,
     random_permutation,
     weighted_choice,
 )
 from mmech.noise._seam import drawn
-from mmech.release import whole_numbers
+from mmech.release import charge, in_64_bits, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
 LARGEST_LOGARITHM = 2**62
-"""Sums of logarithms stay below this, so that they cannot leave 64 bits."""
+"""Logarithms beyond this are not computed in 64 bits."""
 
 UNITS_PER_ROUNDING = 12
 """Units of 2**-36 that one rounded sum of weights may cost: at most two in the sum
@@ -97,13 +98,19 @@ def _rate(epsilon: Fraction, monotone: bool, neighbours: str) -> Fraction:
     return epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
 
 
-def check_logarithms(largest_score: int, rate: int) -> None:
-    """Raise unless logarithms of weights of scores up to this fit into 64 bits."""
-    if largest_score * rate >= LARGEST_LOGARITHM:
-        raise ValueError(
-            "the scores times epsilon reach 2**26, which is too much for a selection; "
-            "use a smaller epsilon"
-        )
+def logarithms(
+    scores: NDArray[np.int64], rate: int, rests: NDArray[np.int64] | int = 0
+) -> NDArray[Any]:
+    """Return ``scores * rate + rests``, exactly, whatever their size.
+
+    Where 64 bits do not hold them they are Python integers. So no score is refused,
+    and no budget: a refusal would tell about the records.
+    """
+    largest = max(int(scores.max()), -int(scores.min())) * rate
+    largest += max(int(np.max(rests)), -int(np.min(rests)))
+    if largest < LARGEST_LOGARITHM:
+        return scores * rate + rests
+    return scores.astype(object) * rate + rests
 
 
 def exponential_mechanism(
@@ -114,7 +121,7 @@ def exponential_mechanism(
     monotone: bool = False,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among candidates, those of high score with higher probability.
 
@@ -138,8 +145,8 @@ def exponential_mechanism(
         Neighbour relation; ``"replace"`` halves the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -152,7 +159,8 @@ def exponential_mechanism(
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
         If scores are not whole numbers in one row, or epsilon does not fit; nothing
-        is spent.
+        is spent. If scores are beyond 2^62 in magnitude, or 2^53 as floats; epsilon is
+        spent, and the guarantee does not cover this refusal.
 
     Notes
     -----
@@ -172,16 +180,17 @@ def exponential_mechanism(
     ... )
     1
     """
-    exact = _scores(scores)
+    whole = _scores(scores)
     price = check_epsilon(epsilon)
     rate = fixed_point_rate(
         price, monotone=monotone, neighbours=neighbours, roundings=1
     )
-    check_logarithms(max(int(exact.max()), -int(exact.min())), rate)
-    spend(ledger, price, released, neighbours)
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    exact = in_64_bits(whole)
 
     def choose() -> int:
-        return weighted_choice(exact * rate, insecure_rng=insecure_rng)
+        return weighted_choice(logarithms(exact, rate), insecure_rng=rng)
 
     return drawn(
         "exponential", exact, choose, epsilon=price,
@@ -198,7 +207,7 @@ def permute_and_flip(
     monotone: bool = False,
     neighbours: str = "add_remove",
     ledger: PrivacyLedger | None = None,
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> int:
     r"""Choose among few candidates; never worse than `exponential_mechanism`.
 
@@ -223,8 +232,8 @@ def permute_and_flip(
         Neighbour relation; ``"replace"`` halves the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable choice for tests; warns.
 
     Returns
     -------
@@ -236,7 +245,9 @@ def permute_and_flip(
     BudgetExceededError
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
-        If scores are not whole numbers in one row; nothing is spent.
+        If scores are not whole numbers in one row; nothing is spent. If they are
+        beyond 2^62 in magnitude, or 2^53 as floats; epsilon is spent, and the guarantee
+        does not cover this refusal.
 
     Notes
     -----
@@ -255,16 +266,18 @@ def permute_and_flip(
     ... )
     1
     """
-    exact = _scores(scores)
+    whole = _scores(scores)
     price = check_epsilon(epsilon)
     rate = _rate(price, monotone, neighbours)
-    spend(ledger, price, released, neighbours)
+    rng = check_insecure_rng(insecure_rng)
+    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    exact = in_64_bits(whole)
 
     def choose() -> int:
         best = int(exact.max())
-        for candidate in random_permutation(exact.size, insecure_rng=insecure_rng):
+        for candidate in random_permutation(exact.size, insecure_rng=rng):
             exponent = rate * (best - int(exact[candidate]))
-            if flip_negative_exponential(exponent, insecure_rng=insecure_rng):
+            if flip_negative_exponential(exponent, insecure_rng=rng):
                 return int(candidate)
         raise AssertionError("the best candidate is always taken")
 
@@ -274,7 +287,7 @@ def permute_and_flip(
     )  # fmt: skip
 
 
-def _scores(scores: ArrayLike) -> NDArray[np.int64]:
+def _scores(scores: ArrayLike) -> NDArray[Any]:
     exact = whole_numbers(scores)
     if exact.ndim != 1 or not exact.size:
         raise ValueError(
@@ -282,17 +295,3 @@ def _scores(scores: ArrayLike) -> NDArray[np.int64]:
             f"{exact.shape}"
         )
     return exact
-
-
-def spend(
-    ledger: PrivacyLedger | None, epsilon: Fraction, released: str, neighbours: str
-) -> None:
-    """Charge a ledger for a selection, if there is one and it fits."""
-    if ledger is None:
-        return
-    if ledger.neighbours != neighbours:
-        raise ValueError(
-            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-            f"selection is for {neighbours!r}; use the same relation for both"
-        )
-    ledger.spend(epsilon, released, sensitivity=1)

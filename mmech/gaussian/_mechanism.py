@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech._guards import check_process
 from mmech._validation import check_epsilon
 from mmech.budget import PrivacyLedger
 from mmech.gaussian._optimize import optimize_gaussian
@@ -27,6 +29,7 @@ from mmech.release import (
     Run,
     calibrated,
     check_measurement_scale,
+    in_64_bits,
     per_row,
     whole_numbers,
 )
@@ -86,6 +89,8 @@ class GaussianRelease:
         What was measured, in words.
     sensitivity : float
         L2 sensitivity that the noise was calibrated to.
+    insecure : bool
+        Whether the noise came from ``insecure_rng``: then nothing is private.
 
     Examples
     --------
@@ -94,12 +99,13 @@ class GaussianRelease:
     >>> answers = mechanism.answer([4, 9])
     >>> mechanism.releases
     (GaussianRelease(rho=Fraction(1, 8), released='counts measured by Identity(2)',
-    sensitivity=1.0),)
+    sensitivity=1.0, insecure=False),)
     """
 
     rho: Fraction
     released: str
     sensitivity: float
+    insecure: bool = False
 
 
 def gaussian_release(
@@ -109,7 +115,7 @@ def gaussian_release(
     squared_l2_sensitivity: Any = None,
     rho: Any,
     neighbours: str = "add_remove",
-    insecure_rng: np.random.Generator | None = None,
+    insecure_rng: Any = None,
 ) -> GaussianMeasurement:
     r"""Release whole numbers with discrete Gaussian noise.
 
@@ -131,8 +137,8 @@ def gaussian_release(
         zCDP parameter > 0, in nats.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` doubles the sensitivity.
-    insecure_rng : numpy.random.Generator, default=None
-        Noise source for tests, validated by the caller.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
 
     Returns
     -------
@@ -171,14 +177,14 @@ def gaussian_release(
         # Twice the sensitivity under "replace" is four times its square.
         squared = calibrated(squared_l2_sensitivity, neighbours)
         squared *= 2 if neighbours == "replace" else 1
-    exact = whole_numbers(values)
+    exact = in_64_bits(whole_numbers(values))
     rows = exact.shape[0] if exact.ndim else 1
     return _release_rows(
         exact,
         [(0, rows, squared)],
         squared=squared,
         rho=check_epsilon(rho, "rho"),
-        insecure_rng=insecure_rng,
+        insecure_rng=check_insecure_rng(insecure_rng),
     )
 
 
@@ -316,6 +322,7 @@ class GaussianMechanism(StrategyMechanism):
         )
         self._insecure_rng = check_insecure_rng(insecure_rng)
         self._releases: list[GaussianRelease] = []
+        self._process = os.getpid()
 
     @staticmethod
     def _optimize(workload: QueryMatrix) -> StrategyResult:
@@ -356,19 +363,34 @@ class GaussianMechanism(StrategyMechanism):
         ------
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length; nothing is spent.
+            wrong length; nothing is spent. If their sums leave 64 bits, as happens
+            with huge weights; rho is spent, and the guarantee does not cover this
+            refusal.
+        BudgetExceededError
+            In another process than its own, where nothing would be recorded.
         """
-        exact = self._strategy_answers(counts)
+        check_process(self._process, "a GaussianMechanism")
+        exact, bound = self._strategy_answers(counts)
         runs = self._runs()
         for _, _, own in runs:
             check_variance(own / (2 * self.rho))
         squared = min(own for _, _, own in runs)
         # Recorded before the noise is drawn: an interruption counts as spent.
         self._releases.append(
-            GaussianRelease(self.rho, self._released(), math.sqrt(squared))
+            GaussianRelease(
+                self.rho,
+                self._released(),
+                math.sqrt(squared),
+                self._insecure_rng is not None,
+            )
         )
+        self._check_sums(bound)
         return _release_rows(
-            exact, runs, squared=squared, rho=self.rho, insecure_rng=self._insecure_rng
+            in_64_bits(exact),
+            runs,
+            squared=squared,
+            rho=self.rho,
+            insecure_rng=self._insecure_rng,
         )
 
     def _runs(self) -> list[Run]:

@@ -80,6 +80,7 @@ class AccountedForest(ForestClassifier):
         terms: dict[str, Any] = {
             "neighbours": self._terms.neighbours,
             "signed": isinstance(counts, Records) and counts.signed,
+            "insecure_rng": self._insecure_rng,
         }
         mechanism: MatrixMechanism | GaussianMechanism
         if self.ledger_ is None:
@@ -88,7 +89,6 @@ class AccountedForest(ForestClassifier):
             mechanism = MatrixMechanism(
                 strategy, strategy, epsilon=cost, ledger=self.ledger_, **terms
             )
-        mechanism._insecure_rng = self._insecure_rng
         measurement = mechanism.measure(counts)
         released = f"{what} measured by {strategy._label()}"
         self._note(cost, released, measurement.sensitivity)
@@ -97,7 +97,8 @@ class AccountedForest(ForestClassifier):
     def _note(self, cost: Fraction, released: str, sensitivity: float) -> None:
         """Remember what was released; without a ledger, in zCDP."""
         kind = ConcentratedRelease if self.ledger_ is None else LedgerEntry
-        self.releases_ = (*self.releases_, kind(cost, released, sensitivity))
+        entry = kind(cost, released, sensitivity, insecure=self._terms.insecure)
+        self.releases_ = (*self.releases_, entry)
 
     def _how(self, entry: Any) -> str:
         concentrated = isinstance(entry, ConcentratedRelease)

@@ -45,6 +45,7 @@ from mmech_rf.classifiers._ensembles import (
     spawn,
     trees_of,
 )
+from mmech_rf.classifiers._lineage import Lineage
 from mmech_rf.classifiers._sizes import MAX_TREE_CELLS, check_cells, check_leaves
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
@@ -96,6 +97,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     _measures_marginals = False
     _most_tree_cells = MAX_TREE_CELLS
     _holds_secrets = False
+    _spends = True
+    _insecure_rng: np.random.Generator | None
+    _lineage: Lineage
 
     def __init__(
         self,
@@ -156,6 +160,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Once, if this object or a clone of it was fitted before without a ledger:
+            each such fit spends a budget of its own.
         """
         before = dict(vars(self))
         for name in before:
@@ -172,6 +182,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
+        counted = self._spends and self.ledger is None and self.insecure_rng is None
+        if counted:
+            self._family().fits_again(epsilon)
         self._insecure_rng = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
             self.neighbours, self.schema is None, self._insecure_rng is not None
@@ -191,7 +204,21 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         self.releases_: tuple[Any, ...] = ()
         self._tie_key = random_key(self._insecure_rng)
+        if counted:
+            self._family().fitted(epsilon)
         self._fit_counts(codes, class_codes)
+
+    def _family(self) -> Lineage:
+        """Return what counts the fits of this object and of its clones."""
+        if not hasattr(self, "_lineage"):
+            self._lineage = Lineage()
+        return self._lineage
+
+    def __sklearn_clone__(self) -> ForestClassifier:
+        """Return an unfitted copy, of which a fit is known to be one more."""
+        twin: ForestClassifier = super().__sklearn_clone__()
+        twin._lineage = self._family()
+        return twin
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
@@ -337,16 +364,15 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         strategy: QueryMatrix,
         contribution: int = 1,
     ) -> MatrixMechanism:
-        mechanism = MatrixMechanism(
+        return MatrixMechanism(
             workload,
             strategy,
             epsilon=ensemble.epsilon,
             neighbours=self._terms.neighbours,
             contribution=contribution,
             ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
         )
-        mechanism._insecure_rng = self._insecure_rng
-        return mechanism
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
@@ -359,7 +385,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Release the workload's answers on exact counts, and remember it."""
         measurement = mechanism.measure(counts)
         released = f"{self._what} measured by {mechanism.strategy._label()}"
-        entry = LedgerEntry(measurement.epsilon, released, measurement.sensitivity)
+        entry = LedgerEntry(
+            measurement.epsilon,
+            released,
+            measurement.sensitivity,
+            insecure=self._terms.insecure,
+        )
         self.releases_ = (*self.releases_, entry)
         return mechanism.answer_from(measurement)
 
@@ -519,7 +550,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "replace": "by replacing one record",
         }[self._terms.neighbours]
         lines = [
-            f"Released so far: {self._spent()} for neighbouring data sets "
+            f"Released by this fit: {self._spent()} for neighbouring data sets "
             f"that differ {relation}."
             if self.releases_
             else "Nothing has been released yet."
@@ -535,23 +566,33 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             else "NOT COVERED: the schema was read from the records (schema=None)."
         )
         if self._terms.insecure:
-            lines.append("NOT PRIVATE: the noise came from insecure_rng.")
+            lines.append(
+                "NOT PRIVATE: the noise came from insecure_rng, so that this statement "
+                "is void."
+            )
         lines.append(
-            "The noise is made of integers and drawn exactly; the guarantee holds for "
-            "the numbers as released. Not protected: timings, and the error that an "
-            "invalid record raises."
+            "Other fits on the same records add to this; one ledger for all limits the "
+            "sum. The noise is made of integers and drawn exactly; the guarantee holds "
+            "for the numbers as released. Not protected: timings, and the error that "
+            "an invalid record raises."
         )
         return "\n".join(lines)
 
     def _holds_counts(self) -> bool:
         """Whether exact counts are in memory: fitted and not closed."""
-        return self._holds_secrets and getattr(self, "_counts", None) is not None
+        return self._holds_secrets and hasattr(self, "_counts")
 
     def __repr__(self, **kwargs: Any) -> str:
         text = str(super().__repr__(**kwargs))
         if self._holds_counts():
             return f"{text} [holds sensitive counts: do not save or share]"
         return text
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return what the HTML of scikit-learn shows of a fit: nothing of records."""
+        shown = super()._get_fitted_attr_html(doc_link)
+        shown.pop("timings_", None)
+        return shown
 
     def __getstate__(self) -> dict[str, Any]:
         if self._holds_counts():
@@ -561,7 +602,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         state: dict[str, Any] = dict(super().__getstate__())
         if "ensembles_" in state:
-            for name in ("timings_", "ledger_", "_insecure_rng"):
+            for name in ("timings_", "ledger_", "_insecure_rng", "_lineage"):
                 state.pop(name, None)
             if "ledger" in state:
                 state["ledger"] = SPENT

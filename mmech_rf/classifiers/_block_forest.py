@@ -20,7 +20,7 @@ from mmech import (
 )
 from mmech._validation import check_epsilon
 from mmech.noise import discrete_gaussian_variance, discrete_laplace_variance
-from mmech.selection import spend
+from mmech.release import charge
 from mmech_rf.classifiers._accounted import AccountedForest
 from mmech_rf.classifiers._block_design import block_pool, overlap
 from mmech_rf.classifiers._choice import Choice
@@ -74,7 +74,10 @@ class BlockForest(AccountedForest):
             # Every record trains one tree: each has all of epsilon.
             self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
         with self._timed("measurement"):
-            spend(self.ledger_, epsilon, LABELS, self._terms.neighbours)
+            charge(
+                self.ledger_, epsilon, LABELS, self._terms.neighbours, 1,
+                insecure=self._terms.insecure,
+            )  # fmt: skip
             self._note(epsilon, LABELS, 1.0)
             self._experts = draw_labels(
                 codes,

@@ -96,7 +96,9 @@ def remaining_rho(
 def in_rho(spent: Sequence[LedgerEntry]) -> tuple[ConcentratedRelease, ...]:
     """Return what releases of pure epsilon cost in zCDP, half of its square."""
     return tuple(
-        ConcentratedRelease(entry.epsilon**2 / 2, entry.released, entry.sensitivity)
+        ConcentratedRelease(
+            entry.epsilon**2 / 2, entry.released, entry.sensitivity, entry.insecure
+        )
         for entry in spent
     )
 

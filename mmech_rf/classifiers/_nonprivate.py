@@ -75,6 +75,7 @@ class NonPrivateForestClassifier(ForestClassifier):
     neighbours = "add_remove"
     handle_unknown = handle_missing = "error"
     ledger = insecure_rng = None
+    _spends = False
 
     @property
     def privacy_statement_(self) -> str:

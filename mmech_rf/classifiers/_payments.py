@@ -197,11 +197,14 @@ class ConcentratedRelease:
         What was released, in words.
     sensitivity : float
         L2 sensitivity that noise was calibrated to, or sensitivity of a score.
+    insecure : bool
+        Whether the noise came from ``insecure_rng``: then nothing is private.
     """
 
     rho: Fraction
     released: str
     sensitivity: float
+    insecure: bool = False
 
 
 @dataclass

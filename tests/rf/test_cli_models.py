@@ -132,7 +132,7 @@ def test_a_fitted_model_predicts(run, files, args, cls):
     args = ["--depth", 3, *args]
     code, out, err = run(*fit(files, *args))
     assert (code, err) == (0, "")
-    assert "Released so far: epsilon = 50 for neighbouring data sets" in out
+    assert "Released by this fit: epsilon = 50 for neighbouring data sets" in out
     model = load_model(files / "fruit.npz")
     assert type(model) is cls
     code, out, err = run("predict", files / "fruit.npz", files / "new.csv")
