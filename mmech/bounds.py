@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech._threads import one_blas_thread
 from mmech._validation import check_epsilon, check_integer, check_operator
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix
@@ -211,9 +212,7 @@ def dual_bound(
     max_iter = check_integer(max_iter, "max_iter")
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance!r}")
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         result = dual_loss_bound(workload, max_iter=max_iter, tolerance=tolerance)
     return replace(result, bound=2.0 * result.bound / exact**2)
 
@@ -284,11 +283,9 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
             return cheap_loss_bound(reduced)
-    from threadpoolctl import threadpool_limits
-
     m, n = workload.shape
     size = min(m, n) if m * n <= CHEAP_ENTRIES else n
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if size <= CHEAP_DUAL_SIZE:
             steps = int(min(max(CHEAP_WORK / size**3, 1), 100))
             result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech import error
+from mmech._guards import Settled
 from mmech._validation import (
     check_choice,
     check_counts,
@@ -35,7 +36,7 @@ VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
 
 
-class MatrixMechanism:
+class MatrixMechanism(Settled):
     """Answer a workload under differential privacy by measuring a strategy.
 
     Measures ``y = A x + noise``, reconstructs ``x^ = A⁺ y`` and answers ``W x^``, so
@@ -130,6 +131,8 @@ class MatrixMechanism:
     2.14
     """
 
+    _kind = "mechanism"
+
     def __init__(
         self,
         workload: QueryMatrix,
@@ -153,14 +156,6 @@ class MatrixMechanism:
         self.workload, self.strategy = _checked_pair(workload, strategy, self.law)
         self.released = _measurable(self.workload, self.strategy, self.law.norm)
         self._noise = check_insecure_rng(insecure_rng)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in vars(self) and not name.startswith("_"):
-            raise AttributeError(
-                f"{name} is settled when a MatrixMechanism is made, because its noise "
-                "follows from it; make another mechanism"
-            )
-        super().__setattr__(name, value)
 
     @property
     def neighbours(self) -> str:
@@ -197,12 +192,15 @@ class MatrixMechanism:
         ------
         ValueError
             If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length; nothing is spent.
+            wrong length, or a single count is above 2^62, or 2^53 as a float; nothing
+            is spent. If their sums leave 64 bits, as happens with huge weights; the
+            cost is spent, and the guarantee does not cover this refusal.
         BudgetExceededError
             If the ledger does not cover the cost; nothing is spent.
         """
+        answers, bound = self._strategy_answers(counts)
         return measure(
-            self._strategy_answers(counts),
+            answers,
             self._runs(),
             self.law,
             self.cost,
@@ -210,33 +208,48 @@ class MatrixMechanism:
             relation=self.relation,
             ledger=self.ledger,
             noise=self._noise,
+            check=partial(self._check_sums, bound),
         )
 
-    def _strategy_answers(self, counts: ArrayLike | Records) -> NDArray[np.int64]:
-        """Return A' x without noise, exactly. Sensitive."""
+    def _strategy_answers(
+        self, counts: ArrayLike | Records
+    ) -> tuple[NDArray[Any], int]:
+        """Return A' x without noise, and what bounds its sums. Sensitive.
+
+        Exact where the bound passes `_check_sums`.
+        """
         if isinstance(counts, Records):
             if counts.signed and not self.signed:
                 raise ValueError(
                     "the records have signs, so their counts may be negative; make the "
                     "mechanism with signed=True"
                 )
-            return whole_numbers(
-                np.concatenate(
-                    [exact_answers(b.matrix, counts) for b in self.released.blocks]
-                )
-            )
+            blocks = [block.matrix for block in self.released.blocks]
+            largest = max(int(matrix.sensitivity()) for matrix in blocks)
+            found = np.concatenate([exact_answers(m, counts) for m in blocks])
+            return whole_numbers(found), counts._codes.shape[1] * largest
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
-        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
-        if records * self.released.largest_entry >= 2**62:
-            raise ValueError(
-                "sums of so many records overflow 64-bit integers in the strategy "
-                f"{self.strategy._label()}; are the counts right?"
-            )
         columns = exact.reshape(exact.shape[0], -1)
         answers = np.concatenate(
             [block.matrix._matmat(columns) for block in self.released.blocks]
         )
-        return answers.reshape(-1, *exact.shape[1:])
+        records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
+        bound = records * self.released.largest_entry
+        return answers.reshape(-1, *exact.shape[1:]), bound
+
+    def _check_sums(self, bound: int) -> None:
+        """Raise where strategy answers leave 64 bits, once the charge is made.
+
+        Beyond any table of records unless weights are huge, but it depends on them: a
+        refusal that cost nothing could be repeated until it told their number.
+        """
+        if bound >= 2**62:
+            raise ValueError(
+                "sums of so many records overflow 64-bit integers in the strategy "
+                f"{self.strategy._label()}; are the counts right? Nothing was "
+                "released, but what a measurement costs is spent, because this refusal "
+                "tells about the counts"
+            )
 
     def _runs(self) -> list[Run]:
         """Return runs of rows, and how much one record changes them."""
@@ -362,7 +375,21 @@ class MatrixMechanism:
         -------
         ndarray of float64, shape (m,) or (m, k)
         """
-        estimate = self.reconstruct(self.measure(counts))
+        return self.answer_from(self.measure(counts))
+
+    def answer_from(self, measurement: Measurement) -> NDArray[np.float64]:
+        """Answer all queries of the workload from a measurement; free of privacy cost.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What `measure` returned.
+
+        Returns
+        -------
+        ndarray of float64, shape (m,) or (m, k)
+        """
+        estimate = self.reconstruct(measurement)
         if isinstance(estimate, MarginalEstimate):
             return estimate.answer(self.workload)
         return np.asarray(self.workload @ estimate)

@@ -102,11 +102,13 @@ class SignalPrior:
         d = len(domain_shape)
         logs = [math.log(size) for size in domain_shape]
         spread = (1 - self.gamma) * math.fsum(logs)
-        shares = [self.decay ** max(j - 1, 0) for j in range(d + 1)]
-        total = math.fsum(shares)
-        # Of one subset of j attributes, with the concentration of all tables.
+        shares = [max(j - 1, 0) * math.log(self.decay) for j in range(d + 1)]
+        total = max(shares)
+        total += math.log(math.fsum(math.exp(share - total) for share in shares))
+        # Of one subset of j attributes, with the concentration of all tables; by
+        # logarithms, because the shares of hundreds of attributes underflow.
         levels = [
-            spread + math.log(share / total / math.comb(d, j)) if share else -math.inf
+            spread + share - total - math.log(math.comb(d, j))
             for j, share in enumerate(shares)
         ]
         own = [levels[len(s)] - sum([logs[i] for i in s]) for s in subsets]

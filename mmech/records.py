@@ -7,11 +7,13 @@ records, block by block, with the same exact integers as from the counts.
 
 from __future__ import annotations
 
+import os
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech._guards import check_process
 from mmech._validation import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators._base import QueryMatrix, product_of
@@ -62,7 +64,8 @@ class Records:
     Notes
     -----
     The object holds the records: it cannot be pickled or copied, and its text shows
-    neither values nor how many there are.
+    neither values nor how many there are. In a process that was forked from its own
+    it is not measured.
 
     Examples
     --------
@@ -77,7 +80,14 @@ class Records:
     (4,)
     """
 
-    __slots__ = ("_codes", "_columns", "_negative", "domain_shape", "n_columns")
+    __slots__ = (
+        "_codes",
+        "_columns",
+        "_negative",
+        "_process",
+        "domain_shape",
+        "n_columns",
+    )
 
     domain_shape: tuple[int, ...]
     n_columns: int
@@ -91,6 +101,7 @@ class Records:
         n_columns: int = 1,
         signs: ArrayLike | None = None,
     ) -> None:
+        self._process = os.getpid()
         self.domain_shape = check_domain_shape(domain_shape)
         self.n_columns = check_integer(n_columns, "n_columns")
         d = len(self.domain_shape)
@@ -225,19 +236,19 @@ def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
         If the domains differ.
     DomainTooLargeError
         If a table of counts would have more than 2^27 entries.
+
+    Notes
+    -----
+    Right where the number of records times the sensitivity is below 2^62, which
+    depends on records: a mechanism checks it after it was paid.
     """
+    check_process(records._process, "a set of Records")
     known = getattr(strategy, "domain_shape", None) or records.domain_shape
     if strategy.shape[1] != records.n_cells or tuple(known) != records.domain_shape:
         raise ValueError(
             f"the records are over {_named(records.domain_shape)} but the strategy is "
             f"over {_named(tuple(known), strategy.shape[1])}; both must be the same "
             "domain"
-        )
-    n_records = float(records._codes.shape[1])
-    if n_records * strategy.sensitivity() >= 2.0**62:
-        raise ValueError(
-            "sums of so many records overflow 64-bit integers in the strategy "
-            f"{strategy._label()}; use smaller integer weights"
         )
     answers = _answers(strategy, records)
     return answers if records._columns is not None else answers[:, 0]

@@ -157,8 +157,10 @@ def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | No
 
     try:
         reduced, cells = reduce_boxes(workload)
-    except (UnsupportedWorkloadError, DomainTooLargeError):
+    except UnsupportedWorkloadError:
         return None
+    except DomainTooLargeError:
+        return workload, np.arange(workload.shape[1])
     groups = cells.expand()
     first = _first_members(groups)
     if first.size == 0:

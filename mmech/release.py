@@ -8,7 +8,7 @@ counts as spent.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,9 @@ from mmech.privacy.neighbours import Relation, exact_size
 __all__ = ["Measurement", "noisy_release"]
 
 LARGEST_VALUE = 2**62
-"""Exact values stay below this, so that noise cannot take them past 64 bits."""
+"""Exact values stay below this, so that noise cannot take them past 64 bits. No table
+of records reaches it with weights of moderate size. Values beyond are refused after the
+charge, because the refusal tells about them: it is not covered by the guarantee."""
 
 Run = tuple[int, int, Fraction]
 """Rows start..stop-1 of a release and how much one record changes them, to the power
@@ -86,23 +88,33 @@ class Measurement:
         return self.entry.cost
 
 
-def whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
-    """Return exact values as int64, or raise if they are not whole or too large."""
+def whole_numbers(values: ArrayLike) -> NDArray[Any]:
+    """Return exact values as an array of any type, or raise if they are not whole."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"values to release must be numbers, got dtype {array.dtype}")
-    if array.dtype.kind == "f":
-        if not np.isfinite(array).all() or (array != np.rint(array)).any():
-            raise ValueError(
-                "values to release must be whole numbers, because exact noise is made "
-                "of whole numbers; count in smaller units and scale afterwards"
-            )
-        limit = 2.0**53
-    else:
-        limit = LARGEST_VALUE
+    if (
+        array.dtype.kind == "f"
+        and not (np.isfinite(array) & (array == np.rint(array))).all()
+    ):
+        raise ValueError(
+            "values to release must be whole numbers, because exact noise is made "
+            "of whole numbers; count in smaller units and scale afterwards"
+        )
+    return array
+
+
+def in_64_bits(array: NDArray[Any]) -> NDArray[np.int64]:
+    """Return whole numbers as int64, or raise if they are too large; after the charge.
+
+    What is too large depends on records, so that this refusal must not be free.
+    """
+    limit = 2.0**53 if array.dtype.kind == "f" else LARGEST_VALUE
     if array.size and max(abs(int(array.max())), abs(int(array.min()))) > limit:
         raise ValueError(
-            f"values to release must be below {limit:.3g} in magnitude to be exact"
+            f"values to release must be below {limit:.3g} in magnitude to be exact; "
+            "nothing was released, but what it costs is spent, because this refusal "
+            "tells about the values"
         )
     return array.astype(np.int64)
 
@@ -167,7 +179,9 @@ def noisy_release(
     ValueError
         If values are not whole, the sensitivity is not a finite number > 0, the groups
         do not add up to the rows, the noise does not fit into 64 bits, or the ledger is
-        for another neighbour relation; nothing is spent.
+        for another neighbour relation; nothing is spent. If values are beyond 2^62 in
+        magnitude, or 2^53 as floats; the cost is spent, and the guarantee does not
+        cover this refusal.
 
     Notes
     -----
@@ -221,14 +235,14 @@ def noisy_release(
     ((20, 2), np.float64(154.0))
     """
     noise = check_insecure_rng(insecure_rng)
-    exact = whole_numbers(values)
+    whole = whole_numbers(values)
     law, cost = law_and_cost(epsilon, rho)
-    rows = exact.shape[0] if exact.ndim else 1
+    rows = whole.shape[0] if whole.ndim else 1
     if groups is not None:
-        law = _checked_norm(groups, exact, law)
+        law = _checked_norm(groups, whole, law)
     own = _own_size(sensitivity, squared_sensitivity, law)
     return measure(
-        exact,
+        whole,
         [(0, rows, own)],
         law,
         cost,
@@ -240,7 +254,7 @@ def noisy_release(
 
 
 def measure(
-    values: NDArray[np.int64],
+    values: NDArray[Any],
     runs: Sequence[Run],
     law: Law,
     cost: Fraction,
@@ -249,13 +263,14 @@ def measure(
     relation: Relation,
     ledger: PrivacyLedger | None,
     noise: np.random.Generator | None,
+    check: Callable[[], None] | None = None,
 ) -> Measurement:
     """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
 
     Parameters
     ----------
-    values : ndarray of int64, shape (p,) or (p, k)
-        Exact values. Sensitive.
+    values : ndarray, shape (p,) or (p, k)
+        Exact values: whole numbers of any type. Sensitive.
     runs : sequence of (int, int, Fraction)
         Consecutive rows, and how much one added record changes them, to the power
         ``law.power``.
@@ -271,6 +286,8 @@ def measure(
         Budget to charge.
     noise : numpy.random.Generator or None
         Predictable source for tests; ``None`` is the operating system's entropy.
+    check : callable, optional
+        Called after the charge; raises where the values cannot be right.
     """
     factor = relation.factor**law.power
     sizes = [factor * own for _, _, own in runs]
@@ -283,9 +300,12 @@ def measure(
         relation,
         noise,
     )
+    if check is not None:
+        check()
+    exact = in_64_bits(values)
 
     def add_noise() -> NDArray[np.int64]:
-        noisy = values.copy()
+        noisy = exact.copy()
         flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
         for (start, stop, _), parameter in zip(runs, parameters, strict=True):
             rows = flat[start:stop]
@@ -293,7 +313,7 @@ def measure(
         return noisy
 
     noisy = drawn(
-        law.name, values, add_noise, runs=runs, parameters=parameters, entry=entry
+        law.name, exact, add_noise, runs=runs, parameters=parameters, entry=entry
     )
     return Measurement(
         noisy,
@@ -356,7 +376,7 @@ def _own_size(sensitivity: Any, squared: Any, law: Law) -> Fraction:
     return exact_size(squared)
 
 
-def _checked_norm(groups: Any, values: NDArray[np.int64], law: Law) -> Law:
+def _checked_norm(groups: Any, values: NDArray[Any], law: Law) -> Law:
     """Return the law of noise for groups of rows."""
     if law.currency != "epsilon":
         raise TypeError(

@@ -35,12 +35,12 @@ from mmech.noise._seam import drawn
 from mmech.privacy.cost import bounded_range_epsilon, one_cost
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import charge, whole_numbers
+from mmech.release import charge, in_64_bits, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
 LARGEST_LOGARITHM = 2**62
-"""Sums of logarithms stay below this, so that they cannot leave 64 bits."""
+"""Logarithms beyond this are not computed in 64 bits."""
 
 UNITS_PER_ROUNDING = 12
 """Units of 2**-36 that one rounded sum of weights may cost: at most two in the sum
@@ -99,13 +99,19 @@ def _rate(epsilon: Fraction, monotone: bool, relation: Relation) -> Fraction:
     return epsilon / ((1 if monotone else 2) * relation.factor)
 
 
-def check_logarithms(largest_score: int, rate: int) -> None:
-    """Raise unless logarithms of weights of scores up to this fit into 64 bits."""
-    if largest_score * rate >= LARGEST_LOGARITHM:
-        raise ValueError(
-            "the scores times epsilon reach 2**26, which is too much for a selection; "
-            "use a smaller epsilon"
-        )
+def logarithms(
+    scores: NDArray[np.int64], rate: int, rests: NDArray[np.int64] | int = 0
+) -> NDArray[Any]:
+    """Return ``scores * rate + rests``, exactly, whatever their size.
+
+    Where 64 bits do not hold them they are Python integers. So no score is refused,
+    and no budget: a refusal would tell about the records.
+    """
+    largest = max(int(scores.max()), -int(scores.min())) * rate
+    largest += max(int(np.max(rests)), -int(np.min(rests)))
+    if largest < LARGEST_LOGARITHM:
+        return scores * rate + rests
+    return scores.astype(object) * rate + rests
 
 
 def exponential_mechanism(
@@ -159,7 +165,8 @@ def exponential_mechanism(
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
         If scores are not whole numbers in one row, or epsilon does not fit; nothing
-        is spent.
+        is spent. If scores are beyond 2^62 in magnitude, or 2^53 as floats; the cost is
+        spent, and the guarantee does not cover this refusal.
 
     Notes
     -----
@@ -194,7 +201,7 @@ def exponential_mechanism(
 
 
 def select(
-    scores: NDArray[np.int64],
+    scores: NDArray[Any],
     cost: Fraction,
     currency: str,
     *,
@@ -207,16 +214,16 @@ def select(
     """Charge for a draw by the exponential mechanism, then draw."""
     epsilon = epsilon_of_draw(cost, currency)
     rate = fixed_point_rate(epsilon, monotone=monotone, relation=relation, roundings=1)
-    check_logarithms(max(int(scores.max()), -int(scores.min())), rate)
     entry = LedgerEntry(cost, released, "exponential", currency=currency)
     entry = charge(ledger, entry, relation, noise)
+    exact = in_64_bits(scores)
 
     def choose() -> int:
-        return weighted_choice(scores * rate, insecure_rng=noise)
+        return weighted_choice(logarithms(exact, rate), insecure_rng=noise)
 
     chosen = drawn(
         "exponential",
-        scores,
+        exact,
         choose,
         epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS),
@@ -280,7 +287,9 @@ def permute_and_flip(
     BudgetExceededError
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
-        If scores are not whole numbers in one row; nothing is spent.
+        If scores are not whole numbers in one row; nothing is spent. If they are
+        beyond 2^62 in magnitude, or 2^53 as floats; epsilon is spent, and the guarantee
+        does not cover this refusal.
 
     Notes
     -----
@@ -301,9 +310,10 @@ def permute_and_flip(
     """
     relation = Relation(neighbours, records_per_person)
     noise = check_insecure_rng(insecure_rng)
-    exact = _scores(scores)
+    whole = _scores(scores)
     price = check_epsilon(epsilon)
     charge(ledger, LedgerEntry(price, released, "permute_and_flip"), relation, noise)
+    exact = in_64_bits(whole)
     return flip(exact, price, monotone=monotone, relation=relation, noise=noise)
 
 
@@ -337,7 +347,7 @@ def flip(
     )
 
 
-def _scores(scores: ArrayLike) -> NDArray[np.int64]:
+def _scores(scores: ArrayLike) -> NDArray[Any]:
     exact = whole_numbers(scores)
     if exact.ndim != 1 or not exact.size:
         raise ValueError(

@@ -707,39 +707,58 @@ def complete_trees(sizes, subsets, node_offsets, feature, child):
 
 # ------------------------------------------------------- selection of labelled trees
 #
-# Logarithms of weights are int64 in units of 2**-36. A table of scores has k columns;
-# sums over labels are means, that is, weights of labels are 1/k before any record.
+# The logarithm of a weight is rate * score + rest, in units of 2**-36, and stays two
+# int64 numbers (score, rest): the product would leave 64 bits where there are many
+# records, or much budget. Rests are sums of few logarithms of priors and of means.
+# A table of scores has k columns; sums over labels are means, that is, weights of
+# labels are 1/k before any record.
 
 _UNIT = 2.0**36
 _NEGLIGIBLE = np.int64(45) << np.int64(36)
+_FAR = np.int64(1) << np.int64(60)
 
 
 @kernel
-def _log_mean_weight(table, start, k, rate):
-    # log of the mean of exp(rate * score) over k labels, from table (.., ) int64
+def _add_log_mean_weight(table, start, k, rate, negligible, out):
+    # adds the log of the mean of exp(rate * score) over k labels to out (2,) int64
+    # table (.., ) int64; a score lower by more than negligible = _NEGLIGIBLE // rate
+    # adds nothing
     best = table[start]
     for c in range(1, k):
         best = max(best, table[start + c])
     total = 0.0
     for c in range(k):
-        gap = (best - table[start + c]) * rate
-        if gap < _NEGLIGIBLE:
-            total += np.exp(-gap / _UNIT)
-    return best * rate + np.int64(np.rint(np.log(total / k) * _UNIT))
+        below = best - table[start + c]
+        if below <= negligible:
+            gap = below * rate
+            if gap < _NEGLIGIBLE:
+                total += np.exp(-gap / _UNIT)
+    out[0] += best
+    out[1] += np.int64(np.rint(np.log(total / k) * _UNIT))
 
 
 @kernel
-def _log_sum(logarithms, n):
-    # log of the sum of n weights, logarithms (n,) int64
-    best = logarithms[0]
+def _gap(first, second, rate, far):
+    # how far one logarithm (2,) lies above another; where the scores are further apart
+    # than far = _FAR // rate only the sign and that it is large are right
+    above = min(max(first[0] - second[0], -far - 1), far + 1)
+    return above * rate + (first[1] - second[1])
+
+
+@kernel
+def _add_log_sum(logarithms, n, rate, far, out):
+    # adds the log of the sum of n weights, logarithms (n, 2) int64, to out (2,)
+    best = 0
     for v in range(1, n):
-        best = max(best, logarithms[v])
+        if _gap(logarithms[v], logarithms[best], rate, far) > 0:
+            best = v
     total = 0.0
     for v in range(n):
-        gap = best - logarithms[v]
+        gap = _gap(logarithms[best], logarithms[v], rate, far)
         if gap < _NEGLIGIBLE:
             total += np.exp(-gap / _UNIT)
-    return best + np.int64(np.rint(np.log(total) * _UNIT))
+    out[0] += logarithms[best, 0]
+    out[1] += logarithms[best, 1] + np.int64(np.rint(np.log(total) * _UNIT))
 
 
 @kernel
@@ -747,11 +766,13 @@ def split_log_weights(
     cell, n_cells, views, sizes, classes, weights, k, rate, log_prior, log_stop, out
 ):
     # log weights of what a node may do, for each of the n_cells nodes that records
-    # fall into: out (n_cells, v + 1) int64, a view v to split by or, last, none
+    # fall into: out (n_cells, v + 1, 2) int64, a view v to split by or, last, none
     # cell (N,) int64, views (v, N) uint8, sizes (v,), classes, weights (N,) int64,
-    # log_prior (v,) int64 includes that of splitting
+    # rate from 1 to 2**60, log_prior (v,) int64 includes that of splitting
     n_views, n = views.shape
+    negligible = _NEGLIGIBLE // rate
     table = np.zeros(n_cells * sizes.max() * k, np.int64)
+    out[:] = 0
     for v in range(n_views):
         size = sizes[v]
         table[: n_cells * size * k] = 0
@@ -759,15 +780,16 @@ def split_log_weights(
         for i in range(n):
             table[(cell[i] * size + row[i]) * k + classes[i]] += weights[i]
         for x in range(n_cells):
-            total = log_prior[v]
+            out[x, v, 1] = log_prior[v]
             for z in range(size):
-                total += _log_mean_weight(table, (x * size + z) * k, k, rate)
-            out[x, v] = total
+                start = (x * size + z) * k
+                _add_log_mean_weight(table, start, k, rate, negligible, out[x, v])
     table[: n_cells * k] = 0
     for i in range(n):
         table[cell[i] * k + classes[i]] += weights[i]
     for x in range(n_cells):
-        out[x, n_views] = log_stop + _log_mean_weight(table, x * k, k, rate)
+        out[x, n_views, 1] = log_stop
+        _add_log_mean_weight(table, x * k, k, rate, negligible, out[x, n_views])
 
 
 @kernel
@@ -775,15 +797,16 @@ def root_log_weights(
     roots, views, sizes, classes, weights, k, rate, log_prior, log_split, log_stop, out
 ):
     # log weight of every root view, summed over all ways its nodes may go on
-    # roots (r,) int64 positions of views; out (r,) int64; the rest as above
+    # roots (r,) int64 positions of views; out (r, 2) int64; the rest as above
     n_views, n = views.shape
+    far = _FAR // rate
     cell = np.empty(n, np.int64)
     for j in range(roots.shape[0]):
         root = roots[j]
         for i in range(n):
             cell[i] = views[root, i]
         size = sizes[root]
-        ways = np.empty((size, n_views + 1), np.int64)
+        ways = np.empty((size, n_views + 1, 2), np.int64)
         split_log_weights(
             cell,
             size,
@@ -797,7 +820,7 @@ def root_log_weights(
             log_stop,
             ways,
         )
-        total = log_prior[root]
+        out[j, 0] = 0
+        out[j, 1] = log_prior[root]
         for x in range(size):
-            total += _log_sum(ways[x], n_views + 1)
-        out[j] = total
+            _add_log_sum(ways[x], n_views + 1, rate, far, out[j])

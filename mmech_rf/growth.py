@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,9 +27,11 @@ __all__ = [
     "check_depth",
     "CompleteForest",
     "complete_forest",
+    "complete_size",
     "default_depth",
     "fletcher_islam_depth",
     "grow_random_forest",
+    "mean_leaves",
 ]
 
 DEEP = 32
@@ -483,6 +486,47 @@ def default_depth(schema_or_domain_shape: Domain, splits: str = "multiway") -> i
     return max(1, fletcher_islam_depth(s, ordered.size - s))
 
 
+def mean_leaves(
+    schema_or_domain_shape: Domain, depth: int, splits: str = "multiway"
+) -> Fraction:
+    """Return how many leaves a random tree has on average, before one is grown.
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes.
+    depth : int
+        Number of tests on a path.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Kind of split, see `grow_random_forest`.
+
+    Returns
+    -------
+    Fraction
+        Exact for multiway trees. An attribute with two-way tests counts as one of
+        two values, as often as a path can test it.
+
+    Examples
+    --------
+    >>> from mmech_rf.growth import mean_leaves
+    >>> mean_leaves((2, 3, 4), depth=2)
+    Fraction(26, 3)
+    """
+    shape = check_shape(
+        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+    )
+    ordered = _ordered(schema_or_domain_shape)
+    two_way = ordered & (splits == "threshold") | (splits == "binary")
+    pairs = sum(n - 1 for n, two in zip(shape, two_way, strict=True) if two)
+    sizes = [n for n, two in zip(shape, two_way, strict=True) if n > 1 and not two]
+    h = min(depth, pairs + len(sizes))
+    leaves = sum(
+        math.comb(pairs, j) * 2**j * own
+        for j, own in zip(range(h, -1, -1), _elementary_sums(sizes, h), strict=True)
+    )
+    return Fraction(leaves, math.comb(pairs + len(sizes), h))
+
+
 # ---- the forest of all trees ------------------------------------------------------
 
 
@@ -588,10 +632,36 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
     return CompleteForest(shape, depth)
 
 
+def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
+    """Return the trees and leaves of a complete forest, zero where it is too large.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Sizes of the attributes.
+    depth : int
+        Number of tests on a path.
+
+    Returns
+    -------
+    n_trees, n_leaves : int
+    """
+    sizes = [size for size in domain_shape if size > 1]
+    h = min(depth, len(sizes))
+    trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)
+    fits = trees <= MAX_COMPLETE_TREES and leaves <= MAX_COMPLETE_LEAVES
+    return (trees, leaves) if fits else (0, 0)
+
+
 def _elementary(sizes: Sequence[int], order: int) -> int:
     """Return the sum over subsets of `order` sizes of their product."""
+    return _elementary_sums(sizes, order)[order]
+
+
+def _elementary_sums(sizes: Sequence[int], order: int) -> list[int]:
+    """Return these sums for subsets of 0 up to `order` sizes."""
     sums = [1] + [0] * order
     for size in sizes:
         for k in range(order, 0, -1):
             sums[k] += size * sums[k - 1]
-    return sums[order]
+    return sums

@@ -50,14 +50,13 @@ from numpy.typing import NDArray
 from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.noise._seam import drawn
 from mmech.privacy.neighbours import Relation
-from mmech.selection import (
-    LARGEST_LOGARITHM,
-    check_logarithms,
-    fixed_point_rate,
-)
+from mmech.selection import fixed_point_rate, logarithms
 from mmech_rf.views import ScoreView, View, Views
 
 __all__ = ["SelectedTree", "select_tree"]
+
+LARGEST_RATE = 2**60
+"""What the arithmetic takes: 2^24 nats for each unit of a score."""
 
 SPLITTING = 0.5
 """Prior probability that a cell of the root is split once more."""
@@ -193,8 +192,7 @@ def select_tree(
     BudgetExceededError
         If `pay` refuses; nothing is drawn.
     ValueError
-        If epsilon is too small for the arithmetic, or there are far more records than
-        `n_records` and epsilon is huge; nothing is spent.
+        If epsilon is too small for the arithmetic; nothing is spent.
 
     Notes
     -----
@@ -208,9 +206,8 @@ def select_tree(
         roundings=1 + most * (1 + most),
         score_unit=unit,
     )
-    # So much budget that logarithms would not fit is not needed either.
-    rate = max(1, min(rate, int(LARGEST_LOGARITHM / (4 * unit * max(n_records, 1.0)))))
-    check_logarithms(unit * class_codes.size, rate)
+    # More budget is not needed: the best tree is then drawn all but certainly.
+    rate = min(rate, LARGEST_RATE)
     pay()
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
@@ -258,14 +255,14 @@ def _draw(
     log_prior = _fixed(views.log_prior)
     log_split = log_prior + _fixed(math.log(SPLITTING))
     log_stop = _fixed(math.log(1 - SPLITTING))
-    chances = np.empty(roots.size, np.int64)
+    chances = np.empty((roots.size, 2), np.int64)
     root_log_weights(
         roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
         log_split, log_stop, chances,
     )  # fmt: skip
-    root = int(roots[weighted_choice(chances, insecure_rng=noise)])
+    root = int(roots[_choice(chances, rate, noise)])
     first = cells[root].astype(np.int64)
-    ways = np.empty((sizes[root], sizes.size + 1), np.int64)
+    ways = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
     split_log_weights(
         first, int(sizes[root]), cells, sizes, class_codes, weights, n_classes, rate,
         log_split, log_stop, ways,
@@ -273,16 +270,26 @@ def _draw(
     branches: list[View | ScoreView | None] = []
     labels = []
     for cell, chance in enumerate(ways):
-        way = weighted_choice(chance, insecure_rng=noise)
+        way = _choice(chance, rate, noise)
         here = np.flatnonzero(first == cell)
         splits = way < sizes.size
         branches.append(views.items[way] if splits else None)
         leaf = cells[way, here].astype(np.int64) if splits else np.zeros_like(here)
         scores = np.zeros((int(sizes[way]) if splits else 1, n_classes), np.int64)
         np.add.at(scores, (leaf, class_codes[here]), weights[here])
-        drawn = [weighted_choice(row, insecure_rng=noise) for row in scores * rate]
+        drawn = [
+            weighted_choice(row, insecure_rng=noise) for row in logarithms(scores, rate)
+        ]
         labels.append(np.array(drawn, np.int64))
     return SelectedTree(views.items[root], tuple(branches), tuple(labels))
+
+
+def _choice(
+    chances: NDArray[np.int64], rate: int, insecure_rng: np.random.Generator | None
+) -> int:
+    """Draw by logarithms that are kept as scores and rests, shape (n, 2)."""
+    exact = logarithms(chances[:, 0], rate, chances[:, 1])
+    return weighted_choice(exact, insecure_rng=insecure_rng)
 
 
 def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:

@@ -18,6 +18,12 @@ from mmech_rf.growth import CompleteForest
 
 __all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
 
+EXPLICIT_ENTRIES = 2**25
+"""Largest number of nonzeros of a workload that is multiplied out."""
+
+BLOCK_LABELS = 2**24
+"""Labels of T that are listed at once on the way."""
+
 LABEL_ENTRIES = 2**27
 """Largest number of labels (trees times cells) that T is stored as: 512 MiB."""
 
@@ -121,3 +127,35 @@ def prediction_workload(forest: Forest, queries: ArrayLike) -> Product:
     """
     # Few columns of QTᵀT differ: they are found faster in labels than in marginals.
     return Product(aggregation_workload(forest, queries), _leaves(forest))
+
+
+def explicit_rows(workload: Product) -> Sparse | None:
+    """Return QTᵀT multiplied out, where it has few nonzeros.
+
+    A query shares leaves with few cells where trees are deep. Products then cost
+    those cells, not all labels of T.
+
+    Parameters
+    ----------
+    workload : Product, shape (b, n)
+        What `prediction_workload` returns.
+
+    Returns
+    -------
+    Sparse or None
+        ``None`` for masks, and for more than 2^25 nonzeros.
+    """
+    left, leaves = workload.factors
+    if not isinstance(leaves, PartitionStack):
+        return None
+    visited = left.to_sparse()
+    if (visited @ leaves.row_abs_sums()).sum() > EXPLICIT_ENTRIES:
+        return None
+    n_trees, n = np.shape(leaves.labels)
+    width = max(1, BLOCK_LABELS // n_trees)
+    parts = []
+    for start in range(0, n, width):
+        labels = np.asarray(leaves.labels)[:, start : start + width]
+        block = PartitionStack(labels, leaves.n_groups)
+        parts.append(visited @ block.to_sparse())
+    return Sparse(sp.csr_array(sp.hstack(parts, format="csr")))

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from mmech import PrivacyLeakWarning
+from mmech.noise import check_insecure_rng
+
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
 # The first call of a kernel compiles it, which no deadline can foresee. With
@@ -27,6 +30,13 @@ def seed():
 def rng(seed):
     """Seeded generator for inputs; privacy noise never comes from it."""
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def noise_rng(seed):
+    """Predictable noise, for tests that need to repeat or to reject rarely."""
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        return check_insecure_rng(seed)
 
 
 @pytest.fixture(scope="session")

@@ -39,7 +39,8 @@ class Script:
         self.seen = []
 
     def __call__(self, log_weights, *, insecure_rng=None):
-        logarithms = np.asarray(log_weights) / ONE
+        exact = np.asarray(log_weights)
+        logarithms = (exact - exact.max()).astype(np.float64) / ONE
         self.seen.append(logarithms - logsumexp(logarithms))
         place = len(self.seen) - 1
         return self.script[place] if place < len(self.script) else 0

@@ -10,16 +10,24 @@ UNIT = 2.0**FRACTION_BITS
 NEGLIGIBLE = 45 * 2**FRACTION_BITS
 
 
+def in_units(found, rate):
+    """Logarithms that the kernels keep as scores and rests."""
+    return found[..., 0].astype(object) * rate + found[..., 1]
+
+
 def log_sums(logarithms):
     """Logarithms of sums of weights along the last axis, in whole units."""
     best = logarithms.max(axis=-1, keepdims=True)
     gaps = best - logarithms
-    terms = np.where(gaps < NEGLIGIBLE, np.exp(-gaps / UNIT), 0.0)
+    small = np.minimum(gaps, NEGLIGIBLE).astype(np.float64)
+    terms = np.where(gaps < NEGLIGIBLE, np.exp(-small / UNIT), 0.0)
     return best[..., 0], terms.sum(axis=-1)
 
 
 def log_mean_weights(table, rate):
     """Logarithms of mean weights over the labels of leaves, scores (..., k)."""
+    if table.size and int(table.max()) * rate >= 2**56:
+        table = table.astype(object)
     best, total = log_sums(table * rate)
     return best + np.rint(np.log(total / table.shape[-1]) * UNIT).astype(np.int64)
 
@@ -38,9 +46,9 @@ def numpy_split_log_weights(
 
     by_view = [
         prior + leaves(row, size)
-        for row, size, prior in zip(views, sizes, log_prior, strict=True)
+        for row, size, prior in zip(views, sizes, log_prior.tolist(), strict=True)
     ]
-    return np.stack([*by_view, log_stop + leaves(0, 1)], axis=1)
+    return np.stack([*by_view, int(log_stop) + leaves(0, 1)], axis=1)
 
 
 def numpy_root_log_weights(
@@ -55,7 +63,7 @@ def numpy_root_log_weights(
         )  # fmt: skip
         best, total = log_sums(ways)
         nodes = best + np.rint(np.log(total) * UNIT).astype(np.int64)
-        out.append(log_prior[root] + nodes.sum())
+        out.append(int(log_prior[root]) + nodes.sum())
     return np.array(out)
 
 
@@ -97,17 +105,17 @@ class TreeSelection:
         return numpy_split_log_weights(*self.split)
 
     def time_roots_mmech(self, n_records):
-        out = np.empty(self.roots.size, np.int64)
+        out = np.empty((self.roots.size, 2), np.int64)
         root_log_weights(self.roots, *self.root, out)
-        return out
+        return in_units(out, self.root[5])
 
     def time_roots_numpy(self, n_records):
         self.numpy_roots()
 
     def time_splits_mmech(self, n_records):
-        out = np.empty((self.split[1], self.split[3].size + 1), np.int64)
+        out = np.empty((self.split[1], self.split[3].size + 1, 2), np.int64)
         split_log_weights(*self.split, out)
-        return out
+        return in_units(out, self.split[7])
 
     def time_splits_numpy(self, n_records):
         self.numpy_splits()

@@ -23,6 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech import bounds, error
+from mmech._threads import one_blas_thread
 from mmech._validation import (
     check_choice,
     check_integer,
@@ -144,9 +145,7 @@ def optimize_gaussian(
     """
     check_operator(workload, "workload")
     check_choice(template, "template", ("auto", *TEMPLATES))
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if template == "auto":
             known = set().union(*(_accepted(name) for name in TEMPLATES))
             _check_options("auto", options, known)

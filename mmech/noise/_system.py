@@ -36,12 +36,19 @@ def random_words(
     return random_bytes(8 * size, insecure_rng).view(np.uint64)
 
 
-def check_insecure_rng(insecure_rng: Any) -> np.random.Generator | None:
+class PredictableGenerator(np.random.Generator):
+    """A generator of predictable noise that was warned about where it came in."""
+
+
+def check_insecure_rng(insecure_rng: Any) -> PredictableGenerator | None:
     """Return the test generator, warning that it voids the guarantee.
+
+    What this function returned is passed on to other functions without one more
+    warning.
 
     Parameters
     ----------
-    insecure_rng : numpy.random.Generator, int or None
+    insecure_rng : int, numpy.random.Generator or None
         ``None`` selects the operating system's entropy.
 
     Warns
@@ -49,12 +56,12 @@ def check_insecure_rng(insecure_rng: Any) -> np.random.Generator | None:
     PrivacyLeakWarning
         If a generator or seed is given.
     """
-    if insecure_rng is None:
-        return None
+    if insecure_rng is None or type(insecure_rng) is PredictableGenerator:
+        return insecure_rng
     warnings.warn(
         "noise from insecure_rng is predictable and gives no privacy; "
         "use it in tests only",
         PrivacyLeakWarning,
         stacklevel=3,
     )
-    return np.random.default_rng(insecure_rng)
+    return PredictableGenerator(np.random.default_rng(insecure_rng).bit_generator)

@@ -41,7 +41,8 @@ def weighted_choice(
     Parameters
     ----------
     log_weights : array_like of int, shape (n,)
-        Logarithms in units of 2**-36 nats, below 2**62 in magnitude.
+        Logarithms in units of 2**-36 nats, below 2**62 in magnitude, or Python
+        integers of any size in an array of objects.
     insecure_rng : numpy.random.Generator, default=None
         Source for tests; the default is the operating system's entropy.
 
@@ -60,13 +61,17 @@ def weighted_choice(
     1
     """
     logarithms = np.asarray(log_weights)
-    if logarithms.ndim != 1 or not logarithms.size or logarithms.dtype.kind not in "iu":
+    if (
+        logarithms.dtype.kind not in "iuO"
+        or logarithms.ndim != 1
+        or not logarithms.size
+    ):
         raise ValueError(
             "log_weights must be one row of at least one integer, got "
             f"{logarithms.dtype} of shape {logarithms.shape}"
         )
     gaps = logarithms.max() - logarithms
-    exponents = np.ldexp(gaps.astype(np.float64), -FRACTION_BITS)
+    exponents = np.ldexp(np.minimum(gaps, 2**62).astype(np.float64), -FRACTION_BITS)
     near = np.flatnonzero(exponents <= NEAR)
     weights = _whole(np.exp(-exponents[near]))
     if near.size < gaps.size and not random_words(HEAD_WORDS, insecure_rng).any():

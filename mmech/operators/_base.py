@@ -83,6 +83,9 @@ class QueryMatrix:
     is_nonnegative: bool = False
     """Whether every entry is known to be at least zero."""
 
+    has_row_forms: bool = False
+    """Whether norms of rows have closed forms and those of columns visit all cells."""
+
     # ---- what a subclass gives -------------------------------------------
 
     @property

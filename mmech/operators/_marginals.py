@@ -22,7 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech._validation import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators._base import Array, QueryMatrix, product_of, read_only
+from mmech.operators._base import (
+    BLOCK_ENTRIES,
+    Array,
+    QueryMatrix,
+    product_of,
+    read_only,
+)
 from mmech.operators._basic import Identity, Ones, Total
 from mmech.operators._compose import Scaled, check_weight
 from mmech.operators._explicit import Dense
@@ -40,6 +46,9 @@ __all__ = [
 
 MAX_LATTICE_ATTRIBUTES = 20
 """Largest number of attributes whose 2^d subsets are listed."""
+
+MAX_BOX_TERMS = 2**26
+"""Largest number of pairs of a kind of box and a subset of what it restricts."""
 
 MAX_ENUMERATED_CELLS = 2**31
 """Products over larger domains than this are refused before they allocate."""
@@ -558,11 +567,30 @@ def _box_energies(
 ) -> NDArray[np.float64]:
     """Σ over boxes of r_i values of Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} r_i² / n_i."""
     kinds, counts = np.unique(widths, axis=0, return_counts=True)
+    cells = np.array(sizes, np.float64)
+    tested = kinds < cells
+    orders = tested.sum(axis=1)
+    if (2.0**orders).sum() > MAX_BOX_TERMS:
+        raise DomainTooLargeError(
+            "the boxes and the subsets of the attributes that they restrict are more "
+            f"than {MAX_BOX_TERMS} pairs; ask for boxes over fewer attributes"
+        )
+    inside = kinds * (1 - kinds / cells)
+    outside = np.square(kinds) / cells
+    # Interactions with an attribute that a box does not restrict are zero.
+    shared = counts * np.where(tested, 1.0, outside).prod(axis=1)
     total = np.zeros(2 ** len(sizes))
-    for row, count in zip(kinds.tolist(), counts.tolist(), strict=True):
-        inside = [r * (1 - r / n) for r, n in zip(row, sizes, strict=True)]
-        outside = [r * r / n for r, n in zip(row, sizes, strict=True)]
-        total += count * _lattice_product(inside, outside)
+    for order in np.unique(orders).tolist():
+        alike = np.flatnonzero(orders == order)
+        for rows in np.array_split(alike, -(-alike.size * 2**order // BLOCK_ENTRIES)):
+            attributes = np.nonzero(tested[rows])[1].reshape(rows.size, order)
+            masks = np.zeros((rows.size, 1), np.int64)
+            values = shared[rows, None]
+            for i in attributes.T:
+                without, within = outside[rows, i][:, None], inside[rows, i][:, None]
+                masks = np.hstack([masks, masks | (1 << i[:, None])])
+                values = np.hstack([values * without, values * within])
+            total += np.bincount(masks.ravel(), values.ravel(), total.size)
     return total
 
 

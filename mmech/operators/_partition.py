@@ -20,6 +20,9 @@ __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 MAX_ENUMERATED_CELLS = 2**31
 """Products over larger domains than this are refused before they allocate."""
 
+MAX_BOX_VISITS = 2**30
+"""Labels times attributes above which partitions are not looked at as boxes."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionStack(QueryMatrix):
@@ -105,21 +108,22 @@ class PartitionStack(QueryMatrix):
         -------
         list of ndarray of bool, each of shape (number of groups, n_i), or None
             Which values of each attribute a group holds, as `Conjunctions` takes
-            them; ``None`` without `domain_shape` or where a group is not a box.
+            them; ``None`` without `domain_shape`, where a group is not a box, or where
+            finding out would take more than 2^30 visits of labels.
         """
         if self.domain_shape is None:
             return None
-        rows = (self._labels + self.offsets[:-1, None]).ravel()
-        t, n = self._labels.shape
+        if len(self.domain_shape) * self._labels.size > MAX_BOX_VISITS:
+            return None
+        cells = np.arange(self._labels.shape[1])
         volume = np.ones(self.shape[0], np.int64)
         masks = []
         for size, values in zip(
-            self.domain_shape,
-            np.unravel_index(np.arange(n), self.domain_shape),
-            strict=True,
+            self.domain_shape, np.unravel_index(cells, self.domain_shape), strict=True
         ):
             mask = np.zeros((self.shape[0], size), np.bool_)
-            mask[rows, np.tile(values, t)] = True
+            for start, labels in zip(self.offsets, self._labels, strict=False):
+                mask[start + labels, values] = True
             volume *= mask.sum(axis=1)
             masks.append(mask)
         return masks if np.array_equal(volume, self.row_abs_sums()) else None
@@ -170,11 +174,11 @@ class PartitionStack(QueryMatrix):
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
-        t, n = self._labels.shape
-        rows = (self._labels + self.offsets[:-1, None]).ravel()
-        columns = np.tile(np.arange(n), t)
+        t = self.n_partitions
+        rows = (self._labels + self.offsets[:-1, None]).T.ravel()
         ones = np.ones(rows.size, np.int64)
-        return sp.csr_array((ones, (rows, columns)), shape=self.shape)
+        ends = np.arange(0, rows.size + 1, t)
+        return sp.csc_array((ones, rows, ends), shape=self.shape).tocsr()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -295,6 +299,7 @@ class Conjunctions(QueryMatrix):
     masks: Sequence[ArrayLike]
     dtype = np.dtype(np.int64)
     is_nonnegative = True
+    has_row_forms = True
 
     def __post_init__(self) -> None:
         arrays = tuple(read_only(np.asarray(mask)) for mask in self.masks)

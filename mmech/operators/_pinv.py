@@ -17,6 +17,10 @@ __all__ = ["Pinv"]
 DIRECT_SIZE = 2048
 """Up to this smaller dimension the pseudoinverse is factorised once."""
 
+DIRECT_ENTRIES = 2**28
+"""... unless the operator has more entries: its products with the identity are
+formed."""
+
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
 
@@ -25,8 +29,9 @@ RANK_TOLERANCE = 1e-10
 class Pinv(QueryMatrix):
     """The Moore-Penrose pseudoinverse A⁺ of any operator.
 
-    Up to a smaller dimension of 2048 the gram (of A or of Aᵀ, whichever is
-    smaller) is factorised once by eigendecomposition and reused; beyond that
+    Up to a smaller dimension of 2048, and 2^28 entries, the gram (of A or of Aᵀ,
+    whichever is smaller) is factorised once by eigendecomposition and reused; beyond
+    that
     every column is solved by LSMR, which gives the same minimum-norm least
     squares solution; where full column rank is known, with a preconditioner.
 
@@ -61,7 +66,7 @@ class Pinv(QueryMatrix):
     def _inverse_gram(self) -> NDArray[np.float64] | None:
         """(AᵀA)⁺ or (AAᵀ)⁺, whichever is smaller; None when too large."""
         m, n = self.operator.shape
-        if min(m, n) > DIRECT_SIZE:
+        if min(m, n) > DIRECT_SIZE or m * n > DIRECT_ENTRIES:
             return None
         smaller = self.operator if n <= m else self.operator.T
         gram = smaller.gram()._dense().astype(np.float64)

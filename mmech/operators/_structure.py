@@ -31,7 +31,7 @@ __all__ = [
     "is_uniform",
     "kronecker_terms",
     "rank",
-    "rank_lower_bound",
+    "measured_loss_bound",
     "squared_singular_values",
 ]
 
@@ -81,7 +81,7 @@ def frobenius_squared(operator: QueryMatrix) -> float:
             weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
             for weight, factors in terms
         )
-    by_rows = operator.shape[0] < operator.shape[1]
+    by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
 
@@ -153,9 +153,22 @@ def _domain_of_marginals(workload: QueryMatrix) -> tuple[int, ...] | None:
     return None
 
 
-def rank_lower_bound(workload: QueryMatrix) -> int:
-    """Return a cheap lower bound on the rank: ‖W‖_F² over a bound on σ_max²."""
-    largest = float(workload.row_abs_sums().max(initial=0)) * workload.sensitivity()
-    if largest == 0:
-        return 0
-    return math.ceil(frobenius_squared(workload) / largest * (1 - 1e-12))
+def measured_loss_bound(workload: QueryMatrix) -> float:
+    r"""Return a cheap lower bound on the loss of measuring the queries themselves.
+
+    .. math:: \|W\|_1^2 \operatorname{rank}(W) \geq \|W\|_1^2
+              \frac{\|W\|_F^2}{\sigma_{\max}^2} \geq
+              \|W\|_1 \frac{\|W\|_F^2}{\|W\|_\infty}
+
+    Boxes have closed forms for their rows only: their mean column sum, which for the
+    leaves of a forest is the largest, stands for :math:`\|W\|_1`.
+    """
+    rows = workload.row_abs_sums()
+    longest = float(rows.max(initial=0))
+    if longest == 0:
+        return 0.0
+    ratio = frobenius_squared(workload) / longest * (1 - 1e-12)
+    if workload.has_row_forms:
+        return float(rows.sum(dtype=np.float64)) / workload.shape[1] * ratio
+    largest = workload.sensitivity()
+    return largest**2 * math.ceil(ratio / largest)

@@ -12,6 +12,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from mmech._guards import Settled, check_process
 from mmech._validation import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError
 from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
@@ -86,15 +87,16 @@ class LedgerEntry:
         return f"{text}; PREDICTABLE NOISE" if self.insecure else text
 
 
-class PrivacyLedger:
+class PrivacyLedger(Settled):
     """A budget that several mechanisms and estimators can share.
 
     Releases add up (sequential composition), in exact fractions: three releases
     at ``0.1`` fit a ledger of ``0.3``. Releases on disjoint parts of the records cost
     as much as the dearest part (parallel composition, see `part`). A release that
     does not fit is refused before anything is drawn, and one that was paid for counts
-    even if the program stops before it returns. Safe to use from several threads; in
-    another process it refuses.
+    even if the program stops before it returns. Safe to use from several threads. In a
+    process that was forked from its own it refuses every release, because both copies
+    would spend the same budget.
 
     Parameters
     ----------
@@ -131,6 +133,8 @@ class PrivacyLedger:
     Fraction(0, 1)
     """
 
+    _kind = "ledger"
+
     def __init__(
         self,
         total: Any,
@@ -139,37 +143,22 @@ class PrivacyLedger:
         neighbours: str = "add_remove",
         records_per_person: int = 1,
     ) -> None:
-        self._relation = Relation(neighbours, records_per_person)
-        self._currency = check_choice(currency, "currency", CURRENCIES)
-        self._total: Fraction | float = math.inf
-        if not (isinstance(total, float) and total == math.inf):
-            self._total = check_epsilon(total, "total")
+        self.relation = Relation(neighbours, records_per_person)
+        self.currency = check_choice(currency, "currency", CURRENCIES)
+        self.total: Fraction | float = (
+            math.inf
+            if isinstance(total, float) and total == math.inf
+            else check_epsilon(total, "total")
+        )
         self._entries: list[LedgerEntry] = []
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._succeeded = False
 
-    # ---- what is settled at the start --------------------------------------
-
-    @property
-    def total(self) -> Fraction | float:
-        """The budget; read-only."""
-        return self._total
-
-    @property
-    def currency(self) -> str:
-        """What costs are counted in; read-only."""
-        return self._currency
-
-    @property
-    def relation(self) -> Relation:
-        """Which data sets are neighbours; read-only."""
-        return self._relation
-
     @property
     def neighbours(self) -> str:
-        """Name of the neighbour relation; read-only."""
-        return self._relation.neighbours
+        """Name of the neighbour relation."""
+        return self.relation.neighbours
 
     # ---- what was spent ----------------------------------------------------
 
@@ -212,14 +201,13 @@ class PrivacyLedger:
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller.
+            If the remaining budget is smaller, or in another process than that of the
+            ledger.
         TypeError
             If the cost is in rho and the ledger in pure epsilon.
-        RuntimeError
-            In another process than the one that made the ledger.
         """
+        check_process(self._process, "a PrivacyLedger")
         check_choice(kind, "kind", tuple(KINDS))
-        self._check_process()
         exact = check_epsilon(cost, currency)
         if currency != self.currency:
             if self.currency == "epsilon":
@@ -280,6 +268,8 @@ class PrivacyLedger:
         TypeError
             If the cost is in rho and the ledger in pure epsilon; nothing is spent.
         """
+        # Before the lock: a fork may have copied it while a thread held it.
+        check_process(self._process, "a PrivacyLedger")
         with self._lock:
             exact = self.check(cost, currency=currency, kind=kind)
             return self._record(
@@ -291,15 +281,6 @@ class PrivacyLedger:
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         self._entries.append(entry)
         return entry
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "a PrivacyLedger works only in the process that made it, because a "
-                "copy in another process would spend the same budget again; nothing "
-                "was released: measure in the first process and send what was "
-                "released, or use threads"
-            )
 
     def part(self, partition: str, part: str) -> PrivacyLedger:
         """Return a ledger for one part of a partition of the records.
@@ -397,8 +378,8 @@ class PrivacyLedger:
         >>> concentrated.currency, concentrated.spent
         ('rho', Fraction(1, 200))
         """
+        check_process(self._process, "a PrivacyLedger")
         with self._lock:
-            self._check_process()
             left = self.remaining_rho(delta)
             if left < 0 or self._succeeded:
                 raise BudgetExceededError(
@@ -437,7 +418,8 @@ class PrivacyLedger:
         -------
         str
             An object with the budget, the relation, what was spent, and one object
-            per release. Costs are exact fractions as text, such as ``"1/10"``.
+            per release. Costs are exact fractions as text, such as ``"1/10"``. A
+            release that is ``"insecure"``, of predictable noise, is not private.
 
         Examples
         --------
@@ -447,7 +429,7 @@ class PrivacyLedger:
         >>> entry = ledger.spend(0.1, "counts", sensitivity=1, kind="laplace")
         >>> json.loads(ledger.to_json())["releases"]
         [{'order': 1, 'released': 'counts', 'epsilon': '1/10', 'kind': 'laplace',
-        'sensitivity': 1.0}]
+        'sensitivity': 1.0, 'insecure': False}]
         """
         releases = []
         for order, entry in enumerate(self.entries, 1):
@@ -457,9 +439,8 @@ class PrivacyLedger:
                 self.currency: str(entry.cost),
                 "kind": entry.kind,
                 "sensitivity": entry.sensitivity,
+                "insecure": entry.insecure,
             }
-            if entry.insecure:
-                record["insecure"] = True
             if entry.partition is not None:
                 record |= {"partition": entry.partition, "part": entry.part}
             releases.append(record)
@@ -494,10 +475,11 @@ class PrivacyLedger:
         )
 
     def __repr__(self) -> str:
+        insecure = sum(entry.insecure for entry in self.entries)
         return (
             f"PrivacyLedger({float(self.total):g}, currency={self.currency!r}, "
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
-            f"releases={len(self.entries)})"
+            f"releases={len(self.entries)}{f', insecure={insecure}' * bool(insecure)})"
         )
 
 
@@ -549,6 +531,9 @@ class _LedgerPart(PrivacyLedger):
         raise TypeError(
             "a part of a ledger cannot go over to rho; ask the whole ledger"
         )
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         values = {**entry.__dict__, "partition": self._partition, "part": self._part}

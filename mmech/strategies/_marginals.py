@@ -46,6 +46,14 @@ MAX_WORK = 5 * 10**9
 PAIR_EVALUATIONS = 100
 """Evaluations per pair of subsets of the attributes: few attributes need no more."""
 
+MAX_NEEDED = 5000
+"""Largest number of subsets asked for that designs are searched for."""
+
+MAX_VISITS = 10**9
+EVALUATION_VISITS = 10**5
+"""Pairs of a block and a subset asked for that designs may visit: at most, and per
+evaluation of the loss."""
+
 SURVIVORS = 8
 """Strategies that the local search keeps."""
 
@@ -179,6 +187,11 @@ def domain_shape_of(workload: QueryMatrix) -> tuple[int, ...] | None:
     return None
 
 
+def evaluations(n_attributes: int, work: int) -> int:
+    """Return how often the loss is evaluated by so many operations, at least once."""
+    return max(1, work // (2 * max(n_attributes, 1) * 2**n_attributes))
+
+
 class _Search:
     """The state of one search: best strategies so far and the work left."""
 
@@ -198,8 +211,7 @@ class _Search:
         self.pool: list[tuple[float, Floats]] = []
         self.starts: list[tuple[float, Floats]] = []
         self.history: list[float] = []
-        active = np.flatnonzero(energies > 0)
-        self.needed = [s for s in active.tolist() if not self._inside(s, active)]
+        self.needed = _maximal(energies > 0)
         self.needed_masks = np.array(self.needed, np.int64)
         union = 0
         for s in self.needed:
@@ -207,18 +219,14 @@ class _Search:
         self.union = union
         self.attributes = attributes_of(union)
         if max_evaluations is None:
-            per_evaluation = 2 * max(self.d, 1) * 2**self.d
             max_evaluations = min(
                 MAX_EVALUATIONS,
                 PAIR_EVALUATIONS * 4 ** len(self.attributes),
-                max(2000, MAX_WORK // per_evaluation),
+                max(2000, evaluations(self.d, MAX_WORK)),
             )
         self.budget = check_integer(max_evaluations, "max_evaluations")
-
-    @staticmethod
-    def _inside(s: int, others: NDArray[np.int64]) -> bool:
-        """Whether another active subset contains s."""
-        return bool(((others & s) == s).sum() > 1)
+        self.visits = 0
+        self.most_visits = min(MAX_VISITS, EVALUATION_VISITS * self.budget)
 
     def result(self, sizes: tuple[int, ...]) -> StrategyResult:
         loss, theta = self.pool[0]
@@ -243,6 +251,8 @@ class _Search:
                 break
             if self._try(self._uniform(blocks)):
                 yield
+        if len(self.needed) > MAX_NEEDED:
+            return
         yield from self._merge_greedily(self.used + self.budget // 4)
         for _ in range(RANDOM_STARTS):
             if self.used < self.budget and self._try(self._random_start()):
@@ -352,7 +362,7 @@ class _Search:
                 polished,
                 self.cells,
                 self.energies,
-                POLISH_ITERATIONS,
+                min(POLISH_ITERATIONS, max(100, evaluations(self.d, MAX_WORK))),
                 POLISH_TOLERANCE,
                 self.scratch,
             )
@@ -367,13 +377,17 @@ class _Search:
     def _designs(self) -> Iterator[list[int]]:
         """Yield block designs that cover all that the workload needs."""
         yield [self.union]
-        yield self._covering(self.needed)
+        yield list(self.needed)
         if len(self.needed) > 1:
             yield [*self.needed, self.union]
+        if len(self.needed) > MAX_NEEDED:
+            return
         d = len(self.attributes)
         for size in range(1, d):
             blocks = self._blocks(size)
             for overlap in range(1, size + 1):
+                if self.visits > self.most_visits:
+                    return
                 yield self._covering(self._lexicode(blocks, overlap))
             yield self._covering(self._greedy_cover(blocks, self.needed))
         yield from self._inflated_designs()
@@ -390,6 +404,8 @@ class _Search:
             targets = _subsets(points, order)
             for size in range(order, points):
                 candidates = _subsets(points, size)
+                if self.visits > self.most_visits:
+                    return
                 design = self._lexicode(candidates, order)
                 left = [t for t in targets if all(t & ~block for block in design)]
                 design = design + self._greedy_cover(candidates, left)
@@ -424,13 +440,13 @@ class _Search:
                 chosen.append(block)
         return chosen
 
-    @staticmethod
-    def _greedy_cover(blocks: list[int], targets: list[int]) -> list[int]:
+    def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
         """Repeatedly the block that contains most targets left."""
         candidates = np.array(blocks, np.int64)
         left = np.array(targets, np.int64)
         chosen: list[int] = []
         while left.size:
+            self.visits += left.size * candidates.size
             covers = (left[None, :] & ~candidates[:, None]) == 0
             counts = covers.sum(axis=1)
             best = int(counts.argmax())
@@ -442,8 +458,10 @@ class _Search:
 
     def _covering(self, blocks: list[int]) -> list[int]:
         """Add what is missing so that every needed subset lies in a block."""
-        missing = [s for s in self.needed if all(s & ~block for block in blocks)]
-        return sorted({*blocks, *missing})
+        self.visits += self.needed_masks.size * len(blocks)
+        outside = self.needed_masks[:, None] & ~np.array(blocks, np.int64) != 0
+        missing = self.needed_masks[outside.all(axis=1)]
+        return sorted({*blocks, *missing.tolist()})
 
     def _random_block(self) -> int:
         d = len(self.attributes)
@@ -506,6 +524,15 @@ class _Search:
     def _pick(self, values: Sequence[int] | NDArray[np.int64]) -> int:
         """Return one of the values at random; `Generator.choice` takes far longer."""
         return int(values[int(self.rng.integers(len(values)))])
+
+
+def _maximal(active: NDArray[np.bool_]) -> list[int]:
+    """Return the active subsets that no other one contains, in order."""
+    from mmech import _kernels
+
+    containing = active.astype(np.float64)
+    _kernels.superset_sums(containing)
+    return np.flatnonzero(active & (containing == 1.0)).tolist()
 
 
 def _subsets(points: int, size: int) -> list[int]:

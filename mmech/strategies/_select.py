@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from mmech._threads import one_blas_thread
 from mmech._validation import check_choice, check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators._base import QueryMatrix
@@ -28,14 +28,22 @@ from mmech.operators._partition import Conjunctions, PartitionStack
 from mmech.operators._ranges import Ranges
 from mmech.operators._spectrum import marginal_terms, mean_spectrum
 from mmech.operators._stack import VStack
-from mmech.operators._structure import DENSE_CELLS, kronecker_terms, rank_lower_bound
+from mmech.operators._structure import (
+    DENSE_CELLS,
+    kronecker_terms,
+    measured_loss_bound,
+)
 from mmech.reduction import merge_rows, reduce_domain
 from mmech.strategies._closed_form import identity_strategy, workload_strategy
 from mmech.strategies._deadline import time_is_up, time_limit
 from mmech.strategies._hierarchy import hierarchy_strategy
 from mmech.strategies._kronecker import kronecker_strategy
 from mmech.strategies._marginal_pool import marginal_pool_strategy
-from mmech.strategies._marginals import domain_shape_of, marginals_strategy
+from mmech.strategies._marginals import (
+    domain_shape_of,
+    evaluations,
+    marginals_strategy,
+)
 from mmech.strategies._pidentity import pidentity_strategy
 from mmech.strategies._result import Candidate, StrategyResult
 from mmech.strategies._reweight import low_rank_strategy
@@ -75,6 +83,11 @@ LARGE_DOMAIN = 4096
 GLANCE = 10_000
 """Evaluations after which "auto" decides whether to search marginals in earnest."""
 
+GLANCE_WORK = 2 * 10**9
+FOREST_WORK = 10**10
+"""The same in element operations of the loss, which lattices of more than a dozen
+attributes reach first: those of a glance, and of a search for a forest."""
+
 HALF_GLANCE = 3000
 TWO_THIRDS_GLANCE = 300
 """The same, before anything else is tried, for all marginals over at least that share
@@ -89,6 +102,9 @@ LOW_RANK_CELLS = 1024
 
 MAX_UNION_TERMS = 16
 """Largest union that "auto" optimizes jointly."""
+
+DENSE_ENTRIES = 2**28
+"""Above this number of entries it does not compute the rank of one of few queries."""
 
 LARGE_RANK = 2**26
 """Above this size "auto" does not bound the rank of an unstructured workload."""
@@ -175,7 +191,7 @@ def optimize(
         return optimize_gaussian(workload, template=template, **options)
     check_choice(template, "template", ("auto", *TEMPLATES))
     with (
-        _thread_pools().limit(limits=1, user_api="blas"),
+        one_blas_thread(),
         time_limit(budget_seconds),
     ):
         started = time.perf_counter()
@@ -200,15 +216,6 @@ def _check_p(p: Any, n_cells: int) -> None:
                 f"p must be at most the number of cells, {n_cells}, got {rows}; more "
                 "queries than cells do not help"
             )
-
-
-@cache
-def _thread_pools() -> Any:
-    """Return the BLAS libraries in use, looked for once: that takes milliseconds."""
-    import scipy.linalg  # noqa: F401  (brings a library of its own)
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _accepted(template: str) -> set[str]:
@@ -305,7 +312,10 @@ def _auto(
         started = time.perf_counter()
         note, bound = cells_suffice, math.inf
         if not note:
-            note, bound = _reason_to_skip(name, workload, runs)
+            try:
+                note, bound = _reason_to_skip(name, workload, runs)
+            except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
+                note = f"failed: {reason}"
         if not note:
             accepted = {k: v for k, v in options.items() if k in _accepted(name)}
             if name == "pidentity" and np.ndim(accepted.get("p", 0)) > 0:
@@ -349,10 +359,10 @@ def _reason_to_skip(
         if max(m, n) > LARGE_RANK:
             return "the rank of so large a workload is out of reach", math.inf
         best = min((run.loss for run in runs), default=math.inf)
-        lower = workload.sensitivity() ** 2 * rank_lower_bound(workload)
+        lower = measured_loss_bound(workload)
         if lower >= best:
             return "pruned: the loss is a lower bound above the best", lower
-        if min(m, n) > DENSE_CELLS:
+        if min(m, n) > DENSE_CELLS or m * n > DENSE_ENTRIES:
             return "the rank of so large a workload is out of reach", lower
     if name == "identity" and n > MAX_ENUMERATED_CELLS and _fits_pool(workload):
         return "more cells than fit in memory", math.inf
@@ -366,7 +376,8 @@ def _reason_to_skip(
             return "no projection on the marginal algebra", math.inf
         best = min((run.loss for run in runs), default=math.inf)
         work = min(GLANCE, _forest_work(workload) // 2)
-        glance = marginals_strategy(workload, max_evaluations=work, seed=0)
+        work = min(work, evaluations(len(shape), GLANCE_WORK))
+        glance = marginals_strategy(workload, max_evaluations=max(1, work), seed=0)
         if glance.loss >= best * (1 - TIE):
             return "a short search did not improve on the best", glance.loss
     if name == "hierarchy":
@@ -438,7 +449,10 @@ def _cells_suffice(workload: QueryMatrix, loss: float) -> bool:
     if 2 * order < open_attributes or len(workload.weights) < every:
         return False
     half = 3 * order < 2 * open_attributes
-    work = HALF_GLANCE if half else TWO_THIRDS_GLANCE
+    work = min(
+        HALF_GLANCE if half else TWO_THIRDS_GLANCE,
+        evaluations(len(workload.domain_shape), GLANCE_WORK),
+    )
     glance = marginals_strategy(workload, max_evaluations=work, seed=0)
     return glance.loss >= loss * (1 - TIE)
 
@@ -456,7 +470,11 @@ def _forest_work(workload: QueryMatrix) -> int:
     """Return the evaluations that a search of marginals for a forest may take."""
     sizes = domain_shape_of(workload) or ()
     pairs = 4 ** sum(size > 1 for size in sizes)
-    return min(FOREST_EVALUATIONS, FOREST_PAIR_EVALUATIONS * pairs)
+    return min(
+        FOREST_EVALUATIONS,
+        FOREST_PAIR_EVALUATIONS * pairs,
+        evaluations(min(len(sizes), MAX_LATTICE_ATTRIBUTES), FOREST_WORK),
+    )
 
 
 def _is_forest(workload: QueryMatrix) -> bool:

@@ -198,8 +198,8 @@ class AccountedForest(ForestClassifier):
             records_per_person=self._terms.records_per_person,
             signed=isinstance(counts, Records) and counts.signed,
             ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
         )
-        mechanism._noise = self._insecure_rng
         released = f"{what} measured by {strategy._label()}"
         measurement = mechanism.measure(counts, released=released)
         self._note(measurement.entry)

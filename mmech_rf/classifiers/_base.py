@@ -25,7 +25,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import (
-    DomainTooLargeError,
     MatrixMechanism,
     ParameterError,
     PrivacyLeakWarning,
@@ -47,11 +46,14 @@ from mmech_rf.classifiers._ensembles import (
     spawn,
     trees_of,
 )
+from mmech_rf.classifiers._lineage import Lineage
+from mmech_rf.classifiers._sizes import MAX_TREE_CELLS, check_cells, check_leaves
 from mmech_rf.forest import Forest
 from mmech_rf.growth import (
     SPLITS,
     check_depth,
     complete_forest,
+    complete_size,
     default_depth,
     grow_random_forest,
 )
@@ -59,15 +61,8 @@ from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
 
-MAX_TABLE_ENTRIES = 2**27
-"""Largest table of counts, cells times classes: 1 GiB of int64."""
-
 INFERRED_CELLS = 10**6
 """Inferred schemas bin numeric attributes so that the domain stays below this."""
-
-
-class TableTooLargeError(ParameterError, DomainTooLargeError):
-    """The table of cells and classes of a method is too large to be held."""
 
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
@@ -108,7 +103,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     _votings: tuple[str, ...] = ("hard", "weight")
     _needs_cells = True
+    _measures_marginals = False
+    _most_tree_cells = MAX_TREE_CELLS
     _holds_secrets = False
+    _spends = True
+    _insecure_rng: np.random.Generator | None
+    _lineage: Lineage
 
     def __init__(
         self,
@@ -171,6 +171,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            Once, if this object or a clone of it was fitted before without a ledger:
+            each such fit spends a budget of its own.
         """
         before = dict(vars(self))
         for name in before:
@@ -187,6 +193,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
+        counted = self._spends and self.ledger is None and self.insecure_rng is None
+        if counted:
+            self._family().fits_again(epsilon)
         self._insecure_rng = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
             self.neighbours,
@@ -202,6 +211,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.ledger_ = self._ledger_of(epsilon)
         self.releases_: tuple[LedgerEntry, ...] = ()
         self._tie_key = random_key(self._insecure_rng)
+        if counted:
+            self._family().fitted(epsilon)
         self._fit_counts(codes, class_codes)
 
     def _ledger_of(self, epsilon: Fraction) -> PrivacyLedger:
@@ -221,6 +232,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "for both"
             )
         return self.ledger
+
+    def _family(self) -> Lineage:
+        """Return what counts the fits of this object and of its clones."""
+        if not hasattr(self, "_lineage"):
+            self._lineage = Lineage()
+        return self._lineage
+
+    def __sklearn_clone__(self) -> ForestClassifier:
+        """Return an unfitted copy, of which a fit is known to be one more."""
+        twin: ForestClassifier = super().__sklearn_clone__()
+        twin._lineage = self._family()
+        return twin
 
     def _check_parameters(self) -> Fraction:
         epsilon = check_epsilon(self.epsilon)
@@ -310,10 +333,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             strict=True,
         ):
             visible = schema.select(features.tolist()) if features.size < d else schema
-            self._check_domain(visible.domain_shape, schema.n_classes)
             levels = (
                 default_depth(visible, self.splits) if depth == "auto" else int(depth)
             )
+            self._check_size(visible, n_trees, levels, self.splits)
             if n_trees == math.inf:
                 forest: Forest = complete_forest(visible, levels)
             else:
@@ -323,25 +346,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             ensembles.append(Ensemble(features, forest, epsilon / q))
         return ensembles
 
-    def _check_domain(self, shape: tuple[int, ...], n_classes: int) -> None:
-        if not self._needs_cells:
-            return
-        cells = math.prod(shape)
-        if cells * n_classes > MAX_TABLE_ENTRIES:
-            size = f"{cells:,}" if cells < 10**15 else f"10^{len(str(cells)) - 1}"
-            raise TableTooLargeError(
-                "schema",
-                f"the domain of the {{schema}} has {size} cells and {n_classes} "
-                "classes, and this method keeps a table of at most "
-                f"{MAX_TABLE_ENTRIES:,} entries",
-                remedy=(
-                    "use {PrivateForestClassifier}, which keeps none",
-                    "choose fewer attributes per ensemble with {max_features=} and "
-                    "{n_ensembles=}",
-                    "use {SubsampleAggregateClassifier}, which counts leaves",
-                    "use {LaplaceForestClassifier}, which counts leaves",
-                ),
-            )
+    @classmethod
+    def _check_size(
+        cls, visible: Schema, n_trees: float, depth: int, splits: str
+    ) -> None:
+        """Raise before any work where an ensemble is too large for this method."""
+        if cls._needs_cells:
+            trees = n_trees
+            if trees == math.inf:
+                listed, _ = complete_size(visible.domain_shape, depth)
+                trees = 1 if cls._measures_marginals else max(listed, 1)
+            check_cells(visible, trees, most=cls._most_tree_cells)
+        check_leaves(visible, n_trees, depth, splits)
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
@@ -373,7 +389,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         strategy: QueryMatrix,
         contribution: int = 1,
     ) -> MatrixMechanism:
-        mechanism = MatrixMechanism(
+        return MatrixMechanism(
             workload,
             strategy,
             epsilon=ensemble.epsilon,
@@ -381,9 +397,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             records_per_person=self._terms.records_per_person,
             contribution=contribution,
             ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
         )
-        mechanism._noise = self._insecure_rng
-        return mechanism
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
@@ -396,7 +411,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         released = f"{self._what} measured by {mechanism.strategy._label()}"
         measurement = mechanism.measure(counts, released=released)
         self.releases_ = (*self.releases_, measurement.entry)
-        return np.asarray(mechanism.workload @ mechanism.reconstruct(measurement))
+        return mechanism.answer_from(measurement)
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
         errors = [mechanism.expected_error() for mechanism in mechanisms]
@@ -546,7 +561,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
         lines = [
-            f"Released so far: {self._spent()} for neighbouring data sets "
+            f"Released by this fit: {self._spent()} for neighbouring data sets "
             f"that differ {self._terms.relation.words}."
             if self.releases_
             else "Nothing has been released yet."
@@ -562,23 +577,33 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             else "NOT COVERED: the schema was read from the records (schema=None)."
         )
         if self._terms.insecure:
-            lines.append("NOT PRIVATE: the noise came from insecure_rng.")
+            lines.append(
+                "NOT PRIVATE: the noise came from insecure_rng, so that this statement "
+                "is void."
+            )
         lines.append(
-            "The noise is made of integers and drawn exactly; the guarantee holds for "
-            "the numbers as released. Not protected: timings, and the error that an "
-            "invalid record raises."
+            "Other fits on the same records add to this; one ledger for all limits the "
+            "sum. The noise is made of integers and drawn exactly; the guarantee holds "
+            "for the numbers as released. Not protected: timings, and the error that "
+            "an invalid record raises."
         )
         return "\n".join(lines)
 
     def _holds_counts(self) -> bool:
         """Whether exact counts are in memory: fitted and not closed."""
-        return self._holds_secrets and getattr(self, "_counts", None) is not None
+        return self._holds_secrets and hasattr(self, "_counts")
 
     def __repr__(self, **kwargs: Any) -> str:
         text = str(super().__repr__(**kwargs))
         if self._holds_counts():
             return f"{text} [holds sensitive counts: do not save or share]"
         return text
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """Return what the HTML of scikit-learn shows of a fit: nothing of records."""
+        shown = super()._get_fitted_attr_html(doc_link)
+        shown.pop("timings_", None)
+        return shown
 
     def __getstate__(self) -> dict[str, Any]:
         if self._holds_counts():
@@ -588,7 +613,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         state: dict[str, Any] = dict(super().__getstate__())
         if "ensembles_" in state:
-            for name in ("timings_", "ledger_", "_insecure_rng"):
+            for name in ("timings_", "ledger_", "_insecure_rng", "_lineage"):
                 state.pop(name, None)
             if "ledger" in state:
                 state["ledger"] = SPENT

@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 from mmech import PrivacyLedger, QueryMatrix
 from mmech_rf.classifiers._ensembles import Ensemble
 from mmech_rf.classifiers._per_batch import PerBatchClassifier
+from mmech_rf.classifiers._sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.schema import Schema
-from mmech_rf.workloads import prediction_workload
+from mmech_rf.workloads import explicit_rows, prediction_workload
 
 __all__ = ["BatchPredictionClassifier"]
+
+EXPLICIT_VISITS = 2**28
+"""Queries times trees times cells above which the workload is multiplied out."""
+
+MAX_VISITS = 2**32
+"""The same, above which a batch is refused where that takes too much memory."""
 
 
 class BatchPredictionClassifier(PerBatchClassifier):
@@ -106,6 +113,8 @@ class BatchPredictionClassifier(PerBatchClassifier):
     (100,)
     """
 
+    # Every query visits them: fewer than a model that is released once.
+    _most_tree_cells = 2**25
     _votings = ("weight",)
     _what = "votes of one batch"
 
@@ -159,4 +168,21 @@ class BatchPredictionClassifier(PerBatchClassifier):
         return self._count_table(ensemble, codes, class_codes)
 
     def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
-        return prediction_workload(ensemble.forest, codes)
+        workload = prediction_workload(ensemble.forest, codes)
+        cells = ensemble.forest.n_trees * ensemble.forest.n_cells
+        if codes.shape[0] * cells <= EXPLICIT_VISITS:
+            return workload
+        explicit = explicit_rows(workload)
+        if explicit is not None:
+            return explicit
+        if codes.shape[0] * cells > MAX_VISITS:
+            raise TableTooLargeError(
+                "X",
+                f"{codes.shape[0]} rows of {{X}}, {ensemble.forest.n_trees} trees and "
+                f"{ensemble.forest.n_cells:,} cells take too long to optimize for",
+                remedy=(
+                    f"predict at most {max(1, MAX_VISITS // cells)} rows at once",
+                    OTHERWISE,
+                ),
+            )
+        return workload

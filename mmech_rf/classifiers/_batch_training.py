@@ -106,6 +106,7 @@ class BatchTrainingClassifier(ForestClassifier):
     (5,)
     """
 
+    _measures_marginals = True
     _what = "leaf counts"
 
     def _fit_counts(

@@ -76,6 +76,7 @@ class NonPrivateForestClassifier(ForestClassifier):
     handle_unknown = handle_missing = "error"
     ledger = insecure_rng = None
     records_per_person = 1
+    _spends = False
 
     @property
     def privacy_statement_(self) -> str:

@@ -24,7 +24,7 @@ class PerBatchClassifier(ForestClassifier):
     """
 
     _holds_secrets = True
-    _counts: list[NDArray[np.int64]] | None
+    _counts: list[NDArray[np.int64]]
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."
@@ -76,7 +76,8 @@ class PerBatchClassifier(ForestClassifier):
         Afterwards the object holds nothing sensitive: batches that were answered
         keep their answer, others are refused.
         """
-        self._counts = None
+        if self._holds_counts():
+            del self._counts
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
@@ -111,7 +112,7 @@ class PerBatchClassifier(ForestClassifier):
         for batch, classes in self._answered:
             if np.array_equal(batch, codes):
                 return classes
-        if self._counts is None:
+        if not self._holds_counts():
             raise BudgetExceededError(
                 f"this {type(self).__name__} was closed and holds no counts any more; "
                 "fit it again, on a new budget, to answer another batch"

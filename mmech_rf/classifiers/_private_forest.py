@@ -104,6 +104,7 @@ class PrivateForestClassifier(AccountedForest):
             # Pure epsilon implies (epsilon, delta).
             del parameters["privacy"], parameters["delta"]
             model = LabelForestClassifier(**parameters)
+        model._lineage = self._family()
         model._fit(X, y)
         for name, value in vars(model).items():
             if name not in parameters:

@@ -9,15 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from mmech import DomainTooLargeError
 from mmech._validation import check_choice, check_epsilon, check_integer
-from mmech_rf.classifiers._base import MAX_TABLE_ENTRIES
+from mmech_rf import (
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    SubsampleAggregateClassifier,
+)
+from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.classifiers._ensembles import trees_of
+from mmech_rf.classifiers._sizes import MAX_TABLE_ENTRIES
 from mmech_rf.schema import Schema
-from mmech_rf.tuning._correlation import Ensembles, Prior, views_of
+from mmech_rf.tuning._correlation import Ensembles, Prior, View, views_of
 from mmech_rf.tuning._result import TunedSetting, Tuning
 
 __all__ = ["tune"]
 
-MODES = ("training", "prediction", "subsample")
+CLASSIFIERS: dict[str, type[ForestClassifier]] = {
+    "training": BatchTrainingClassifier,
+    "prediction": BatchPredictionClassifier,
+    "subsample": SubsampleAggregateClassifier,
+}
+MODES = tuple(CLASSIFIERS)
 TEMPLATES = ("auto", "identity", "marginals", "workload")
 CRITERIA = ("correlation", "expected_error")
 
@@ -164,6 +177,8 @@ def _grid(
     """Return what to compare, checked."""
     d = schema.n_features
     shares = {None, math.ceil(2 * d / 3), math.ceil(d / 2), math.ceil(d / 3)}
+    if min(size or d for size in shares) > MAX_LISTED:
+        shares.add(MAX_LISTED)
     grid: dict[str, list[Any]] = {
         "n_trees": [4, 16, 64, 128, math.inf],
         "depth": list(range(1, min(d, 8) + 1)),
@@ -257,6 +272,12 @@ def _evaluate(
                     if n_trees < q:
                         continue
                     for mode in modes:
+                        if not _fits(schema, views, mode, depth, n_trees):
+                            skipped.add(
+                                f"{mode} with ensembles of {size} attributes was left "
+                                "out where leaves or cells are too many to count"
+                            )
+                            continue
                         for template in grid["template"]:
                             judged = forest.judge(mode, n_trees, template)
                             settings.append(
@@ -265,6 +286,20 @@ def _evaluate(
                                 )
                             )
     return settings, skipped
+
+
+def _fits(
+    schema: Schema, views: list[View], mode: str, depth: int, n_trees: float
+) -> bool:
+    """Whether the classifier of a mode takes ensembles of this size."""
+    for view, trees in zip(views, trees_of(n_trees, len(views)), strict=True):
+        if view.m > 0:
+            try:
+                seen = schema.select(list(view.attributes))
+                CLASSIFIERS[mode]._check_size(seen, trees, depth, "multiway")
+            except DomainTooLargeError:
+                return False
+    return True
 
 
 # ---- in words --------------------------------------------------------------------

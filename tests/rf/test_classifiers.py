@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rf_cases
+from processes import in_a_fork
 from rf_cases import (
     ASSIGNING,
     CELLS,
@@ -25,7 +26,7 @@ from rf_cases import (
 )
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import (
@@ -687,6 +688,31 @@ def test_a_batch_is_paid_for_once(name, noiseless):
 
 
 @BATCHES
+def test_a_fork_answers_no_batch_of_its_own(name):
+    """But it knows what was answered before, and may train with a budget of its own."""
+    X, y = records(30)
+    model = classifier(name).fit(X, y)
+
+    def predict(rows):
+        try:
+            return model.predict(rows)
+        except BudgetExceededError as refusal:
+            return str(refusal)
+
+    assert "belongs to the process" in in_a_fork(lambda: predict(RAW[:3]))
+    labels = predict(RAW[:3])
+    np.testing.assert_array_equal(in_a_fork(lambda: predict(RAW[:3])), labels)
+    fitted = in_a_fork(lambda: classifier(name).fit(X, y).predict(RAW))
+    assert fitted.shape == (12,)
+
+
+@ALL
+def test_a_classifier_says_that_it_has_a_part_of_a_ledger(name):
+    part = PrivacyLedger(1).part("region", "north")
+    assert "part('region', 'north')" in repr(classifier(name, ledger=part))
+
+
+@BATCHES
 def test_every_batch_is_remembered(name):
     X, y = records(50)
     ledger = PrivacyLedger(2)
@@ -857,6 +883,70 @@ def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
     assert all(array.tobytes() in saved for array in model.leaf_counts_)
 
 
+@ALL
+def test_html_shows_nothing_that_depends_on_records(name):
+    X, y = records(37)
+    model = classifier(name).fit(X, y)
+    text = model._repr_html_() + repr(model) + model._repr_mimebundle_()["text/html"]
+    assert "timings_" not in text
+    assert "_counts" not in text.replace("leaf_counts_", "")
+    assert "releases_" in text or not hasattr(model, "_get_fitted_attr_html")
+
+
+@BATCHES
+def test_a_closed_model_forgets_that_there_were_counts(name):
+    model = classifier(name).fit(*records(30))
+    model.close()
+    assert "_counts" not in model.__getstate__()
+    assert b"_counts" not in pickle.dumps(model)
+
+
+# ------------------------------------------------------------- fits one after another
+@ALL
+def test_one_more_fit_warns_once_that_it_spends_more(name):
+    X, y = records(30)
+    model = classifier(name, epsilon="1/2").fit(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="epsilon = 1 in all"):
+        model.fit(X, y)
+    model.fit(X, y)
+    if name in RELEASED:
+        assert "Released by this fit: epsilon = 0.5" in model.privacy_statement_
+    assert "Other fits on the same records add to this" in model.privacy_statement_
+
+
+@ALL
+def test_cross_validation_warns_once_unless_the_folds_share_a_ledger(name):
+    X, y = records(30)
+    ledger = PrivacyLedger(1)
+    shared = classifier(name, epsilon="1/3", ledger=ledger)
+    cross_val_score(shared, X, y, cv=3)
+    assert ledger.remaining == 0
+    with pytest.warns(PrivacyLeakWarning, match="as in cross-validation") as caught:
+        cross_val_score(classifier(name), X, y, cv=3)
+    assert len(caught) == 1
+    model = classifier(name, epsilon="1/100")
+    with pytest.warns(PrivacyLeakWarning, match="as in cross-validation") as caught:
+        GridSearchCV(model, {"depth": [1, 2]}, cv=2).fit(X, y)
+    assert len(caught) == 1
+
+
+@ALL
+def test_what_counts_as_a_fit_before(name):
+    """Copies and clones count together; others, and fits that failed, do not."""
+    X, y = records(30)
+    model = classifier(name)
+    with pytest.raises(ValueError, match="label"):
+        model.fit(X, y[:-1])
+    for other in (classifier(name), classifier(name)):
+        other.fit(X, y)
+    twins = clone(model), copy.deepcopy(clone(model)), pickle.loads(pickle.dumps(model))
+    twins[0].fit(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="was fitted before"):
+        twins[1].fit(X, y)
+    shared = classifier(name, ledger=PrivacyLedger(2))
+    shared.fit(X, y).fit(X, y)
+
+
 # ------------------------------------------------------------------ error messages
 @ALL
 @pytest.mark.parametrize(
@@ -997,9 +1087,8 @@ def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
     schema = Schema(attributes, ["no", "yes"])
     X, y = [[0] * n_attributes], ["no"]
     message = (
-        r"the schema has \S+ cells and 2 classes, and .*; use PrivateForestClassifier, "
-        r"which keeps none, choose fewer attributes per ensemble with max_features= "
-        r"and n_ensembles=, use SubsampleAggregateClassifier"
+        r"has \S+ \S+ cells, too many .*; use max_features=1[12], or "
+        r"use PrivateForestClassifier, which is for any number of attributes"
     )
     with pytest.raises(DomainTooLargeError, match=message):
         cls(schema, epsilon=1, n_trees=2, depth=1).fit(X, y)

@@ -172,6 +172,19 @@ def test_the_file_holds_released_numbers_only(path):
         np.testing.assert_array_equal(arrays["array_5"], model.leaf_counts_[0])
 
 
+def test_the_file_says_that_predictable_noise_is_void(path):
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        model = fitted(insecure_rng=0)
+    assert all(entry.insecure for entry in model.ledger_.entries)
+    copy = reloaded(model, path)
+    with zipfile.ZipFile(path) as archive:
+        content = json.loads(archive.read("description.json"))
+    assert all(entry["insecure"] for entry in content["releases"])
+    assert "this statement is void" in content["privacy_statement"]
+    assert all(entry.insecure for entry in copy.releases_)
+    assert "this statement is void" in copy.privacy_statement_
+
+
 @pytest.mark.parametrize(
     ("cls", "reason"),
     [

@@ -192,8 +192,8 @@ def test_both_calibrations_have_the_range_of_their_epsilon(
 
 # ---------------------------------------------------------------------- counts, sums
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
-def test_counts_have_the_variance_that_is_stated(neighbours, size, rng):
-    paid, noted = payments(1, neighbours, rng)
+def test_counts_have_the_variance_that_is_stated(neighbours, size, noise_rng):
+    paid, noted = payments(1, neighbours, noise_rng)
     n, unit, rho = 20_000, 16, Fraction(1, 40)
     measured = paid.release(np.zeros(n, np.int64), rho, "counts", unit)
     variance = (size * unit) ** 2 / (2 * float(rho))
@@ -203,8 +203,8 @@ def test_counts_have_the_variance_that_is_stated(neighbours, size, rng):
     assert noted == [(rho, "counts", size * unit)]
 
 
-def test_nothing_is_released_beyond_the_total(rng):
-    paid, noted = payments("1/2", rng=rng)
+def test_nothing_is_released_beyond_the_total(noise_rng):
+    paid, noted = payments("1/2", rng=noise_rng)
     paid.release_sums(np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64)
     paid.release(np.zeros(2, np.int64), Fraction(1, 4), "counts")
     with pytest.raises(BudgetExceededError, match="more counts would cost rho"):
@@ -221,9 +221,9 @@ def test_nothing_is_released_beyond_the_total(rng):
 
 
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
-def test_sums_have_the_variance_that_is_stated(neighbours, size, rng):
+def test_sums_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     """In L2 norm a record changes g groups by the root of g times as much as one."""
-    paid, noted = payments(1, neighbours, rng)
+    paid, noted = payments(1, neighbours, noise_rng)
     groups, unit, rho, k = [1, 2, 4], 16, Fraction(1, 40), 4000
     sums = np.full((7, k), 1000)
     measured = paid.release_sums(sums, groups, rho, "sums", unit)
@@ -346,7 +346,7 @@ def test_statement(case):
     model = fitted(case)
     first, *lines = model.privacy_statement_.splitlines()
     assert first.startswith(
-        "Released so far: (epsilon, delta)-differential privacy with epsilon = "
+        "Released by this fit: (epsilon, delta)-differential privacy with epsilon = "
         f"{float(Fraction(model.epsilon)):g} and delta = {model.delta:g}, from "
     )
     costs = lines[: len(model.releases_)]
@@ -367,7 +367,7 @@ def test_statement(case):
 def test_pure_epsilon_promises_as_before():
     model = fitted("zcdp", privacy="pure", delta=None)
     assert model.choice_.accounting == "pure"
-    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_files_from_before_there_was_a_delta(tmp_path):
     rewrite(path, older)
     model = load_model(path)
     assert (model.privacy, model.delta) == ("pure", None)
-    assert model.privacy_statement_.startswith("Released so far: epsilon = 1 for ")
+    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
 
 
 def test_clones_have_the_parameters():

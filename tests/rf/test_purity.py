@@ -132,7 +132,9 @@ def _page(model):
     )
 
 
-@pytest.mark.parametrize("hint", [len, set, lambda y: "yes" in y], ids=str)
+@pytest.mark.parametrize(
+    "hint", [len, set, lambda y: "yes" in y], ids=["number", "values", "one value"]
+)
 def test_finds_what_depends_on_records(hint, monkeypatch):
     fit = ForestClassifier._fit
 

@@ -259,7 +259,7 @@ def test_finds_half_of_the_scale(found, monkeypatch):
 
 
 def test_finds_a_release_that_nobody_paid(found, monkeypatch):
-    monkeypatch.setattr(mmech.release, "charge", lambda *release: None)
+    monkeypatch.setattr(mmech.release, "charge", lambda *release, insecure: None)
     found("0 was paid", "batch training, plain", "pure, labels", "pure, blocks")
 
 

@@ -25,6 +25,7 @@ import mmech.noise._system as system
 import mmech_rf.tree_selection as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
+    in_units,
     numpy_root_log_weights,
     numpy_split_log_weights,
 )
@@ -287,24 +288,27 @@ def test_roots_follow_public_numbers_only():
 
 @pytest.mark.parametrize("unit", [1, 256])
 @pytest.mark.parametrize("domain_shape", [(2, 3), (4, 1, 12)], ids=str)
-def test_kernels_are_their_numpy_twins(domain_shape, unit):
-    """Every logarithm, to the last of its units."""
+@pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
+def test_kernels_are_their_numpy_twins(domain_shape, unit, rate):
+    """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
     for n_records in (0, 1, 300):
         tables, log_prior, half = case(domain_shape, n_records, 3, unit)
+        rate = rate or tables[-1]
+        tables = (*tables[:-1], rate)
         cells, sizes = tables[:2]
         roots = np.arange(sizes.size)
         settings = (*tables, log_prior, log_prior + half, half)
-        found = np.empty(sizes.size, np.int64)
+        found = np.empty((sizes.size, 2), np.int64)
         root_log_weights(roots, *settings, found)
         expected = numpy_root_log_weights(roots, *settings)
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(in_units(found, rate), expected)
         for root in roots:
             node = (cells[root].astype(np.int64), int(sizes[root]))
             settings = (*node, *tables, log_prior + half, half)
-            found = np.empty((sizes[root], sizes.size + 1), np.int64)
+            found = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
             split_log_weights(*settings, found)
             expected = numpy_split_log_weights(*settings)
-            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(in_units(found, rate), expected)
 
 
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
@@ -370,19 +374,35 @@ def test_the_ledger_is_asked_first():
     assert ledger.remaining == 0
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "n_records", "message"),
-    [("1e-9", 100, "too small for a selection"), ("1e9", 0.1, r"reach 2\*\*26")],
-)
-def test_budgets_that_do_not_fit(epsilon, n_records, message):
+def test_a_budget_that_is_too_small_is_not_spent():
     ledger = PrivacyLedger("1e10")
     codes, classes = np.zeros((20, 2), int), np.zeros(20, int)
-    with pytest.raises(ValueError, match=message):
-        draw(SMALL, codes, classes, epsilon=epsilon, n_records=n_records, ledger=ledger)
+    with pytest.raises(ValueError, match="too small for a selection"):
+        draw(SMALL, codes, classes, epsilon="1e-9", ledger=ledger)
     assert ledger.spent == 0
 
 
-def test_a_budget_beyond_any_need_is_taken_as_what_fits():
-    codes, classes = np.zeros((20, 2), int), np.ones(20, int)
-    tree = draw(SMALL, codes, classes, epsilon="1e9", n_records=20)
-    assert np.concatenate(tree.labels)[tree.leaves(codes[:1])] == 1
+@pytest.mark.parametrize("n_records", [0, 1, 3, 4, 20, 1000])
+@pytest.mark.parametrize("epsilon", ["1e3", "1e6", "1e9", "1e30"])
+def test_no_number_of_records_is_refused(epsilon, n_records):
+    """Whatever was said of it, and however large the budget."""
+    ledger = PrivacyLedger("1e30")
+    codes, classes = np.zeros((n_records, 2), int), np.ones(n_records, int)
+    settings = {"epsilon": epsilon, "n_records": 0.1, "unit": 256, "ledger": ledger}
+    tree = draw(SMALL, codes, classes, **settings)
+    if n_records:
+        assert np.concatenate(tree.labels)[tree.leaves(codes[:1])] == 1
+    assert ledger.spent == Fraction(epsilon)
+
+
+@pytest.mark.parametrize("n_records", [2**13, 2**16])
+def test_windows_where_logarithms_leave_64_bits(n_records, monkeypatch):
+    """The same law on either side: one more record changes it by at most epsilon."""
+    codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)
+    classes = [0, 1, 0, 1] * (n_records // 4)
+    settings = {"epsilon": "1e4", "n_records": 1}
+    before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+    more = [*codes, (0, 1)], [*classes, 0]
+    after = conditionals(monkeypatch, SMALL, *more, **settings)
+    largest = largest_of_neighbours(before, after, SMALL)
+    assert 0.99e4 < largest <= 1e4 * (1 + 1e-9)

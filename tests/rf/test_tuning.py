@@ -343,3 +343,12 @@ def test_error_messages(given, error, message):
     arguments = {"schema": CAR, "epsilon": 1, "n_records": 100} | given
     with pytest.raises(error, match=message):
         tune(arguments.pop("schema"), **arguments)
+
+
+def test_many_attributes_are_tuned_on_ensembles_that_classifiers_take():
+    attributes = [Attribute.categorical(f"a{i}", list(range(50))) for i in range(60)]
+    schema = Schema(attributes, class_labels=["no", "yes"])
+    found = tune(schema, epsilon=1, n_records=1000, candidates={"n_ensembles": [1]})
+    X = np.zeros((2, 60), int)
+    model = found.classifier(random_state=0).fit(X, ["no", "yes"])
+    assert model.predict(X).shape == (2,)

@@ -3,15 +3,19 @@
 import copy
 import json
 import math
+import multiprocessing
 import os
 import pickle
 import threading
 import time
 from fractions import Fraction
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from joblib import Parallel, delayed
+from processes import in_a_fork
 from sklearn.base import clone
 
 import mmech.noise._system as system
@@ -20,8 +24,11 @@ from mmech import (
     GaussianMechanism,
     Identity,
     MatrixMechanism,
+    PrivacyLeakWarning,
     PrivacyLedger,
+    Records,
     exponential_mechanism,
+    gaussian_release,
     laplace_release,
     norm_release,
     permute_and_flip,
@@ -320,14 +327,180 @@ def test_json_says_what_was_released_in_order():
             "released": "counts measured by Identity(2)",
             "epsilon": "1/10",
             "sensitivity": 1.0,
+            "insecure": False,
         },
         {
             "order": 2,
             "released": "counts",
             "epsilon": "1/7",
             "sensitivity": 2.0,
+            "insecure": False,
             "partition": "region",
             "part": "north",
         },
     ]
     assert json.loads(PrivacyLedger(math.inf).to_json())["epsilon_total"] == "inf"
+
+
+# ------------------------------------------------------------- what cannot be rewritten
+@pytest.mark.parametrize("name", ["epsilon_total", "neighbours"])
+def test_a_ledger_cannot_be_rewritten(name):
+    ledger = PrivacyLedger(1)
+    for one in (ledger, ledger.part("region", "north")):
+        with pytest.raises(AttributeError, match=f"{name} was settled .* another ledg"):
+            setattr(one, name, "replace" if name == "neighbours" else 10)
+        with pytest.raises(AttributeError, match=f"{name} was settled"):
+            delattr(one, name)
+        assert (one.epsilon_total, one.neighbours) == (1, "add_remove")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "neighbours",
+        "epsilon",
+        "contribution",
+        "workload",
+        "strategy",
+        "released",
+        "signed",
+        "ledger",
+    ],
+)
+def test_a_mechanism_cannot_be_rewritten(name):
+    """One that counts twice as much for each record must not forget it."""
+    mechanism = MatrixMechanism(
+        Identity(2), Identity(2), epsilon=1, neighbours="replace", contribution=2
+    )
+    before = getattr(mechanism, name)
+    with pytest.raises(
+        AttributeError, match=f"{name} was settled .* another mechanism"
+    ):
+        setattr(mechanism, name, 1)
+    assert getattr(mechanism, name) is before
+    assert mechanism.measure([1, 2]).scale == 4.0
+
+
+def test_what_a_part_says_of_itself():
+    ledger = PrivacyLedger(2)
+    north = ledger.part("region", "north")
+    spend(north, "1/2")
+    spend(ledger, "1/4")
+    assert repr(north) == (
+        "PrivacyLedger(epsilon_total=2, spent=0.5, neighbours='add_remove', "
+        "releases=1).part('region', 'north')"
+    )
+
+
+# ------------------------------------------------------------------- other processes
+SHARED = PrivacyLedger(1)
+HOLDER = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
+
+
+def answer_of(attempt):
+    try:
+        attempt()
+    except (BudgetExceededError, TypeError) as refusal:
+        return type(refusal).__name__, str(refusal)
+    return "answered", ""
+
+
+def spend_shared(epsilon):
+    """A task that finds the ledger where a fork has left it."""
+    return answer_of(lambda: spend(SHARED, epsilon))
+
+
+ATTEMPTS = {
+    "ledger": lambda: spend(SHARED, "1/10"),
+    "check": lambda: SHARED.check("1/10"),
+    "part": lambda: spend(SHARED.part("region", "north"), "1/10"),
+    "release": lambda: laplace_release(
+        [1], sensitivity=1, epsilon="1/10", released="a count", ledger=SHARED
+    ),
+    "choice": lambda: exponential_mechanism(
+        [1, 2], epsilon="1/10", released="a choice", ledger=SHARED
+    ),
+    "mechanism": lambda: HOLDER.measure([1, 2]),
+    "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
+    "records": lambda: MatrixMechanism(Identity(2), epsilon=1).measure(RECORDS),
+}
+GAUSSIAN = GaussianMechanism(Identity(2), Identity(2), rho=1)
+RECORDS = Records([[0], [1]], (2,))
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_fork_has_no_budget_of_its_own(attempt):
+    """Both copies would spend the same budget, and neither would know."""
+    kind, text = in_a_fork(partial(answer_of, attempt))
+    assert kind == "BudgetExceededError"
+    assert "belongs to the process that made it" in text
+    assert "n_jobs=1" in text
+    assert SHARED.spent == 0
+    assert answer_of(attempt) == ("answered", "")
+    SHARED._entries.clear()
+
+
+def test_a_fork_refuses_even_while_the_ledger_is_locked():
+    with SHARED._lock:
+        kind, _ = in_a_fork(partial(spend_shared, "1/10"))
+    assert kind == "BudgetExceededError"
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
+def test_workers_of_joblib_share_a_budget_or_have_none(backend):
+    ledger = PrivacyLedger(1)
+    tasks = [delayed(answer_of)(partial(spend, ledger, "1/2")) for _ in range(3)]
+    if backend == "threading":
+        found = [kind for kind, _ in Parallel(2, backend=backend)(tasks)]
+        assert sorted(found) == ["BudgetExceededError", "answered", "answered"]
+        return
+    with pytest.raises((TypeError, pickle.PicklingError), match="pickle"):
+        Parallel(2, backend=backend)(tasks)
+    assert ledger.spent == 0
+
+
+def test_a_pool_of_forks_cannot_answer_from_one_budget():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        found = pool.map(spend_shared, ["1"] * 5)
+    assert {kind for kind, _ in found} == {"BudgetExceededError"}
+    assert SHARED.spent == 0
+
+
+# ----------------------------------------------------------------- predictable noise
+RELEASES = {
+    "laplace": lambda **s: laplace_release([3], sensitivity=1, **s),
+    "norm": lambda **s: norm_release([3], groups=[1], **s),
+    "exponential": lambda **s: exponential_mechanism([3, 4], **s),
+    "permute and flip": lambda **s: permute_and_flip([3, 4], **s),
+    "mechanism": lambda released, **s: MatrixMechanism(Identity(1), **s).measure([3]),
+}
+
+
+@pytest.mark.parametrize("call", RELEASES.values(), ids=RELEASES)
+def test_the_ledger_marks_predictable_noise(call):
+    ledger = PrivacyLedger(3)
+    settings = {"epsilon": 1, "released": "x", "ledger": ledger}
+    call(**settings)
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
+        call(**settings, insecure_rng=0)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert [entry.insecure for entry in ledger.entries] == [False, True]
+    releases = json.loads(ledger.to_json())["releases"]
+    assert [release["insecure"] for release in releases] == [False, True]
+    assert "insecure=1" in repr(ledger)
+
+
+def test_gaussian_noise_that_is_predictable_is_marked():
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        gaussian_release([3], l2_sensitivity=1, rho=1, insecure_rng=0)
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        mechanism = GaussianMechanism(Identity(1), rho=1, insecure_rng=0)
+    mechanism.measure([3])
+    assert mechanism.releases[0].insecure
+
+
+def test_one_warning_is_enough(noise_rng):
+    """A generator that was warned about is passed on without another warning."""
+    for call in RELEASES.values():
+        call(epsilon=1, released="x", ledger=None, insecure_rng=noise_rng)

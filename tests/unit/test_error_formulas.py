@@ -36,7 +36,7 @@ from mmech import (
     svd_bound,
 )
 from mmech.operators import _base, _structure
-from mmech.operators._structure import frobenius_squared, rank_lower_bound
+from mmech.operators._structure import frobenius_squared, measured_loss_bound
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
 
@@ -111,7 +111,9 @@ def test_svd_bound(name):
     wanted = ref.svd_bound(dense, 0.5)
     assert svd_bound(workload, epsilon=0.5) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
     largest = float(np.linalg.svd(dense.astype(float), compute_uv=False)[0])
-    assert rank_lower_bound(workload) <= np.linalg.matrix_rank(dense, 1e-8)
+    rank = np.linalg.matrix_rank(dense, 1e-8)
+    measured = ref.sensitivity(dense) ** 2 * rank
+    assert measured_loss_bound(workload) <= measured * (1 + 1e-12)
     assert largest >= 0
 
 

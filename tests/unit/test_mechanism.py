@@ -13,6 +13,7 @@ from mmech import (
     AllRange,
     BudgetExceededError,
     Dense,
+    GaussianMechanism,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -22,6 +23,7 @@ from mmech import (
     Prefix,
     PrivacyLeakWarning,
     PrivacyLedger,
+    Records,
     Scaled,
     Total,
     UnsupportedWorkloadError,
@@ -189,12 +191,34 @@ def test_integer_counts_are_measured_exactly(injected):
     assert values.tolist() == [2**52 + 3, 2**53 + 6]
 
 
-def test_products_that_do_not_fit_int64_are_refused():
-    # Silent wrap-around would release a number with the wrong sign.
-    mechanism = MatrixMechanism(Prefix(2), Prefix(2), epsilon=1)
-    with pytest.raises((ValueError, OverflowError)):
-        mechanism.measure(np.array([2**62, 2**62]))
-    assert mechanism.ledger.spent == 0
+HUGE = Dense([[2**52, 1]])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "counts"),
+    [
+        (Prefix(2), np.array([2**62, 2**62])),
+        (HUGE, np.array([2**10, 0])),
+        (HUGE, Records([[0]] * 2**10, (2,))),
+    ],
+)
+def test_products_that_do_not_fit_int64_are_refused_at_a_price(strategy, counts):
+    """Silent wrap-around would release a number with the wrong sign.
+
+    But a refusal tells about the counts, so that it must not be free.
+    """
+    mechanism = MatrixMechanism(strategy, strategy, epsilon=100)
+    with pytest.raises(ValueError, match=r"overflow 64-bit integers .* is spent"):
+        mechanism.measure(counts)
+    assert mechanism.ledger.spent == 100
+
+
+def test_gaussian_sums_that_do_not_fit_int64_are_refused_at_a_price():
+    gaussian = GaussianMechanism(Prefix(2), Prefix(2), rho=1)
+    counts = np.array([2**62, 2**62])
+    with pytest.raises(ValueError, match=r"overflow 64-bit integers .* is spent"):
+        gaussian.measure(counts)
+    assert gaussian.rho_spent == 1
 
 
 @pytest.mark.parametrize(

@@ -408,7 +408,6 @@ def test_the_ledger_is_charged_before_the_noise(monkeypatch):
     [
         ({"values": [0.5, 1, 2]}, ValueError, "must be whole numbers"),
         ({"values": ["a", "b", "c"]}, TypeError, "must be numbers"),
-        ({"values": [2**62 + 1, 0, 0]}, ValueError, "magnitude"),
         ({"values": [1, 2]}, ValueError, r"3 in all groups.*got shape \(2,\)"),
         ({"values": 3}, ValueError, r"one or two dimensions, got shape \(\)"),
         ({"values": np.ones((3, 1, 1), int)}, ValueError, "one or two dimensions"),

@@ -1,10 +1,12 @@
 """Strategy optimization: objective, templates, options and known optima."""
 
+import threading
+
 import numpy as np
 import pytest
 import reference as ref
 from catalogue import CATALOGUE
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from mmech import (
     AllRange,
@@ -347,6 +349,51 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
     assert results[0].loss == results[1].loss
     dense = [result.strategy.to_dense() for result in results]
     assert np.array_equal(dense[0], dense[1])
+
+
+def test_overlapping_optimizations_leave_the_number_of_blas_threads_alone():
+    pools = ThreadpoolController().select(user_api="blas")
+    first_is_inside, second_is_inside = threading.Event(), threading.Event()
+    first_is_done, checked = threading.Event(), threading.Event()
+
+    def set_threads(numbers):
+        for pool, number in zip(pools.lib_controllers, numbers, strict=True):
+            pool.set_num_threads(number)
+
+    def threads():
+        return [pool.get_num_threads() for pool in pools.lib_controllers]
+
+    def run(callback, done):
+        optimize(Prefix(16), template="pidentity", n_starts=1, callback=callback)
+        done.set()
+        checked.wait(60)  # the thread lives on, as those of a pool do
+
+    def first(result):
+        first_is_inside.set()
+        second_is_inside.wait(60)
+
+    def second(result):
+        second_is_inside.set()
+        first_is_done.wait(60)
+
+    def start(target, *args):
+        thread = threading.Thread(target=target, args=args)
+        thread.start()
+        return thread
+
+    before = threads()
+    start(set_threads, [2] * len(before)).join()
+    second_is_done = threading.Event()
+    running = [start(run, first, first_is_done)]
+    assert first_is_inside.wait(60)
+    running.append(start(run, second, second_is_done))
+    assert second_is_done.wait(60)
+    after = threads()
+    checked.set()
+    for thread in running:
+        thread.join()
+    start(set_threads, before).join()
+    assert after == [2] * len(before)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""How often an estimator and its clones were fitted, to warn of budgets that add up.
+
+A fit without a shared ledger has a budget of its own. Each fit of one object keeps its
+promise, and cross-validation, which fits clones, spends as many budgets as it has folds
+without that any of them could know.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from fractions import Fraction
+from typing import Any
+from weakref import WeakValueDictionary
+
+from mmech import PrivacyLeakWarning
+
+__all__ = ["Lineage"]
+
+
+class Lineage:
+    """An estimator, its clones and its copies before they were fitted.
+
+    What is counted is fits, whatever they were given: whether two fits saw the same
+    records must not be found out from the records. Processes count by themselves.
+
+    Parameters
+    ----------
+    name : str, default=None
+        Name by which copies find each other after pickling; a random one if omitted.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        self.name = uuid.uuid4().hex if name is None else name
+        self.budgets: list[Fraction] = []
+        self.warned = False
+        _KNOWN[self.name] = self
+
+    def fits_again(self, epsilon: Fraction) -> None:
+        """Warn, once, that a fit spends a budget beside those of earlier ones."""
+        if self.budgets and not self.warned:
+            self.warned = True
+            total = float(sum(self.budgets, epsilon))
+            warnings.warn(
+                "this estimator, or a clone of it as in cross-validation, was fitted "
+                "before, and every fit spends a budget of its own: if the records are "
+                f"the same, epsilon = {total:g} in all with this fit, and more with "
+                "each that follows; pass one ledger=PrivacyLedger(total) to limit the "
+                "sum",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+
+    def fitted(self, epsilon: Fraction) -> None:
+        """Remember a fit that begins to look at records."""
+        self.budgets.append(epsilon)
+
+    def __reduce__(self) -> Any:
+        return _known_as, (self.name,)
+
+
+_KNOWN: WeakValueDictionary[str, Lineage] = WeakValueDictionary()
+
+
+def _known_as(name: str) -> Lineage:
+    """Return the lineage of that name in this process."""
+    return _KNOWN.get(name) or Lineage(name)

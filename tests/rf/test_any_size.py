@@ -1,0 +1,172 @@
+"""Any public size: a method ends in seconds, or refuses and names what works."""
+
+import re
+import signal
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from mmech import (
+    Conjunctions,
+    DomainTooLargeError,
+    PrivacyLedger,
+    box_reduction,
+    optimize,
+)
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+    grow_random_forest,
+)
+from mmech_rf.cli import main
+
+METHODS = {
+    "training": (BatchTrainingClassifier, {}),
+    "prediction": (BatchPredictionClassifier, {}),
+    "subsample": (SubsampleAggregateClassifier, {}),
+    "laplace": (LaplaceForestClassifier, {}),
+    "private": (PrivateForestClassifier, {}),
+    "trees": (PrivateForestClassifier, {"method": "trees"}),
+    "blocks": (PrivateForestClassifier, {"method": "blocks"}),
+    "labels": (PrivateForestClassifier, {"method": "labels"}),
+}
+SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
+CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]
+HANGS = 300
+"""Seconds after which a test fails: no measurement, only to end what never would."""
+
+
+@contextmanager
+def not_for_ever():
+    def give_up(*_):
+        raise TimeoutError(f"still running after {HANGS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HANGS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def schema_of(d, n):
+    attributes = [Attribute.categorical(f"a{i}", list(range(n))) for i in range(d)]
+    return Schema(attributes, class_labels=["no", "yes"])
+
+
+def fitted(name, d, n, **settings):
+    """Fit and predict; return the refusal if there is one."""
+    kind, own = METHODS[name]
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, n, (435, d))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    ledger = PrivacyLedger(1)
+    model = kind(
+        schema_of(d, n), epsilon=1, ledger=ledger, random_state=0, **own, **settings
+    )
+    with not_for_ever():
+        try:
+            assert model.fit(X, y).predict(X[:5]).shape == (5,)
+        except DomainTooLargeError as refusal:
+            assert ledger.spent == 0
+            return str(refusal)
+    return None
+
+
+def follow(name, d, n):
+    """Fit at the defaults, then as often as advised; every advice must work."""
+    refusal = fitted(name, d, n)
+    if refusal is not None:
+        assert "PrivateForestClassifier" in refusal
+        advice = re.search(r"use (n_trees|depth|max_features)=(\d+)", refusal)
+        assert advice is not None, refusal
+        assert fitted(name, d, n, **{advice[1]: int(advice[2])}) is None
+
+
+@pytest.mark.parametrize("size", CHEAP, ids=str)
+@pytest.mark.parametrize("name", ["private", "trees", "blocks", "labels"])
+def test_private_forests_are_for_any_size(name, size):
+    assert fitted(name, *size) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "n"),
+    [
+        ("training", 40, 50),
+        ("prediction", 40, 50),
+        ("subsample", 40, 50),
+        ("training", 2, 50),
+        ("prediction", 5, 3),
+    ],
+)
+def test_methods_end_or_name_what_works(name, d, n):
+    follow(name, d, n)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", METHODS)
+def test_the_whole_grid_ends_or_names_what_works(name, size):
+    follow(name, *size)
+
+
+def test_auto_lists_no_cells_of_boxes(monkeypatch):
+    forest = grow_random_forest((3,) * 14, n_trees=4, depth=4, seed=0)
+    workload = Conjunctions(forest.leaf_masks())
+    for name in ("_matmat", "_rmatmat"):
+        monkeypatch.setattr(Conjunctions, name, None)
+    monkeypatch.setattr(box_reduction, "MAX_SIGNATURES", 1)
+    assert optimize(workload, seed=0).success
+
+
+def test_hundreds_of_attributes_have_blocks():
+    assert fitted("blocks", 700, 2) is None
+
+
+@pytest.mark.parametrize("n_trees", [128, float("inf")])
+def test_sizes_are_refused_before_any_work(n_trees, monkeypatch):
+    def work(*args, **kwargs):
+        raise AssertionError("a forest was grown")
+
+    base = "mmech_rf.classifiers._base"
+    monkeypatch.setattr(f"{base}.grow_random_forest", work)
+    monkeypatch.setattr(f"{base}.complete_forest", work)
+    for name in ("training", "prediction", "subsample", "laplace"):
+        assert fitted(name, 40, 50, n_trees=n_trees) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(16, 3), (40, 50)], ids=str)
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_commands_end_at_their_defaults_or_name_what_works(
+    command, size, tmp_path, capsys
+):
+    d, n = size
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, n, (435, d))
+    rows = [",".join([*map(str, row), "yes" if row[0] else "no"]) for row in X]
+    names = ",".join([*(f"a{i}" for i in range(d)), "class"])
+    table, schema = tmp_path / "votes.csv", tmp_path / "schema.json"
+    table.write_text("\n".join([names, *rows]) + "\n")
+    attributes = [
+        Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
+    ]
+    Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
+    arguments = ["--schema", str(schema), "--epsilon", "1"]
+    if command == "fit":
+        arguments = ["fit", str(table), *arguments, "--out", str(tmp_path / "v.npz")]
+    else:
+        arguments = ["evaluate", "--data", str(table), *arguments]
+    with not_for_ever():
+        try:
+            code = main(arguments)
+        except SystemExit as stopped:
+            code = stopped.code
+    assert code == 0 or "use " in capsys.readouterr().err

@@ -1,0 +1,269 @@
+"""Whatever fails, fails before a charge: no budget is spent without a result."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mmech import (
+    AllRange,
+    BudgetExceededError,
+    Conjunctions,
+    Dense,
+    GaussianMechanism,
+    Identity,
+    Marginals,
+    MatrixMechanism,
+    PartitionStack,
+    Prefix,
+    PrivacyLedger,
+    Total,
+    UnsupportedWorkloadError,
+    all_marginals,
+)
+from mmech.release import laplace_release
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+)
+
+FORESTS = [
+    BatchTrainingClassifier,
+    BatchPredictionClassifier,
+    SubsampleAggregateClassifier,
+    LaplaceForestClassifier,
+]
+
+
+def schema_of(sizes, n_classes=2):
+    attributes = [
+        Attribute.categorical(f"a{i}", list(range(size)))
+        if i % 3
+        else Attribute.numeric(f"a{i}", lower=0, upper=size, n_bins=size)
+        for i, size in enumerate(sizes)
+    ]
+    return Schema(attributes, class_labels=list("abcd"[:n_classes]))
+
+
+def records_of(schema, n, rng):
+    codes = np.stack([rng.integers(0, size, n) for size in schema.domain_shape], 1)
+    return codes, rng.choice(list(schema.class_labels), n)
+
+
+def attempt(step, *arguments):
+    """Return the result and what was raised, one of which is ``None``."""
+    try:
+        return step(*arguments), None
+    except Exception as reason:
+        return None, reason
+
+
+def assert_nothing_is_lost(model, schema, rng, spoil=None):
+    """Fit and predict; what raises must leave the ledger as it was."""
+    X, y = records_of(schema, int(rng.integers(0, 40)), rng)
+    queries, _ = records_of(schema, int(rng.integers(1, 6)), rng)
+    if spoil is not None:
+        X, y, queries = spoil(X, y, queries)
+    ledger = model.ledger
+    for step, arguments in ((model.fit, (X, y)), (model.predict, (queries,))):
+        before = ledger.spent
+        _, reason = attempt(step, *arguments)
+        if reason is not None:
+            assert ledger.spent == before, f"{model}: {reason!r}"
+            return reason
+    assert 0 < ledger.spent <= ledger.epsilon_total
+    return None
+
+
+def pick(rng, *values):
+    return values[int(rng.integers(len(values)))]
+
+
+def random_forest(rng):
+    d = int(rng.integers(1, 6))
+    sizes = rng.integers(1, pick(rng, 3, 5), d).tolist()
+    sizes = [max(size, 2) if i % 3 == 0 else size for i, size in enumerate(sizes)]
+    kind = pick(rng, *FORESTS)
+    settings = {
+        "n_trees": pick(rng, 1, 3, 8, math.inf, 0, [2, 3]),
+        "depth": pick(rng, "auto", 0, 1, 2, 7, -1, [1, 2]),
+        "splits": pick(rng, "multiway", "multiway", "binary", "threshold"),
+        "n_ensembles": pick(rng, 1, 1, 2, 3),
+        "max_features": pick(rng, None, None, 1, 2, "partition"),
+        "neighbours": pick(rng, "add_remove", "replace"),
+        "voting": pick(rng, "weight", "weight", "hard"),
+        "epsilon": pick(rng, 1, "1/3", 1e-6, 1e3, 3),
+        "random_state": int(rng.integers(9)),
+    }
+    if kind is not LaplaceForestClassifier:
+        settings["template"] = pick(
+            rng, "auto", "auto", "identity", "workload", "marginals", "marginal_pool",
+            "pidentity", "kronecker", "union", "low_rank", "hierarchy", "nothing",
+        )  # fmt: skip
+    else:
+        settings["data"] = pick(rng, "shared", "disjoint")
+    relation = pick(rng, settings["neighbours"], settings["neighbours"], "replace")
+    ledger = PrivacyLedger(pick(rng, 2, 1e4), neighbours=relation)
+    schema = schema_of(sizes, int(rng.integers(2, 5)))
+    return kind(schema, ledger=ledger, **settings), schema
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_no_setting_of_a_forest_loses_budget(number):
+    rng = np.random.default_rng(number)
+    model, schema = random_forest(rng)
+    assert_nothing_is_lost(model, schema, rng)
+
+
+def spoiled(kind, rng):
+    """Return a function that makes records or queries wrong."""
+
+    def spoil(X, y, queries):
+        X, queries = X.astype(object), queries.astype(object)
+        y = y.astype(object)
+        if kind == "value" and len(X):
+            X[-1, 0] = "no such value"
+        elif kind == "missing" and len(X):
+            X[0, -1] = None
+        elif kind == "label" and len(y):
+            y[-1] = "no such class"
+        elif kind == "length":
+            y = np.append(y, "a")
+        elif kind == "columns":
+            X = np.hstack([X, X[:, :1]])
+        elif kind == "query":
+            queries[0, 0] = "no such value"
+        elif kind == "no queries":
+            queries = queries[:0]
+        return X, y, queries
+
+    return spoil
+
+
+WRONG = ("value", "missing", "label", "length", "columns", "query", "no queries")
+
+
+@pytest.mark.parametrize("kind", FORESTS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_no_wrong_input_loses_budget(kind, wrong):
+    rng = np.random.default_rng(1)
+    schema = schema_of((2, 3, 2))
+    ledger = PrivacyLedger(1)
+    model = kind(schema, epsilon=1, n_trees=4, ledger=ledger, random_state=0)
+    assert_nothing_is_lost(model, schema, rng, spoiled(wrong, rng))
+
+
+def random_private(rng):
+    d = int(rng.integers(1, 5))
+    sizes = rng.integers(2, pick(rng, 3, 9), d).tolist()
+    zcdp = bool(rng.integers(3) == 0)
+    settings = {
+        "epsilon": pick(rng, 1, "1/3", 0.01, 1e-5, 20),
+        "method": pick(rng, "auto", "trees", "blocks", "labels"),
+        "voting": pick(rng, "auto", "auto", "weight", "log-odds", "maximum-entropy"),
+        "design": pick(rng, "disjoint", "disjoint", "covering", "chosen"),
+        "n_records": pick(rng, None, 1, 500, -1, 1e9),
+        "neighbours": pick(rng, "add_remove", "replace"),
+        "privacy": "zcdp" if zcdp else "pure",
+        "delta": 1e-6 if zcdp else None,
+    }
+    return settings, schema_of(sizes, int(rng.integers(2, 4)))
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_no_setting_of_a_private_forest_loses_budget(number):
+    rng = np.random.default_rng(1000 + number)
+    settings, schema = random_private(rng)
+    charges = []
+    X, y = records_of(schema, int(rng.integers(0, 40)), rng)
+    ledger = None
+    if settings["privacy"] == "pure":
+        ledger = PrivacyLedger(100, neighbours=settings["neighbours"])
+    model = PrivateForestClassifier(schema, ledger=ledger, **settings)
+    note = model._note
+    model._note = lambda *args: charges.append(args) or note(*args)
+    _, reason = attempt(model.fit, X, y)
+    if reason is None:
+        assert model.predict(X[:0]).shape == (0,)
+    else:
+        assert not charges, f"{settings}: {reason!r}"
+        assert ledger is None or ledger.spent == 0, f"{settings}: {reason!r}"
+
+
+def test_all_trees_of_many_attributes_are_answered():
+    schema = schema_of((2,) * 21)
+    ledger = PrivacyLedger(1)
+    model = BatchTrainingClassifier(
+        schema, epsilon=1, n_trees=math.inf, depth=1, template="marginal_pool",
+        ledger=ledger,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    assert assert_nothing_is_lost(model, schema, rng) is None
+    assert [counts.shape for counts in model.leaf_counts_] == [(42, 2)]
+
+
+WORKLOADS = [
+    Prefix(5),
+    AllRange(4),
+    Total(6),
+    all_marginals((2, 3, 2), 2),
+    Marginals((2,) * 6, {(0, 1): 1, (5,): 2}),
+    PartitionStack([[0, 0, 1, 1], [0, 1, 2, 2]], [2, 3]),
+    Conjunctions([[[True, False]] * 3, [[True, True, False]] * 3]),
+    Dense([[1, 2, 0], [0, -1, 3]]),
+    Dense([[0.25, 0.5, 1e-9], [0.0, -1.0, 3.0]]),
+]
+
+
+@pytest.mark.parametrize("mechanism", [MatrixMechanism, GaussianMechanism])
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w._label())
+@pytest.mark.parametrize("strategy", ["optimized", "itself", "cells"])
+def test_no_mechanism_loses_budget(mechanism, workload, strategy):
+    n = workload.shape[1]
+    price = {"epsilon": 1} if mechanism is MatrixMechanism else {"rho": 1}
+    strategy = {"optimized": None, "itself": workload, "cells": Identity(n)}[strategy]
+    good = np.ones(n, np.int64)
+    try:
+        engine = mechanism(workload, strategy, **price)
+    except UnsupportedWorkloadError:
+        return
+    measure = engine.measure
+    inputs = [good, np.stack([good, good], 1), -good, good * 0.5, good[1:], "counts"]
+    inputs += [np.full(n, 2**62), np.full(n, np.nan), good.reshape(1, 1, -1), None]
+    measured = []
+    engine.measure = lambda counts: measured.append(measure(counts)) or measured[-1]
+    for counts in inputs:
+        before = len(measured)
+        answer, reason = attempt(engine.answer, counts)
+        if reason is None:
+            assert answer.shape[0] == workload.shape[0]
+        else:
+            assert len(measured) == before, repr(reason)
+    if mechanism is MatrixMechanism:  # the other one has no ledger
+        assert len(engine.ledger.entries) == len(measured)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"values": [1.5]}, {"values": "counts"}, {"values": None}, {"epsilon": 0},
+        {"epsilon": "x"}, {"epsilon": 3}, {"sensitivity": 0}, {"sensitivity": -1},
+        {"sensitivity": math.inf}, {"neighbours": "none"}, {"values": [2**63]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_wrong_release_loses_budget(wrong):
+    ledger = PrivacyLedger(2)
+    good = {
+        "values": [1, 2], "sensitivity": 1, "epsilon": 1, "released": "two counts",
+        "neighbours": "add_remove", "ledger": ledger,
+    }  # fmt: skip
+    arguments = good | wrong
+    with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
+        laplace_release(arguments.pop("values"), **arguments)
+    assert ledger.spent == 0
