@@ -38,6 +38,11 @@ TREE_DRAW = "tests/rf/test_tree_selection.py"
 ZCDP = "tests/rf/test_private_zcdp.py"
 
 
+SELECTION_PAYS = """\
+    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    exact = in_64_bits(whole)"""
+"""How both selections pay, in the source."""
+
 CALIBRATION = (
     Mutant(
         "half the scale of Laplace noise",
@@ -122,9 +127,9 @@ CALIBRATION = (
     Mutant(
         "answers that wrap around not refused",
         "mmech/mechanism.py",
-        "if records * self.released.largest_entry >= 2**62:",
+        "if bound >= 2**62:",
         "if False:",
-        (f"{OVERFLOW}::test_exact_answers_that_overflow_cost_nothing",),
+        (f"{OVERFLOW}::test_exact_answers_that_overflow_are_paid_for",),
     ),
     Mutant(
         "squared L2 sensitivity through a rounded root",
@@ -206,63 +211,66 @@ CHARGES = (
     Mutant(
         "noise that is not charged",
         "mmech/release.py",
-        "ledger.spend(epsilon, released, sensitivity=float(sensitivity))",
+        "ledger.spend(epsilon, released, sensitivity=float(sensitivity), "
+        "insecure=insecure)",
         "ledger.check(epsilon)",
         (FIRST,),
     ),
     Mutant(
-        "selections that are not charged",
+        "the exponential mechanism not charged",
         "mmech/selection.py",
-        "ledger.spend(epsilon, released, sensitivity=1)",
-        "ledger.check(epsilon)",
+        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        return",
+        "    exact = in_64_bits(whole)\n\n    def choose() -> int:\n        return",
         (FIRST,),
     ),
     Mutant(
         "Laplace noise drawn before the charge",
         "mmech/release.py",
-        "    charge(ledger, epsilon, released, neighbours, sensitivity)\n",
+        "    charge(\n        ledger, epsilon, released, neighbours, sensitivity,\n",
         "    discrete_laplace(scales[0], (1,), insecure_rng=insecure_rng)\n"
-        "    charge(ledger, epsilon, released, neighbours, sensitivity)\n",
+        "    charge(\n        ledger, epsilon, released, neighbours, sensitivity,\n",
         (FIRST,),
     ),
     Mutant(
         "noise for a norm drawn before the charge",
         "mmech/norm.py",
-        "    charge(ledger, price, released, neighbours, Fraction(norm))\n",
+        "    charge(ledger, price, released, neighbours, norm, "
+        "insecure=rng is not None)\n",
         "    norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)\n"
-        "    charge(ledger, price, released, neighbours, Fraction(norm))\n",
+        "    charge(ledger, price, released, neighbours, norm, "
+        "insecure=rng is not None)\n",
         (FIRST,),
     ),
     Mutant(
         "exponential mechanism drawn before the charge",
         "mmech/selection.py",
-        "rate)\n    spend(ledger, price, released, neighbours)\n",
-        "rate)\n    weighted_choice(exact * rate, insecure_rng=insecure_rng)\n"
-        "    spend(ledger, price, released, neighbours)\n",
+        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        return",
+        f"    weighted_choice([0, 0], insecure_rng=rng)\n{SELECTION_PAYS}\n\n"
+        "    def choose() -> int:\n        return",
         (FIRST,),
     ),
     Mutant(
         "permute-and-flip drawn before the charge",
         "mmech/selection.py",
-        "neighbours)\n    spend(ledger, price, released, neighbours)\n",
-        "neighbours)\n    random_permutation(exact.size, insecure_rng=insecure_rng)\n"
-        "    spend(ledger, price, released, neighbours)\n",
+        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        best",
+        f"    random_permutation(2, insecure_rng=rng)\n{SELECTION_PAYS}\n\n"
+        "    def choose() -> int:\n        best",
         (FIRST,),
     ),
     Mutant(
         "tree drawn before the charge",
         "mmech_rf/tree_selection.py",
-        '    spend(ledger, epsilon, "labelled tree", neighbours)\n',
+        "    insecure = insecure_rng is not None\n",
         "    weighted_choice([0, 0], insecure_rng=insecure_rng)\n"
-        '    spend(ledger, epsilon, "labelled tree", neighbours)\n',
+        "    insecure = insecure_rng is not None\n",
         (f"{TREE_DRAW}::test_nothing_is_drawn_before_it_is_paid_for",),
     ),
     Mutant(
         "Gaussian noise not recorded before it is drawn",
         "mmech/gaussian/_mechanism.py",
-        "        exact = self._strategy_answers(counts)\n",
+        "        exact, bound = self._strategy_answers(counts)\n",
         "        discrete_gaussian(1, (1,), insecure_rng=self._insecure_rng)\n"
-        "        exact = self._strategy_answers(counts)\n",
+        "        exact, bound = self._strategy_answers(counts)\n",
         (FIRST,),
     ),
     Mutant(
@@ -518,8 +526,8 @@ SELECTING = (
     Mutant(
         "score of a further way to split left out of its weight",
         "mmech_rf/_kernels.py",
-        "        total = log_prior[root]\n",
-        "        total = 0\n",
+        "        out[j, 1] = log_prior[root]\n",
+        "        out[j, 1] = 0\n",
         (f"{TREE_DRAW}::test_kernels_are_their_numpy_twins",),
     ),
     Mutant(

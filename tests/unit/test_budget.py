@@ -92,7 +92,7 @@ def test_a_wrong_price_spends_nothing(bad):
 def measure_under_zcdp(ledger):
     """Spend from the mechanism's own record, which the ledger stands for."""
     mechanism = GaussianMechanism(Identity(2), rho=1)
-    ledger.paid = lambda: mechanism.rho_spent
+    ledger._paid = lambda: mechanism.rho_spent
     mechanism.measure([3, 4])
 
 
@@ -119,11 +119,11 @@ RELEASES = {
 def test_nothing_is_drawn_before_it_is_paid_for(name, monkeypatch):
     """All of its price is spent whenever a release asks for entropy."""
     ledger = PrivacyLedger(1)
-    ledger.paid = lambda: ledger.spent
+    ledger._paid = lambda: ledger.spent
     paid = []
 
     def entropy(size):
-        paid.append(ledger.paid())
+        paid.append(ledger._paid())
         return os.urandom(size)
 
     monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
@@ -467,7 +467,7 @@ def test_a_pool_of_forks_cannot_answer_from_one_budget():
 
 
 # ----------------------------------------------------------------- predictable noise
-RELEASES = {
+CALLS = {
     "laplace": lambda **s: laplace_release([3], sensitivity=1, **s),
     "norm": lambda **s: norm_release([3], groups=[1], **s),
     "exponential": lambda **s: exponential_mechanism([3, 4], **s),
@@ -476,7 +476,7 @@ RELEASES = {
 }
 
 
-@pytest.mark.parametrize("call", RELEASES.values(), ids=RELEASES)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_the_ledger_marks_predictable_noise(call):
     ledger = PrivacyLedger(3)
     settings = {"epsilon": 1, "released": "x", "ledger": ledger}
@@ -502,5 +502,5 @@ def test_gaussian_noise_that_is_predictable_is_marked():
 
 def test_one_warning_is_enough(noise_rng):
     """A generator that was warned about is passed on without another warning."""
-    for call in RELEASES.values():
+    for call in CALLS.values():
         call(epsilon=1, released="x", ledger=None, insecure_rng=noise_rng)
