@@ -4,12 +4,9 @@ import importlib as _importlib
 import logging as _logging
 from typing import Any as _Any
 
-from mmech._persistence import export_marginals
-from mmech._persistence import load_strategy as load
-from mmech._persistence import save_strategy as save
-from mmech.bounds import BoundResult, dual_bound, svd_bound
-from mmech.box_reduction import CellGroups, reduce_boxes
-from mmech.error import expected_error, loss, per_query_error, rmse, supports
+from mmech.error.bounds import BoundResult, dual_bound, svd_bound
+from mmech.error.expected import expected_error, loss, per_query_error, rmse, supports
+from mmech.error.report import Report, confidence_interval, report
 from mmech.exceptions import (
     BudgetExceededError,
     ConvergenceWarning,
@@ -20,7 +17,7 @@ from mmech.exceptions import (
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
 )
-from mmech.gaussian import optimize_gaussian
+from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
     AllRange,
@@ -68,11 +65,13 @@ from mmech.reconstruction import (
     maximum_entropy,
     shrink,
 )
-from mmech.records import Records
-from mmech.reduction import reduce_domain
+from mmech.reduction.boxes import CellGroups, reduce_boxes
+from mmech.reduction.cells import reduce_domain
 from mmech.release import Measurement, noisy_release
-from mmech.report import Report, confidence_interval, report
 from mmech.selection import exponential_mechanism, permute_and_flip
+from mmech.storage.codec import export_marginals
+from mmech.storage.codec import load_strategy as load
+from mmech.storage.codec import save_strategy as save
 from mmech.strategies import (
     Candidate,
     StrategyResult,
@@ -80,6 +79,7 @@ from mmech.strategies import (
     optimize,
     reweight,
 )
+from mmech.strategies.gaussian import optimize_gaussian
 
 __version__ = "0.1.0"
 

@@ -29,27 +29,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import magnitude
+from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Ones
-from mmech.operators._compose import Product, Scaled
-from mmech.operators._exact import (
+from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.basic import Diagonal, Ones
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.merged import Merged
+from mmech.operators.pidentity import ColumnScaledPIdentity, PIdentity
+from mmech.operators.ranges import Permuted
+from mmech.operators.residuals import Residuals
+from mmech.operators.row_scaling import scale_rows
+from mmech.operators.stack import VStack
+from mmech.structure.exact import (
     as_integer_matrix,
     column_sums,
     is_known,
     total_sums,
 )
-from mmech.operators._explicit import Dense, Sparse
-from mmech.operators._hierarchy import Hierarchy
-from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import Marginal, Marginals
-from mmech.operators._merged import Merged
-from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
-from mmech.operators._ranges import Permuted
-from mmech.operators._residuals import Residuals
-from mmech.operators._row_scaling import scale_rows
-from mmech.operators._stack import VStack
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
 

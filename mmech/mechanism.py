@@ -10,25 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech import error
-from mmech._guards import Settled
-from mmech._validation import (
+from mmech.checks import (
     check_choice,
     check_counts,
     check_integer,
     check_same_domain,
 )
+from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.gaussian._optimize import optimize_gaussian
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
+from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
-from mmech.operators._base import QueryMatrix
+from mmech.operators.base import QueryMatrix
+from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
-from mmech.records import Records, exact_answers
 from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
+from mmech.strategies.gaussian import optimize_gaussian
 
 __all__ = ["MatrixMechanism"]
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer
-from mmech.noise._laws import Law, k_norm, law_and_cost
-from mmech.noise._seam import drawn
-from mmech.noise._system import check_insecure_rng
+from mmech.checks import check_integer
+from mmech.noise.laws import Law, k_norm, law_and_cost
+from mmech.noise.seam import drawn
+from mmech.noise.system import check_insecure_rng
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation, exact_size
 

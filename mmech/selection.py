@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_epsilon
+from mmech.checks import check_epsilon
 from mmech.noise import (
     FRACTION_BITS,
     check_insecure_rng,
@@ -31,7 +31,7 @@ from mmech.noise import (
     random_permutation,
     weighted_choice,
 )
-from mmech.noise._seam import drawn
+from mmech.noise.seam import drawn
 from mmech.privacy.cost import bounded_range_epsilon, one_cost
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation

@@ -10,23 +10,23 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from mmech_rf import datasets, fetch
-    from mmech_rf._persistence import load_model
     from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
-    from mmech_rf.classifiers._batch_prediction import BatchPredictionClassifier
-    from mmech_rf.classifiers._batch_training import BatchTrainingClassifier
-    from mmech_rf.classifiers._laplace_forest import LaplaceForestClassifier
-    from mmech_rf.classifiers._nonprivate import NonPrivateForestClassifier
-    from mmech_rf.classifiers._private_forest import PrivateForestClassifier
-    from mmech_rf.classifiers._subsample_aggregate import SubsampleAggregateClassifier
     from mmech_rf.drawn.classifier import DrawnForestClassifier
-    from mmech_rf.forest import Forest
-    from mmech_rf.growth import (
+    from mmech_rf.forest.forest import Forest
+    from mmech_rf.forest.growth import (
         complete_forest,
         default_depth,
         fletcher_islam_depth,
         grow_random_forest,
     )
+    from mmech_rf.private.batch_prediction import BatchPredictionClassifier
+    from mmech_rf.private.batch_training import BatchTrainingClassifier
+    from mmech_rf.private.laplace_forest import LaplaceForestClassifier
+    from mmech_rf.private.nonprivate import NonPrivateForestClassifier
+    from mmech_rf.private.private_forest import PrivateForestClassifier
+    from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
     from mmech_rf.schema import Attribute, Schema
+    from mmech_rf.storage import load_model
     from mmech_rf.tuning import TunedSetting, Tuning, tune
     from mmech_rf.workloads import (
         aggregation_workload,
@@ -68,17 +68,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_persistence": ["load_model"],
+    "storage": ["load_model"],
     "blocks.classifier": ["BlockForestClassifier", "LabelForestClassifier"],
-    "classifiers._batch_prediction": ["BatchPredictionClassifier"],
-    "classifiers._batch_training": ["BatchTrainingClassifier"],
-    "classifiers._laplace_forest": ["LaplaceForestClassifier"],
-    "classifiers._nonprivate": ["NonPrivateForestClassifier"],
-    "classifiers._private_forest": ["PrivateForestClassifier"],
-    "classifiers._subsample_aggregate": ["SubsampleAggregateClassifier"],
+    "private.batch_prediction": ["BatchPredictionClassifier"],
+    "private.batch_training": ["BatchTrainingClassifier"],
+    "private.laplace_forest": ["LaplaceForestClassifier"],
+    "private.nonprivate": ["NonPrivateForestClassifier"],
+    "private.private_forest": ["PrivateForestClassifier"],
+    "private.subsample_aggregate": ["SubsampleAggregateClassifier"],
     "drawn.classifier": ["DrawnForestClassifier"],
-    "forest": ["Forest"],
-    "growth": [
+    "forest": [
+        "Forest",
         "complete_forest",
         "default_depth",
         "fletcher_islam_depth",

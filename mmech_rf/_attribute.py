@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_choice
+from mmech.checks import check_choice
 from mmech_rf import _schema_io as io
 from mmech_rf._discretisation import (
     check_bins,

@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from mmech._validation import check_integer
+from mmech.checks import check_integer
 
 __all__ = [
     "check_bins",

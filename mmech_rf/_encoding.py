@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice
+from mmech.checks import check_choice
 from mmech.exceptions import ParameterError
 from mmech_rf import _schema_io as io
 from mmech_rf._attribute import Attribute

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_choice
+from mmech.checks import check_choice
 
 __all__ = [
     "FORMAT",

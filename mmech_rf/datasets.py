@@ -19,7 +19,7 @@ import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from mmech._validation import check_integer
+from mmech.checks import check_integer
 from mmech_rf._csv import read_rows
 from mmech_rf.schema import Attribute, Schema
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
-from mmech._validation import check_integer
+from mmech.checks import check_integer
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = [

@@ -20,9 +20,9 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer
-from mmech._writing import replacing
+from mmech.checks import check_integer
 from mmech.exceptions import PrivacyLeakWarning
+from mmech.storage.writing import replacing
 from mmech_rf import _encoding as encoding
 from mmech_rf import _schema_io as io
 from mmech_rf._attribute import (

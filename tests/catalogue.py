@@ -38,7 +38,7 @@ from mmech import (
     VStack,
     WidthRange,
 )
-from mmech.operators._pidentity import ColumnScaledPIdentity
+from mmech.operators.pidentity import ColumnScaledPIdentity
 
 SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
 TALL = np.array([[1, 0], [2, -1], [0, 4], [1, 1]])

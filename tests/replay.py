@@ -23,7 +23,7 @@ from unittest import mock
 
 import numpy as np
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
 
@@ -438,7 +438,7 @@ def without_records(first=0):
 
 def any_tree(rng, views, n_labels):
     """Return a tree of these views that nobody was asked for."""
-    from mmech_rf.tree_selection import SelectedTree
+    from mmech_rf.drawn.draw import SelectedTree
 
     root = views.items[rng.integers(len(views.items))]
     branches = [

@@ -17,10 +17,10 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
 )
-from mmech_rf.classifiers._additive import AdditiveScores
-from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.classifiers._payments import ConcentratedPayments, PurePayments
-from mmech_rf.views import single_view
+from mmech_rf.drawn.scores import AdditiveScores
+from mmech_rf.drawn.views import single_view
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.payments import ConcentratedPayments, PurePayments
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")

@@ -9,14 +9,14 @@ import types
 from pathlib import Path
 
 import pytest
+from mmech_rf.private._block_design import draw_blocks
 
 import mmech
 import mmech_rf
 from mmech import PrivacyLedger
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
-from mmech_rf.classifiers._block_design import draw_blocks
-from mmech_rf.classifiers._label_forest import draw_labels
-from mmech_rf.tree_selection import select_tree
+from mmech_rf.blocks.labels import draw_labels
+from mmech_rf.drawn.draw import select_tree
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import logsumexp
 
-import mmech_rf.tree_selection as tree_selection
+import mmech_rf.drawn.draw as tree_selection
 from mmech.noise import FRACTION_BITS
-from mmech_rf.tree_selection import select_tree
-from mmech_rf.views import public_views
+from mmech_rf.drawn.draw import select_tree
+from mmech_rf.drawn.views import public_views
 
 ONE = 2.0**FRACTION_BITS
 SMALL = public_views((2, 2))

@@ -16,8 +16,11 @@ from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
 from mmech import NormMeasurement, PrivacyLedger, laplace_release
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import PrivateForestClassifier, Schema, tree_selection, views
-from mmech_rf.classifiers import _payments, _selected_trees
+from mmech_rf import PrivateForestClassifier, Schema
+from mmech_rf.drawn import draw as tree_selection
+from mmech_rf.drawn import trees as _selected_trees
+from mmech_rf.drawn import views
+from mmech_rf.private import payments as _payments
 
 ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
 

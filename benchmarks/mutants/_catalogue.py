@@ -116,7 +116,7 @@ CALIBRATION = (
     ),
     Mutant(
         "sums and squares that wrap around",
-        "mmech/operators/_exact.py",
+        "mmech/structure/exact.py",
         "if largest >= FITS or _largest(weights) >= FITS:",
         "if False:",
         (
@@ -185,21 +185,21 @@ NEIGHBOURS = (
     ),
     Mutant(
         "replacement as an addition: draws of trees",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "neighbours=neighbours,\n        roundings",
         'neighbours="add_remove",\n        roundings',
         (f"{TREE_DRAW}::test_replacement_and_weights_are_accounted",),
     ),
     Mutant(
         "replacement as an addition: labels of leaves",
-        "mmech_rf/classifiers/_label_forest.py",
+        "mmech_rf/blocks/labels.py",
         "neighbours=neighbours,",
         'neighbours="add_remove",',
         (f"{LABELS}::test_no_labels_become_likelier_by_more_than_epsilon",),
     ),
     Mutant(
         "replacement as an addition: draws of blocks",
-        "mmech_rf/classifiers/_accounted.py",
+        "mmech_rf/private/accounted.py",
         "neighbours=self._terms.neighbours,\n                ledger=self.ledger_,\n"
         "                insecure_rng",
         'neighbours="add_remove",\n                insecure_rng',
@@ -259,7 +259,7 @@ CHARGES = (
     ),
     Mutant(
         "tree drawn before the charge",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "    insecure = insecure_rng is not None\n",
         "    weighted_choice([0, 0], insecure_rng=insecure_rng)\n"
         "    insecure = insecure_rng is not None\n",
@@ -282,35 +282,35 @@ CHARGES = (
     ),
     Mutant(
         "the price of the number of records not subtracted",
-        "mmech_rf/classifiers/_private_forest.py",
+        "mmech_rf/private/private_forest.py",
         "release(codes, class_codes, epsilon - spent, rho, n_records)",
         "release(codes, class_codes, epsilon, rho, n_records)",
         (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
     ),
     Mutant(
         "every ensemble has all of epsilon",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "Ensemble(features, forest, epsilon / q)",
         "Ensemble(features, forest, epsilon)",
         (f"{FITS}::test_ensembles_differ_and_share_out_trees_and_budget",),
     ),
     Mutant(
         "releases under zCDP that do not add up",
-        "mmech_rf/classifiers/_payments.py",
+        "mmech_rf/private/payments.py",
         "self._spent += cost",
         "self._spent = cost",
         (f"{ZCDP}::test_nothing_is_released_beyond_the_total",),
     ),
     Mutant(
         "draws under zCDP with twice their rho",
-        "mmech_rf/classifiers/_payments.py",
+        "mmech_rf/private/payments.py",
         "math.floor(8 * rho * RESOLUTION**2)",
         "math.floor(16 * rho * RESOLUTION**2)",
         (f"{ZCDP}::test_the_window_of_a_draw_never_costs_more_than_rho",),
     ),
     Mutant(
         "sums of all attributes under zCDP with the norm of one",
-        "mmech_rf/classifiers/_payments.py",
+        "mmech_rf/private/payments.py",
         "norm = unit * math.sqrt(len(groups))",
         "norm = float(unit)",
         (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
@@ -320,7 +320,7 @@ CHARGES = (
 ENTROPY = (
     Mutant(
         "entropy reused by draws of the same size",
-        "mmech/noise/_system.py",
+        "mmech/noise/system.py",
         "np.frombuffer(os.urandom(size), dtype=np.uint8)",
         "np.frombuffer(\n                vars(random_bytes).setdefault(str(size), "
         "os.urandom(size)), dtype=np.uint8\n            )",
@@ -328,7 +328,7 @@ ENTROPY = (
     ),
     Mutant(
         "entropy repeated within a draw",
-        "mmech/noise/_system.py",
+        "mmech/noise/system.py",
         "np.frombuffer(os.urandom(size), dtype=np.uint8)",
         "np.frombuffer((os.urandom(64) * (size // 64 + 1))[:size], dtype=np.uint8)",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
@@ -350,7 +350,7 @@ ENTROPY = (
     ),
     Mutant(
         "acceptance of Gaussian proposals from their own entropy",
-        "mmech/noise/_gaussian.py",
+        "mmech/noise/gaussian.py",
         "words = random_words(size, insecure_rng)",
         "words = proposals.astype(np.uint64) << np.uint64(60)",
         (f"{SAMPLERS}::test_samplers_follow_their_law_and_no_other",),
@@ -360,35 +360,35 @@ ENTROPY = (
 SAMPLING = (
     Mutant(
         "geometric numbers of negative noise too large by one",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "np.where(laplace < 0, ~laplace, laplace)",
         "np.where(laplace < 0, -laplace, laplace)",
         (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "one geometric number too few in a radius",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "scale, (sum(groups) + 1, size), insecure_rng",
         "scale, (sum(groups), size), insecure_rng",
         (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "check of the two bounds of an exponential removed",
-        "mmech/noise/_thresholds.py",
+        "mmech/noise/thresholds.py",
         "if lo >> (precision - bits) == hi >> (precision - bits):",
         "if lo:",
         (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
     ),
     Mutant(
         "check of the two bounds of a digit removed",
-        "mmech/noise/_thresholds.py",
+        "mmech/noise/thresholds.py",
         "if lowest == highest:",
         "if lo:",
         (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
     ),
     Mutant(
         "check of the two bounds of a shift removed",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "if lowest == highest:",
         "if lowest:",
         (f"{NORM}::test_expansions_next_to_a_short_number",),
@@ -396,7 +396,7 @@ SAMPLING = (
     *(
         Mutant(
             f"odds of permute-and-flip rounded to {bits} bits",
-            "mmech/noise/_bernoulli.py",
+            "mmech/noise/bernoulli.py",
             "bernoulli(partial(exp_bits, exponent), insecure_rng)",
             f"bernoulli(\n        lambda n: exp_bits(exponent, {bits}) << (n - {bits}),"
             " insecure_rng\n    )",
@@ -406,28 +406,28 @@ SAMPLING = (
     ),
     Mutant(
         "weights of a choice rounded to 24 bits",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "weights = _whole(np.exp(-exponents[near]))",
         "weights = _whole(np.exp(-exponents[near]).astype(np.float32))",
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
         "small weights of a choice left out",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "near = np.flatnonzero(exponents <= NEAR)",
         "near = np.flatnonzero(exponents <= NEAR / 4)",
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
         "a choice takes the next position on a boundary",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "if left < 0:",
         "if left <= 0:",
         (f"{SELECTION}::test_positions_are_exactly_proportional",),
     ),
     Mutant(
         "margin of doubles too small for Gaussian noise",
-        "mmech/noise/_gaussian.py",
+        "mmech/noise/gaussian.py",
         "MARGIN = 2.0**-31",
         "MARGIN = 2.0**-64",
         (f"{THRESHOLDS}::test_the_gaussian_margin_is_decided_exactly",),
@@ -441,7 +441,7 @@ SAMPLING = (
     ),
     Mutant(
         "biased integers below a bound",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit",
         "excess = np.zeros_like(limit)",
         (
@@ -450,7 +450,7 @@ SAMPLING = (
     ),
     Mutant(
         "biased shuffle",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "    for place, ahead in enumerate(others.tolist()):\n"
         "        other = place + ahead\n",
         "    for place, ahead in enumerate(others.tolist()):\n"
@@ -459,7 +459,7 @@ SAMPLING = (
     ),
     Mutant(
         "first of tied classes",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
         "return np.zeros(tied.size, np.int64)",
         (f"{NOISE}::test_argmax_picks_the_tied_column_that_was_drawn",),
@@ -476,7 +476,7 @@ SELECTING = (
     ),
     Mutant(
         "a window too small: roundings of sums of weights",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "roundings=1 + most * (1 + most),",
         "roundings=1,",
         (f"{TREE_DRAW}::test_the_rate_leaves_room_for_every_rounding",),
@@ -497,28 +497,28 @@ SELECTING = (
     ),
     Mutant(
         "weights of records not clipped",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "np.minimum(against * UNIT // EXPONENTIALS[0], UNIT)",
         "against * UNIT // EXPONENTIALS[0]",
         (f"{TREES}::test_weights_are_the_odds_against_in_whole_numbers",),
     ),
     Mutant(
         "largest weight of a record left out: draws",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "unit=1 if weights is None else UNIT,",
         "unit=1,",
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "largest weight of a record left out: counts",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "unit = 1 if weights is None else UNIT\n",
         "unit = 1\n",
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "records that are predicted right count twice",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "further = np.full(right.size, n_classes)",
         "further = class_codes[right]",
         (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
@@ -532,21 +532,21 @@ SELECTING = (
     ),
     Mutant(
         "hard votes with the sensitivity of weights",
-        "mmech_rf/classifiers/_subsample_aggregate.py",
+        "mmech_rf/private/subsample_aggregate.py",
         'return 2 if self.voting == "hard" else 1',
         "return 1",
         (f"{PRIVACY}::test_hard_voting_reaches_its_sensitivity",),
     ),
     Mutant(
         "shared data with the noise of disjoint data",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         'ensemble.forest.n_trees if self.data == "shared" else 1',
         "1",
         (f"{PRIVACY}::test_scale_of_the_noise",),
     ),
     Mutant(
         "records assigned by their position",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         "return assign_records(n_records, n_trees)",
         "return np.arange(n_records) % n_trees",
         (
@@ -555,7 +555,7 @@ SELECTING = (
     ),
     Mutant(
         "sums of attributes in half their unit",
-        "mmech_rf/classifiers/_additive.py",
+        "mmech_rf/drawn/scores.py",
         "found.append(term.rows().T @ counts)",
         "found.append(2 * term.rows().T @ counts)",
         (f"{SUMS}::test_every_record_is_bounded_in_every_group",),
@@ -565,7 +565,7 @@ SELECTING = (
 LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "_roots(views, n_records), insecure_rng,",
         "_roots(views, class_codes.size), insecure_rng,",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
@@ -579,7 +579,7 @@ LEAKS = (
     ),
     Mutant(
         "exact number of records: accuracy of votes",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
         "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
@@ -588,14 +588,14 @@ LEAKS = (
     ),
     Mutant(
         "exact number of records: choice in the file",
-        "mmech_rf/classifiers/_private_forest.py",
+        "mmech_rf/private/private_forest.py",
         "        self._experts = experts\n",
         "        self._experts = experts\n        n_records = float(len(codes))\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: an attribute of the fit",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "        self.schema_ = schema\n",
         "        self.schema_ = schema\n        self.n_records_in_ = len(codes)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
@@ -609,7 +609,7 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: votes of leaves in batch training",
-        "mmech_rf/classifiers/_batch_training.py",
+        "mmech_rf/private/batch_training.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(w @ self._count_table(e, codes, class_codes))\n"
         "                for e, w in zip(self.ensembles_, workloads)",
@@ -617,7 +617,7 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: votes of leaves in Laplace forests",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(self._exact_counts(e, codes, class_codes))\n"
         "                for e in self.ensembles_",
@@ -625,14 +625,14 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: scores of the first tree",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "return _log_shares(measured, unit)\n",
         "return _log_shares(NoisyCounts(counts, measured.scale), unit)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: accuracy of votes",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/trees.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([right.sum(), right.size - right.sum()])\n"
         "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
@@ -641,21 +641,21 @@ LEAKS = (
     ),
     Mutant(
         "labels of empty leaves known: disjoint forests",
-        "mmech_rf/classifiers/_label_forest.py",
+        "mmech_rf/blocks/labels.py",
         "labels.append(np.array(drawn, np.int64))",
         "labels.append(np.where(counts.any(axis=1), drawn, 0))",
         (f"{LABELS}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
         "labels of empty leaves known: drawn trees",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "labels.append(np.array(drawn, np.int64))",
         "labels.append(np.where(scores.any(axis=1), drawn, 0))",
         (f"{TREE_DRAW}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
         "classes of a fit read from the records",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "self.classes_ = schema.decode_target(np.arange(schema.n_classes))",
         "self.classes_ = np.unique(y)",
         (f"{PURITY}::test_nothing_public_depends_on_the_type_of_labels",),

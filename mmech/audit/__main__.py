@@ -31,7 +31,6 @@ from mmech import (
     noisy_release,
     permute_and_flip,
 )
-from mmech._validation import check_epsilon, check_integer
 from mmech.audit import (
     MIN_RUNS,
     AuditResult,
@@ -40,6 +39,7 @@ from mmech.audit import (
     epsilon_lower_bound,
     one_by_one,
 )
+from mmech.checks import check_epsilon, check_integer
 
 Counts = NDArray[np.int64]
 

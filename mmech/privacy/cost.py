@@ -54,7 +54,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mmech._validation import check_delta, check_epsilon
+from mmech.checks import check_delta, check_epsilon
 
 __all__ = [
     "bounded_range_epsilon",

@@ -12,10 +12,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from mmech._guards import Settled, check_process
-from mmech._validation import check_choice, check_epsilon
+from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError
 from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
+from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.neighbours import Relation
 
 __all__ = ["KINDS", "LedgerEntry", "PrivacyLedger"]

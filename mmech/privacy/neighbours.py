@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from mmech._validation import check_choice, check_integer
+from mmech.checks import check_choice, check_integer
 
 __all__ = ["NEIGHBOURS", "Relation"]
 

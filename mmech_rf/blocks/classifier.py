@@ -20,16 +20,16 @@ from mmech import (
     maximum_entropy,
     shrink,
 )
-from mmech._validation import check_choice
+from mmech.checks import check_choice
 from mmech.privacy.ledger import LedgerEntry
-from mmech.reconstruction._shrinkage import ShrunkEstimate
+from mmech.reconstruction.shrinkage import ShrunkEstimate
 from mmech.release import charge
-from mmech_rf.classifiers._accounted import AccountedForest
-from mmech_rf.classifiers._choice import Choice
-from mmech_rf.classifiers._ensembles import Ensemble
-from mmech_rf.classifiers._experts import Differences, Distribution, LogOdds, Weights
-from mmech_rf.classifiers._label_forest import LABELS, draw_labels, label_blocks
-from mmech_rf.growth import complete_forest
+from mmech_rf.blocks.labels import LABELS, draw_labels, label_blocks
+from mmech_rf.forest.growth import complete_forest
+from mmech_rf.private.accounted import AccountedForest
+from mmech_rf.private.choice import Choice
+from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.votes import Differences, Distribution, LogOdds, Weights
 from mmech_rf.schema import Schema
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from mmech import ParameterError
 from mmech.privacy.cost import bounded_range_epsilon
-from mmech_rf.classifiers._accounted import LEAST_EPSILON, AccountedForest
-from mmech_rf.classifiers._choice import Choice
-from mmech_rf.classifiers._concentrated import concentrated_plan
-from mmech_rf.classifiers._selected_trees import Grower, Plan, SelectedTrees
-from mmech_rf.tree_selection import SelectedTree
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.trees import Grower, Plan, SelectedTrees
+from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
+from mmech_rf.private.choice import Choice
+from mmech_rf.private.concentrated import concentrated_plan
 
 __all__ = ["DrawnForestClassifier"]
 
@@ -22,7 +22,7 @@ class DrawnForestClassifier(AccountedForest):
     r"""Forest of labelled trees, each drawn as a whole by the exponential mechanism.
 
     Trees have two levels and are drawn for the number of records that they get right
-    (`mmech_rf.tree_selection`). Their tests are public views of the domain: attributes
+    (`mmech_rf.drawn.draw`). Their tests are public views of the domain: attributes
     at several resolutions, pairs, and signed sums of attributes in the order of their
     cells. With few records times epsilon all of the budget goes into one tree. More
     pays for class counts and sums of all attributes, released together with noise that

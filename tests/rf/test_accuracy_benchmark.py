@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.accuracy import _ablation, _data, _methods, _table, _trials
 from benchmarks.accuracy.__main__ import main
-from mmech_rf import Attribute, Schema, datasets, views
+from mmech_rf import Attribute, Schema, datasets
+from mmech_rf.drawn import views
 
 GROUPS = (
     {"attribute": "colour", "first": 0, "count": 3},

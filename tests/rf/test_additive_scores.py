@@ -10,10 +10,10 @@ import pytest
 from rf_cases import SHAPE, paying, some_scores
 from scipy.optimize import brentq
 
-import mmech_rf.classifiers._additive as additive
+import mmech_rf.drawn.scores as additive
 from mmech.noise import norm_noise_variance
-from mmech_rf._persistence._selected_trees import LARGEST_SCORE
-from mmech_rf.classifiers._additive import (
+from mmech_rf.drawn.draw import _roots
+from mmech_rf.drawn.scores import (
     FARTHEST,
     LEAST_EVIDENCE,
     PIECES,
@@ -25,14 +25,14 @@ from mmech_rf.classifiers._additive import (
     score_views,
     sums_from_coarse_to_fine,
 )
-from mmech_rf.tree_selection import _roots
-from mmech_rf.views import (
+from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
     Views,
     positions,
     public_views,
 )
+from mmech_rf.storage.selected_trees import LARGEST_SCORE
 
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)

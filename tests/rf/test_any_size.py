@@ -7,13 +7,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from mmech import (
-    Conjunctions,
-    DomainTooLargeError,
-    PrivacyLedger,
-    box_reduction,
-    optimize,
-)
+from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, optimize
+from mmech.reduction import boxes as box_reduction
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -135,7 +130,7 @@ def test_sizes_are_refused_before_any_work(n_trees, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("a forest was grown")
 
-    base = "mmech_rf.classifiers._base"
+    base = "mmech_rf.private.base"
     monkeypatch.setattr(f"{base}.grow_random_forest", work)
     monkeypatch.setattr(f"{base}.complete_forest", work)
     for name in ("training", "prediction", "subsample", "laplace"):

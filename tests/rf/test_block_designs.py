@@ -7,6 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import rf_cases
+from mmech_rf.private._block_design import (
+    DRAWING_SHARE,
+    block_scores,
+    draw_blocks,
+)
 from model_files import rewrite, set_in
 from scipy.special import logsumexp
 
@@ -15,12 +20,7 @@ from mmech import DomainTooLargeError, MatrixMechanism, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, load_model
-from mmech_rf.classifiers._block_design import (
-    DRAWING_SHARE,
-    block_scores,
-    draw_blocks,
-)
-from mmech_rf.classifiers._experts import LogOdds, counting_numbers
+from mmech_rf.private.votes import LogOdds, counting_numbers
 
 SEVEN = (3,) * 7
 CELLS = list(itertools.product(range(2), range(3), range(2), range(2)))

@@ -58,8 +58,8 @@ from mmech_rf import (
     datasets,
     training_workload,
 )
-from mmech_rf.classifiers import _base
-from mmech_rf.classifiers._voting import leaf_label_by_rule
+from mmech_rf.private import base as _base
+from mmech_rf.private.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)

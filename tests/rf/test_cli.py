@@ -11,8 +11,10 @@ import pytest
 import mmech
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, _discretisation, datasets, evaluation, fetch
-from mmech_rf.cli import _common, _compare, main
-from mmech_rf.evaluation import _records
+from mmech_rf.cli import common as _common
+from mmech_rf.cli import compare as _compare
+from mmech_rf.cli import main
+from mmech_rf.evaluation import records as _records
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")

@@ -17,7 +17,8 @@ from mmech_rf import (
     Schema,
     load_model,
 )
-from mmech_rf.cli import _models, main
+from mmech_rf.cli import main
+from mmech_rf.cli import models as _models
 from mmech_rf.datasets import load_csv
 
 
@@ -108,7 +109,7 @@ def test_help_explains_and_shows_examples(run, args):
 
 
 def test_template_names_are_those_of_the_library():
-    from mmech.strategies._select import TEMPLATES
+    from mmech.strategies.optimize import TEMPLATES
 
     assert set(_models.TEMPLATES) == {"auto", *TEMPLATES}
 
@@ -255,7 +256,7 @@ def test_nothing_half_written_stays(run, files, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mmech_rf.cli._files.csv.writer", interrupt)
+    monkeypatch.setattr("mmech_rf.cli.files.csv.writer", interrupt)
     target = ("--out", files / "labels.csv")
     outcome = run("predict", files / "fruit.npz", files / "new.csv", *target)
     assert outcome[0] == 130

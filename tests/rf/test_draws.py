@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
     GaussianMechanism,
     Identity,

@@ -11,9 +11,11 @@ import rf_reference
 from hypothesis import given, settings
 
 from mmech.exceptions import DomainTooLargeError
-from mmech_rf import _kernels, _passes, growth
-from mmech_rf.forest import Forest
-from mmech_rf.growth import grow_random_forest
+from mmech_rf import _kernels
+from mmech_rf.forest import growth
+from mmech_rf.forest import passes as _passes
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import grow_random_forest
 
 CAR = (4, 4, 4, 3, 3, 3)
 # outlook (3 values) at the root; windy (2 values) below its second value

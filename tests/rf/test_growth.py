@@ -33,13 +33,13 @@ from mmech_rf import (
     default_depth,
     fletcher_islam_depth,
     grow_random_forest,
-    growth,
     prediction_workload,
     training_workload,
     workloads,
 )
-from mmech_rf.classifiers._batch_training import released_votes
-from mmech_rf.forest import Forest
+from mmech_rf.forest import growth
+from mmech_rf.forest.forest import Forest
+from mmech_rf.private.batch_training import released_votes
 
 KINDS = {"c": Attribute.categorical, "o": Attribute.ordinal}
 TWO_WAY = ("binary", "threshold")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from model_files import rewrite, set_in
 
-import mmech_rf.classifiers._label_forest as label_forest
+import mmech_rf.blocks.labels as label_forest
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
-from mmech_rf.classifiers._label_forest import draw_labels, label_blocks
+from mmech_rf.blocks.labels import draw_labels, label_blocks
 
 SIZES = (2, 2)
 BLOCKS = [(0,), (1,)]

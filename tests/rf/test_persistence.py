@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from model_files import description, rewrite, set_in
 
-from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, _archive
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech.storage import archive as _archive
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,

@@ -28,7 +28,8 @@ from scipy.stats import beta
 import mmech.release
 from mmech import PrivacyLedger
 from mmech_rf import LaplaceForestClassifier, SubsampleAggregateClassifier
-from mmech_rf.classifiers import _laplace_forest, _subsample_aggregate
+from mmech_rf.private import laplace_forest as _laplace_forest
+from mmech_rf.private import subsample_aggregate as _subsample_aggregate
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)

@@ -11,8 +11,8 @@ from rf_cases import SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, SignalPrior
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
-from mmech_rf._persistence._selected_trees import FAMILIES
-from mmech_rf.views import public_views
+from mmech_rf.drawn.views import public_views
+from mmech_rf.storage.selected_trees import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -162,7 +162,7 @@ def test_the_file_holds_released_numbers_only(path):
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
 def test_all_public_views_are_what_readers_take(shape):
     """The reader knows the families that trees are made of, and their limits."""
-    from mmech_rf._persistence._selected_trees import _view
+    from mmech_rf.storage.selected_trees import _view
 
     for view in public_views(shape).items:
         assert view.family in FAMILIES

@@ -16,10 +16,11 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, tree_selection
-from mmech_rf.classifiers._additive import SUMS
-from mmech_rf.classifiers._selected_trees import UNIT, Plan
-from mmech_rf.views import GRID, public_views
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf.drawn import draw as tree_selection
+from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.trees import UNIT, Plan
+from mmech_rf.drawn.views import GRID, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -26,20 +26,20 @@ from mmech import (
 from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech_rf import PrivateForestClassifier, load_model
-from mmech_rf.classifiers._additive import SUMS
-from mmech_rf.classifiers._concentrated import MOST_ROUNDS, concentrated_plan
-from mmech_rf.classifiers._payments import (
-    ConcentratedPayments,
-    PurePayments,
-    bounded_range,
-)
-from mmech_rf.classifiers._selected_trees import (
+from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.trees import (
     BOOSTING,
     MOST_WITH_BOOSTING,
     UNIT,
     Plan,
 )
-from mmech_rf.views import GRID
+from mmech_rf.drawn.views import GRID
+from mmech_rf.private.concentrated import MOST_ROUNDS, concentrated_plan
+from mmech_rf.private.payments import (
+    ConcentratedPayments,
+    PurePayments,
+    bounded_range,
+)
 
 DELTA = 1e-5
 MANY = {"n_records": 100_000}

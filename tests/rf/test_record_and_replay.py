@@ -14,11 +14,11 @@ from rf_cases import classifier
 from sklearn.base import clone
 
 import mmech.release
-import mmech_rf.classifiers._selected_trees as selected
+import mmech_rf.drawn.trees as selected
 from mmech import PrivacyLedger
 from mmech_rf import PrivateForestClassifier, Schema
-from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.forest import Forest
+from mmech_rf.forest.forest import Forest
+from mmech_rf.private.base import ForestClassifier
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -27,7 +27,7 @@ import pytest
 from catalogue import CATALOGUE
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
     AllRange,
     GaussianMechanism,
@@ -50,7 +50,7 @@ from mmech import (
 )
 from mmech.testing import watch_draws
 from mmech_rf import PrivateForestClassifier, datasets
-from mmech_rf.tree_selection import SelectedTree
+from mmech_rf.drawn.draw import SelectedTree
 
 pytestmark = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="so many fits need compiled kernels"

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from rf_cases import CELLS, SCHEMA, paying, records, silence
 
-import mmech_rf.classifiers._additive as additive
-import mmech_rf.classifiers._payments as payments
-import mmech_rf.classifiers._selected_trees as selected
+import mmech_rf.drawn.scores as additive
+import mmech_rf.drawn.trees as selected
+import mmech_rf.private.payments as payments
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, views
-from mmech_rf.classifiers._selected_trees import (
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf.drawn import views
+from mmech_rf.drawn.trees import (
     BOOSTING,
     CALIBRATION_SHARE,
     EPSILON_PER_VOTE,
@@ -26,7 +27,7 @@ from mmech_rf.classifiers._selected_trees import (
     Plan,
     number_of_votes,
 )
-from mmech_rf.views import GRID
+from mmech_rf.drawn.views import GRID
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -21,8 +21,8 @@ from tree_draws import (
     largest_of_neighbours,
 )
 
-import mmech.noise._system as system
-import mmech_rf.tree_selection as tree_selection
+import mmech.noise.system as system
+import mmech_rf.drawn.draw as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
     in_units,
@@ -32,8 +32,8 @@ from benchmarks.suite.bench_tree_selection import (
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech_rf._kernels import root_log_weights, split_log_weights
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import Views, public_views
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.views import Views, public_views
 
 
 @pytest.mark.parametrize("epsilon", ["0.3", "2"])

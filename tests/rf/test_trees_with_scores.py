@@ -18,17 +18,17 @@ from rf_cases import (
     some_scores,
 )
 
-import mmech_rf.classifiers._payments as payments
+import mmech_rf.private.payments as payments
 from mmech_rf import PrivateForestClassifier, load_model
-from mmech_rf.classifiers._additive import SUMS, VOTE_STEPS, score_views
-from mmech_rf.classifiers._selected_trees import (
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
+from mmech_rf.drawn.trees import (
     Grower,
     Plan,
     SelectedTrees,
     _label_scores,
 )
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import ScoreView, public_views
+from mmech_rf.drawn.views import ScoreView, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmech_rf.views import (
+from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
     MOST_SUMS,

@@ -21,11 +21,11 @@ from mmech import PrivacyLeakWarning
 from mmech.audit import epsilon_lower_bound
 from mmech.testing import watch_draws
 from mmech_rf import Attribute, Schema, SubsampleAggregateClassifier
-from mmech_rf.classifiers import _selected_trees
-from mmech_rf.classifiers._payments import PurePayments
-from mmech_rf.classifiers._selected_trees import UNIT, Grower, Plan
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import public_views
+from mmech_rf.drawn import trees as _selected_trees
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.trees import UNIT, Grower, Plan
+from mmech_rf.drawn.views import public_views
+from mmech_rf.private.payments import PurePayments
 
 pytestmark = pytest.mark.statistical
 

@@ -16,7 +16,8 @@ from scipy import stats
 
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound
-from mmech.noise import _norm, discrete_laplace, norm_noise, norm_noise_variance
+from mmech.noise import discrete_laplace, norm_noise, norm_noise_variance
+from mmech.noise import norm as _norm
 
 pytestmark = pytest.mark.statistical
 

@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from processes import in_a_fork
 from sklearn.base import clone
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
     BudgetExceededError,
     GaussianMechanism,

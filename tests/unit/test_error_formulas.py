@@ -27,7 +27,6 @@ from mmech import (
     VStack,
     WidthRange,
     all_marginals,
-    error,
     expected_error,
     loss,
     per_query_error,
@@ -35,8 +34,10 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech.operators import _base, _structure
-from mmech.operators._structure import frobenius_squared, measured_loss_bound
+from mmech.error import expected as error
+from mmech.operators import base as _base
+from mmech.structure import shape as _structure
+from mmech.structure.shape import frobenius_squared, measured_loss_bound
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
 

@@ -35,7 +35,7 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech._validation import check_epsilon
+from mmech.checks import check_epsilon
 
 SIZES = [Identity, Total, Prefix, AllRange]
 ONE_MASK = [np.ones((2, 3), bool)]

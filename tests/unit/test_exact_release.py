@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from mmech.gaussian import _mechanism
 
 from mmech import (
     Dense,
@@ -23,9 +24,8 @@ from mmech import (
     VStack,
     gaussian_release,
 )
-from mmech.gaussian import _mechanism
 from mmech.integer_strategy import IntegerBlock, integer_strategy
-from mmech.operators._exact import MAX_WIDE, column_sums
+from mmech.structure.exact import MAX_WIDE, column_sums
 
 
 class Times(QueryMatrix):

@@ -18,8 +18,8 @@ from mmech import (
     gaussian_loss,
     optimize_gaussian,
 )
-from mmech.gaussian import _optimize
-from mmech.strategies._pidentity import PIdentityObjective
+from mmech.strategies import gaussian as _optimize
+from mmech.strategies.pidentity import PIdentityObjective
 
 
 def union_of_ranges():

@@ -46,7 +46,7 @@ from mmech import (
 )
 from mmech.exceptions import EntropyError
 from mmech.integer_strategy import IntegerBlock, integer_strategy
-from mmech.noise import _system
+from mmech.noise import system as _system
 
 RNG = np.random.default_rng(7)
 UNION = VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])])

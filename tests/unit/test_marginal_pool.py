@@ -46,9 +46,9 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech.operators._spectrum import mean_spectrum, query_spectra
-from mmech.records import exact_answers
-from mmech.strategies._marginal_pool import marginal_pool_strategy
+from mmech.marginals.records import exact_answers
+from mmech.strategies.marginal_pool import marginal_pool_strategy
+from mmech.structure.spectrum import mean_spectrum, query_spectra
 from mmech_rf import grow_random_forest, prediction_workload, training_workload
 
 compiled = pytest.mark.skipif(

@@ -38,8 +38,8 @@ from mmech import (
     rmse,
     supports,
 )
-from mmech.operators._marginals import anova_energies, subset_cells
-from mmech.strategies._marginals import domain_shape_of, marginals_strategy
+from mmech.operators.marginals import anova_energies, subset_cells
+from mmech.strategies.marginals import domain_shape_of, marginals_strategy
 from mmech_rf import datasets, grow_random_forest, training_workload
 
 compiled = pytest.mark.skipif(

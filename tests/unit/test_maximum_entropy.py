@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import mmech.reconstruction._maximum_entropy as module
+import mmech.reconstruction.maximum_entropy as module
 from mmech import Marginals, maximum_entropy
 from mmech.exceptions import DomainTooLargeError
 

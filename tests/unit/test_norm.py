@@ -13,12 +13,8 @@ import pytest
 import reference as ref
 
 from mmech import BudgetExceededError, NormMeasurement, PrivacyLedger, norm_release
-from mmech.noise import (
-    _norm,
-    discrete_laplace_variance,
-    norm_noise,
-    norm_noise_variance,
-)
+from mmech.noise import discrete_laplace_variance, norm_noise, norm_noise_variance
+from mmech.noise import norm as _norm
 
 GROUPS = [(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6]
 by_groups = pytest.mark.parametrize("groups", GROUPS, ids=str)

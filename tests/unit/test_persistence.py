@@ -31,8 +31,6 @@ from mmech import (
     Scaled,
     StrategyResult,
     VStack,
-    _archive,
-    _persistence,
     all_marginals,
     export_marginals,
     load,
@@ -40,6 +38,8 @@ from mmech import (
     save,
 )
 from mmech.noise import discrete_gaussian_variance
+from mmech.storage import archive as _archive
+from mmech.storage import codec as _persistence
 
 
 @pytest.fixture

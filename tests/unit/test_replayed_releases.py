@@ -4,12 +4,12 @@ import itertools
 import math
 from fractions import Fraction
 
+import mmech.gaussian._mechanism
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
 from replay import check_pair, entropy, loss, play, same, watched, without_records
 
-import mmech.gaussian._mechanism
 import mmech.release
 from mmech import (
     GaussianMechanism,
@@ -22,7 +22,7 @@ from mmech import (
     optimize,
     permute_and_flip,
 )
-from mmech.noise._seam import Draw
+from mmech.noise.seam import Draw
 
 RELATIONS = pytest.mark.parametrize("relation", ["add_remove", "replace"])
 KINDS = pytest.mark.parametrize("kind", [MatrixMechanism, GaussianMechanism])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-import mmech.noise._weighted as weighted
+import mmech.noise.weighted as weighted
 import mmech.selection as selection
 from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
 from mmech.exceptions import BudgetExceededError
@@ -103,12 +103,12 @@ def test_the_slow_path_is_reached_and_exact(monkeypatch, far):
     # 128 zero bits, then bits of a number above exp(-far): the near choice.
     words = Words(zero, zero, zero, last, *[zero] * 8)
     monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
     assert weighted_choice(log_weights) == 0
     # 320 zero bits are below it.
     words = Words(*[zero] * 20)
     monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
     assert weighted_choice(log_weights) == 1
 
 
@@ -278,7 +278,7 @@ def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
             number = known + step
             words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
             script = Words(*reversed(words))
-            monkeypatch.setattr("mmech.noise._bernoulli.random_words", script)
+            monkeypatch.setattr("mmech.noise.bernoulli.random_words", script)
             assert flip_negative_exponential(exponent) is (step < 0)
             assert not script.words
 

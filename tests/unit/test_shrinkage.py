@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmech import GaussianMechanism, Marginals, SignalPrior, bayes_risk_strategy, shrink
-from mmech.reconstruction._shrinkage import GRID, _part
+from mmech.reconstruction.shrinkage import GRID, _part
 from mmech.strategies import BayesRisk, block_partitions
 
 SIZES = (3, 2, 4)

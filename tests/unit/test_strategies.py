@@ -23,13 +23,13 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.strategies import _select
-from mmech.strategies._pidentity import (
+from mmech.strategies import optimize as _select
+from mmech.strategies.pidentity import (
     PIdentityObjective,
     default_p,
     minimize_pidentity,
 )
-from mmech.strategies._starts import random_starts
+from mmech.strategies.starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
 UNION = VStack(
@@ -287,7 +287,7 @@ def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
 
 
 def test_kronecker_without_explicit_surrogates(seed, monkeypatch):
-    from mmech.strategies import _kronecker
+    from mmech.strategies import kronecker as _kronecker
 
     explicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
     monkeypatch.setattr(_kronecker, "EXPLICIT_FACTOR", 1)

@@ -1,0 +1,305 @@
+"""Workloads whose cells have an order: find it, and solve on blocks of neighbours.
+
+On a domain with an order good extra queries are smooth. Weights that are constant on
+blocks of cells are a subspace in which the loss is that of a small problem with the
+block sums of the gram, exactly: no step from coarse to fine changes the loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.basic import (
+    AllRangeGram,
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    Suffix,
+)
+from mmech.operators.compose import Gram, Product, Scaled, Sum
+from mmech.operators.explicit import Dense
+from mmech.operators.partition import PartitionStack
+from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+
+__all__ = [
+    "BlockLevel",
+    "Ordered",
+    "SeparableGram",
+    "block_gram",
+    "find_order",
+    "refined",
+]
+
+Floats = NDArray[np.float64]
+
+SERIATION_CELLS = 2048
+"""Up to this size the order of an explicit gram is looked for."""
+
+EXPLICIT_BLOCKS = 512
+"""Up to this number of blocks, block sums of a gram are formed explicitly."""
+
+FEWEST_BLOCKS = 128
+"""No level has fewer blocks."""
+
+CHUNK = 64
+"""Columns of a gram that are computed at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SeparableGram(QueryMatrix):
+    """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    rising, falling : ndarray of float64, shape (n,)
+        The vectors a and b.
+    diagonal : ndarray of float64, shape (n,)
+        The diagonal of V.
+    """
+
+    rising: Floats
+    falling: Floats
+    diagonal: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        return (self.diagonal.size, self.diagonal.size)
+
+    def _arguments(self) -> str:
+        return f"n={self.diagonal.size}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float64."""
+        return np.dtype(np.float64)
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.empty_like(x)
+        _kernels.separable_gram_matmat(self.rising, self.falling, self.diagonal, x, out)
+        return out
+
+    _rmatmat = _matmat
+
+    def diag(self) -> Array:
+        """Return the main diagonal, shape (n,)."""
+        return self.diagonal
+
+
+@dataclass(frozen=True)
+class BlockLevel:
+    """The problem for weights that are constant on blocks of neighbours.
+
+    Attributes
+    ----------
+    gram : QueryMatrix, shape (k, k)
+        Sums of the gram over pairs of blocks.
+    diagonal : ndarray of float64, shape (k,)
+        Sums of the diagonal of the gram over the blocks.
+    counts : ndarray of int64, shape (k,)
+        Number of cells of every block.
+    """
+
+    gram: QueryMatrix
+    diagonal: Floats
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, gram: QueryMatrix) -> BlockLevel:
+        """Return the level on which every cell is a block."""
+        diagonal = np.asarray(gram.diag(), dtype=np.float64)
+        return cls(gram, diagonal, np.ones(diagonal.size, np.int64))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A gram with its cells in order.
+
+    Attributes
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        The gram with rows and columns in order.
+    position : ndarray of int64, shape (n,), or None
+        Position of every cell in the order; ``None`` for the order of the cells.
+    """
+
+    gram: QueryMatrix
+    position: NDArray[np.int64] | None = None
+
+    def levels(self, p: int) -> list[BlockLevel]:
+        """Return the levels for p extra queries, coarsest first, the cells last."""
+        finest = BlockLevel.of(self.gram)
+        n = finest.diagonal.size
+        starts = np.arange(n)
+        levels = [finest]
+        while starts.size // 2 >= max(FEWEST_BLOCKS, 2 * p):
+            starts = starts[::2]
+            counts = np.diff(np.append(starts, n))
+            diagonal = _block_sums(finest.diagonal, starts)
+            gram = block_gram(self.gram, starts)
+            levels.append(BlockLevel(gram, diagonal, counts))
+        return levels[::-1]
+
+
+def refined(columns: Floats, coarse: BlockLevel, fine: BlockLevel) -> Floats:
+    """Return weights of blocks as weights of the finer blocks that they consist of."""
+    behind = np.searchsorted(
+        np.cumsum(coarse.counts), np.cumsum(fine.counts), side="left"
+    )
+    return columns[behind]
+
+
+def find_order(gram: QueryMatrix) -> Ordered | None:
+    """Return the gram in an order that neighbours suit, or None if none is known.
+
+    Ranges have an order by type. Of an explicit gram the order is that of the
+    eigenvector of the second smallest eigenvalue of the Laplacian of its
+    correlations, which recovers it where correlation falls with distance; it is
+    kept if neighbours are alike.
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        Gram of a workload.
+
+    References
+    ----------
+    .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
+       consecutive ones problem", SIAM J. Computing 28, 1998.
+    """
+    n = gram.shape[0]
+    if isinstance(gram, PermutedGram):
+        inner = find_order(gram.operator)
+        if inner is None:
+            return None
+        position = gram._permutation
+        return Ordered(
+            inner.gram, position if inner.position is None else inner.position[position]
+        )
+    if _is_ordered(gram):
+        return Ordered(_separable(gram) or gram)
+    if not isinstance(gram, Dense) or not 8 <= n <= SERIATION_CELLS:
+        return None
+    entries = gram._dense().astype(np.float64)
+    if _neighbours_are_alike(entries):
+        return Ordered(gram)
+    scale = np.sqrt(entries.diagonal())
+    if not (scale > 0).all():
+        return None
+    similarity = np.abs(entries) / np.outer(scale, scale)
+    laplacian = np.diag(similarity.sum(axis=1)) - similarity
+    fiedler = np.linalg.eigh(laplacian)[1][:, 1]
+    order = np.argsort(fiedler, kind="stable")
+    entries = entries[np.ix_(order, order)]
+    if not _neighbours_are_alike(entries):
+        return None
+    return Ordered(Dense(entries), np.argsort(order))
+
+
+def _is_ordered(gram: QueryMatrix) -> bool:
+    """Whether ranges of the cells in their order make up the gram."""
+    if isinstance(gram, Scaled):
+        return _is_ordered(gram.operator)
+    if isinstance(gram, Sum):
+        plain = (Identity, Diagonal, Ones)
+        ranges = [term for term in gram.terms if not isinstance(term, plain)]
+        return bool(ranges) and all(_is_ordered(term) for term in ranges)
+    if isinstance(gram, Gram):
+        inner = gram.operator
+        if isinstance(inner, Ranges):
+            return len(inner.domain_shape) == 1
+        return isinstance(inner, (Prefix, Suffix, WidthRange))
+    return isinstance(gram, (AllRangeGram, SeparableGram))
+
+
+def _neighbours_are_alike(entries: Floats) -> bool:
+    """Whether the queries on neighbours are correlated all along the order."""
+    scale = np.sqrt(np.maximum(entries.diagonal(), 0.0))
+    products = scale[1:] * scale[:-1]
+    if not (products > 0).all():
+        return False
+    alike = entries.diagonal(1) / products
+    return bool(1.0 - alike.mean() <= 4.0 / len(scale))
+
+
+def _separable(gram: QueryMatrix) -> SeparableGram | None:
+    """Return the gram of prefixes, suffixes or all ranges by its two vectors."""
+    if isinstance(gram, Scaled):
+        inner = _separable(gram.operator)
+        if inner is None:
+            return None
+        weight = float(gram.weight)
+        return SeparableGram(
+            weight * inner.rising, inner.falling, weight * inner.diagonal
+        )
+    if isinstance(gram, SeparableGram):
+        return gram
+    n = gram.shape[0]
+    ones, rising = np.ones(n), np.arange(1.0, n + 1)
+    falling = rising[::-1].copy()
+    if isinstance(gram, AllRangeGram):
+        return SeparableGram(rising, falling, rising * falling)
+    if isinstance(gram, Gram) and isinstance(gram.operator, Prefix):
+        return SeparableGram(ones, falling, falling)
+    if isinstance(gram, Gram) and isinstance(gram.operator, Suffix):
+        return SeparableGram(rising, ones, rising)
+    return None
+
+
+def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
+    """Return P V Pᵀ, the sums of a gram over blocks of neighbours.
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        The gram V, with cells in order.
+    starts : ndarray of int64, shape (k,)
+        First cell of every block, ascending from 0.
+    """
+    n, k = gram.shape[0], len(starts)
+    if k == n:
+        return gram
+    if isinstance(gram, SeparableGram):
+        return _separable_blocks(gram, starts)
+    if isinstance(gram, Dense):
+        return Dense(_block_sums(_block_sums(gram._dense(), starts).T, starts))
+    labels = np.repeat(np.arange(k), np.diff(np.append(starts, n)))
+    blocks = PartitionStack(labels[None], [k])
+    if k > EXPLICIT_BLOCKS:
+        return Product(blocks, gram, blocks.T)
+    entries = np.empty((k, k))
+    for first in range(0, k, CHUNK):
+        chosen = np.arange(first, min(first + CHUNK, k))
+        indicators = (labels[:, None] == chosen).astype(np.float64)
+        entries[:, chosen] = _block_sums(gram._matmat(indicators), starts)
+    return Dense(entries)
+
+
+def _block_sums(rows: Array, starts: NDArray[np.int64]) -> Floats:
+    return np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
+
+
+def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> SeparableGram:
+    """Sum over blocks; within a block, V_ij counts twice for every i < j.
+
+    The running sums are exact for whole numbers, as the falling vectors of ranges.
+    """
+    counts = np.diff(np.append(starts, gram.falling.size))
+    running = np.cumsum(gram.falling)
+    ends = np.repeat(running[starts + counts - 1], counts)
+    pairs = _block_sums(gram.rising * (ends - running), starts)
+    return SeparableGram(
+        _block_sums(gram.rising, starts),
+        _block_sums(gram.falling, starts),
+        _block_sums(gram.diagonal, starts) + 2.0 * pairs,
+    )
