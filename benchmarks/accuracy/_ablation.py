@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
-from mmech import NormMeasurement, PrivacyLedger, laplace_release
+from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import PrivateForestClassifier, Schema
 from mmech_rf.drawn import draw as tree_selection
@@ -86,7 +86,7 @@ class CountedLabels:
         )
         counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
         np.add.at(counts, (self._tree.leaves(codes), classes), 1)
-        measured = laplace_release(
+        measured = noisy_release(
             counts,
             sensitivity=1,
             epsilon=self.epsilon / 2,
@@ -104,12 +104,12 @@ class CountedLabels:
 
 def _laplace_sums(
     sums: NDArray[np.int64], *, groups: Sequence[int], sensitivity: int, **settings: Any
-) -> NormMeasurement:
+) -> Measurement:
     """Release sums with Laplace noise of the same cost, in place of norm noise."""
     d = len(groups)
-    found = laplace_release(sums, sensitivity=d * sensitivity, **settings)
+    found = noisy_release(sums, sensitivity=d * sensitivity, **settings)
     variance = np.full(len(sums), discrete_laplace_variance(float(found.scale)))
-    return NormMeasurement(
+    return Measurement(
         found.values, variance, sensitivity, found.epsilon, tuple(groups)
     )
 

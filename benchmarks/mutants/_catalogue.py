@@ -134,8 +134,8 @@ CALIBRATION = (
     Mutant(
         "squared L2 sensitivity through a rounded root",
         "mmech/gaussian/_mechanism.py",
-        "squared = calibrated(squared_l2_sensitivity, neighbours)",
-        "squared = calibrated(squared_l2_sensitivity**0.5, neighbours) ** 2",
+        "squared = calibrated(squared_sensitivity, neighbours)",
+        "squared = calibrated(squared_sensitivity**0.5, neighbours) ** 2",
         (f"{OVERFLOW}::test_the_variance_is_the_exact_square",),
     ),
     Mutant(

@@ -1,8 +1,9 @@
 """Forests over a public domain, stored as flat arrays.
 
 A forest is grown (`mmech_rf.forest.growth`) from the domain alone: no record is ever
-looked at, so the forest is public and costs no privacy. Everything that is later measured
-about the data (leaf counts) or asked of it (votes) refers to leaf ids of the forest.
+looked at, so the forest is public and costs no privacy. Everything that is later
+measured about the data (leaf counts) or asked of it (votes) refers to leaf ids of the
+forest.
 """
 
 from __future__ import annotations

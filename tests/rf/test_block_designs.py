@@ -161,10 +161,10 @@ def test_what_draws_cost_is_in_the_ledger():
     assert choice.design == "chosen"
     lengths = sorted(map(len, choice.blocks), reverse=True)
     draws = sum(length > 1 for length in lengths[:-1])
-    prices = [entry.epsilon for entry in ledger.entries]
+    prices = [entry.cost for entry in ledger.entries]
     assert prices[:-1] == [Fraction(15, 10) * DRAWING_SHARE / draws] * draws
     assert sum(prices) == Fraction(15, 10)
-    assert [entry.epsilon for entry in fitted.releases_] == prices
+    assert [entry.cost for entry in fitted.releases_] == prices
     text = fitted.privacy_statement_
     assert text.count("drawn by the exponential mechanism") == draws
     assert "attributes of block 1" in text
@@ -228,7 +228,7 @@ def test_drawn_blocks_find_what_belongs_together():
 
 def test_a_huge_budget_is_drawn_with_what_fits():
     fitted = model("chosen", epsilon=10**6).fit(*data(SEVEN, 1000))
-    assert sum(entry.epsilon for entry in fitted.releases_) == 10**6
+    assert sum(entry.cost for entry in fitted.releases_) == 10**6
 
 
 # ------------------------------------------------------------------- covering blocks
@@ -256,7 +256,7 @@ def test_covering_blocks_are_one_measurement_of_exact_sensitivity(monkeypatch):
         for start, stop, weight in mechanism.released.row_weights()
     )
     assert cost == mechanism.released.sensitivity
-    assert [entry.epsilon for entry in fitted.releases_] == [1]
+    assert [entry.cost for entry in fitted.releases_] == [1]
 
 
 @pytest.mark.parametrize("voting", ["auto", "log-odds", "maximum-entropy"])

@@ -399,7 +399,7 @@ def test_ensembles_differ_and_share_out_trees_and_budget(name):
     sizes = [ensemble.forest.n_trees for ensemble in fitted.ensembles_]
     assert sizes == [6, 6, 5]
     assert [ensemble.features.size for ensemble in fitted.ensembles_] == [2, 2, 2]
-    assert [entry.epsilon for entry in ledger.entries] == [Fraction(1, 3)] * 3
+    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 3)] * 3
     grown = forests(fitted)
     assert grown[0] != grown[1] != grown[2] != grown[0]
 
@@ -637,7 +637,7 @@ def test_the_statement_says_what_was_released(name, neighbours):
     assert statement.count(": epsilon = 0.1, L1 sensitivity") == 3
     for entry in model.releases_:
         assert f"L1 sensitivity {entry.sensitivity:g}, exact discrete" in statement
-    assert sum(entry.epsilon for entry in model.releases_) == Fraction(3, 10)
+    assert sum(entry.cost for entry in model.releases_) == Fraction(3, 10)
     assert ("votes of one batch" in statement) == (name in PER_BATCH)
     assert "do not depend on records" in statement
     # Settled by the fit: later parameters do not rewrite it.

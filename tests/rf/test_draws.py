@@ -10,7 +10,6 @@ from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
 
 import mmech.noise.system as system
 from mmech import (
-    GaussianMechanism,
     Identity,
     MatrixMechanism,
     PrivacyLeakWarning,
@@ -57,7 +56,7 @@ COUNTS = np.array([5, 3])
     ("kind", "release"),
     [
         ("laplace", lambda: MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)),
-        ("gaussian", lambda: GaussianMechanism(Identity(2), rho=1).measure(COUNTS)),
+        ("gaussian", lambda: MatrixMechanism(Identity(2), rho=1).measure(COUNTS)),
         (
             "norm",
             lambda: norm_release(COUNTS, groups=[1, 1], epsilon=1, released="sums"),

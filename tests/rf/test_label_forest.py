@@ -154,10 +154,10 @@ def test_labels_cost_epsilon_once():
     ledger = PrivacyLedger("0.7", neighbours="replace")
     fitted = model(epsilon="0.7", neighbours="replace", ledger=ledger).fit(*data(40))
     (entry,) = ledger.entries
-    assert entry.epsilon == Fraction(7, 10)
-    assert fitted.releases_[0].epsilon == entry.epsilon
+    assert entry.cost == Fraction(7, 10)
+    assert fitted.releases_[0].epsilon == entry.cost
     assert "permute-and-flip" in fitted.privacy_statement_
-    assert [e.epsilon for e in fitted.ensembles_] == [entry.epsilon] * 3
+    assert [e.epsilon for e in fitted.ensembles_] == [entry.cost] * 3
     assert fitted.describe() == "labels by x0\nlabels by x1\nlabels by x2"
     with pytest.raises(BudgetExceededError):
         fitted.fit(*data(40))

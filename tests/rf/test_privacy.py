@@ -268,12 +268,12 @@ def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch):
         for one in seen
     ]
     assert scales == expected
-    assert [entry.epsilon for entry in fitted.releases_] == [share] * n_ensembles
-    assert [entry.epsilon for entry in fitted.ledger_.entries] == [share] * n_ensembles
+    assert [entry.cost for entry in fitted.releases_] == [share] * n_ensembles
+    assert [entry.cost for entry in fitted.ledger_.entries] == [share] * n_ensembles
     assert fitted.ledger_.spent == Fraction(7, 10)
     assert fitted.ledger_.remaining == 0
     for entry, scale in zip(fitted.releases_, scales, strict=True):
-        assert scale == Fraction(entry.sensitivity) / entry.epsilon
+        assert scale == Fraction(entry.sensitivity) / entry.cost
 
 
 @pytest.mark.parametrize("name", PER_BATCH)

@@ -104,10 +104,10 @@ def test_noise_and_price(mode, neighbours, monkeypatch):
     epsilon = Fraction(7, 10)
     model = make(mode, epsilon="0.7", neighbours=neighbours).fit(X, y)
     relation = 2 if neighbours == "replace" else 1
-    paid = [entry.epsilon for entry in model.ledger_.entries]
+    paid = [entry.cost for entry in model.ledger_.entries]
     assert sum(paid) == epsilon
     assert model.ledger_.remaining == 0
-    assert [entry.epsilon for entry in model.releases_] == paid
+    assert [entry.cost for entry in model.releases_] == paid
     if mode == "noisy total":
         assert scales.pop(0) == relation / (epsilon * Fraction(3, 100))
         assert paid == [epsilon * Fraction(3, 100), epsilon * Fraction(97, 100)]

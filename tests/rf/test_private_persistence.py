@@ -81,7 +81,7 @@ def test_a_model_is_equal_after_reloading(name, path):
     assert {k: v for k, v in ours.items() if k not in different} == {
         k: v for k, v in theirs.items() if k not in different
     }
-    assert copy.epsilon == sum(entry.epsilon for entry in copy.releases_)
+    assert copy.epsilon == sum(entry.cost for entry in copy.releases_)
     assert len(copy.trees_) == len(model.trees_)
     for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
         assert ours.epsilon == theirs.epsilon

@@ -157,7 +157,7 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     assert choice.rounds == plan.rounds
     assert (plan.rounds > 0) == (mode == "several trees")
     relation = 2 if neighbours == "replace" else 1
-    assert sum(entry.epsilon for entry in model.releases_) == epsilon
+    assert sum(entry.cost for entry in model.releases_) == epsilon
     assert [e.epsilon for e in model.ledger_.entries] == [
         e.epsilon for e in model.releases_
     ]
@@ -167,7 +167,7 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     assert [e.epsilon for e in summed] == [left * plan.scores] * bool(plan.scores)
     assert [e.sensitivity for e in summed] == [relation * GRID] * len(summed)
     counted = [e for e in model.releases_ if e not in drawn]
-    assert [e for e, *_ in watched.rates] == [entry.epsilon for entry in drawn]
+    assert [e for e, *_ in watched.rates] == [entry.cost for entry in drawn]
     for price, options, rate in watched.rates:
         unit = options.get("score_unit", 1)
         assert options["neighbours"] == neighbours

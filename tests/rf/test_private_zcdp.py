@@ -246,7 +246,7 @@ def test_price(case, neighbours):
     accounting = CASES[case][1]
     assert model.choice_.accounting == accounting
     if accounting == "pure":
-        spent = sum(entry.epsilon for entry in model.releases_)
+        spent = sum(entry.cost for entry in model.releases_)
         assert spent == Fraction(model.epsilon) == model.ledger_.spent
         return
     spent = sum(entry.rho for entry in model.releases_)

@@ -30,7 +30,6 @@ from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 import mmech.noise.system as system
 from mmech import (
     AllRange,
-    GaussianMechanism,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -41,8 +40,7 @@ from mmech import (
     VStack,
     all_marginals,
     exponential_mechanism,
-    gaussian_release,
-    laplace_release,
+    noisy_release,
     norm_release,
     optimize,
     optimize_gaussian,
@@ -72,11 +70,11 @@ def noise_on_values():
         common = {"neighbours": relation, "released": "counts"}
         for epsilon in ("1/3", "2"):
             for sensitivity in (1, 7):
-                laplace_release(
+                noisy_release(
                     COUNTS, sensitivity=sensitivity, epsilon=epsilon, **common
                 )
         for rho in ("1/8", "3"):
-            gaussian_release(COUNTS, l2_sensitivity=2, rho=rho, neighbours=relation)
+            noisy_release(COUNTS, sensitivity=2, rho=rho, neighbours=relation)
         for groups in ([24], [1] * 24, [1, 2, 3, 18]):
             noisy = norm_release(COUNTS, groups=groups, epsilon="1/2", **common)
             found[f"variance {relation} {groups[:3]}"] = noisy.variance
@@ -146,7 +144,7 @@ def marginals_of_records():
     found = {}
     for name, mechanism, parameter in (
         ("laplace", MatrixMechanism, "epsilon"),
-        ("gaussian", GaussianMechanism, "rho"),
+        ("gaussian", MatrixMechanism, "rho"),
     ):
         noisy = mechanism(workload, workload, signed=True, **{parameter: "1/2"})
         found[name] = noisy.answer(signed)
@@ -276,7 +274,7 @@ CASES = (
         "noise on values": noise_on_values,
         "selections": selections,
         "strategies, laplace": lambda: strategies(MatrixMechanism, "epsilon"),
-        "strategies, gaussian": lambda: strategies(GaussianMechanism, "rho"),
+        "strategies, gaussian": lambda: strategies(MatrixMechanism, "rho"),
         "marginals of records": marginals_of_records,
         "insecure noise": insecure_noise,
         "private forest, many records": many_records,

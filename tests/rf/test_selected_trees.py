@@ -61,7 +61,7 @@ def test_price(kind, neighbours):
     X, y = records(40)
     model = make(kind, neighbours=neighbours).fit(X, y)
     entries = model.ledger_.entries
-    assert sum(entry.epsilon for entry in entries) == PLANS[kind][1]
+    assert sum(entry.cost for entry in entries) == PLANS[kind][1]
     assert [e.epsilon for e in entries] == [e.epsilon for e in model.releases_]
     plan = plan_of(kind)
     # Sums, if any, and two releases for each tree.
@@ -170,9 +170,9 @@ class Watched:
     def __init__(self, monkeypatch):
         self.released, self.draws, self.fixed, self.seen = [], [], {}, 0
         for module, name in (
-            (payments, "laplace_release"),
+            (payments, "noisy_release"),
             (payments, "norm_release"),
-            (payments, "gaussian_release"),
+            (payments, "noisy_release"),
         ):
             monkeypatch.setattr(module, name, self.noted(name, getattr(module, name)))
         for module, name in (
@@ -217,11 +217,11 @@ def check_release(before, after):
     assert kind == other
     assert settings.keys() == again.keys()
     change = new - old
-    if kind == "laplace_release":
+    if kind == "noisy_release":
         assert (change != 0).sum() <= 1
         assert 0 <= change.sum() <= settings["sensitivity"]
-    elif kind == "gaussian_release":
-        squared = settings.get("squared_l2_sensitivity")
+    elif kind == "noisy_release":
+        squared = settings.get("squared_sensitivity")
         if squared is None:
             squared = settings["l2_sensitivity"] ** 2
         assert isinstance(squared, int)  # the root of it may be irrational
@@ -285,10 +285,10 @@ def test_every_addition_of_a_record(shares, accounting, monkeypatch):
     )
     kinds = [kind for kind, *_ in before]
     if accounting == "zcdp":
-        assert set(kinds) == {"gaussian_release"}
+        assert set(kinds) == {"noisy_release"}
     else:
         assert kinds.count("norm_release") == bool(plan.scores)
-        units = [s["sensitivity"] for kind, _, s in before if kind == "laplace_release"]
+        units = [s["sensitivity"] for kind, _, s in before if kind == "noisy_release"]
         assert units == [1] * plan.votes + [UNIT] * plan.rounds
 
 

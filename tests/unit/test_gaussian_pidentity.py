@@ -6,9 +6,9 @@ import pytest
 from mmech import (
     AllRange,
     Dense,
-    GaussianMechanism,
     Identity,
     Kronecker,
+    MatrixMechanism,
     PIdentity,
     Prefix,
     Scaled,
@@ -64,7 +64,7 @@ def test_loss_equals_the_dense_formula(size, rng):
     expected = np.square(workload.to_dense() @ np.linalg.pinv(dense)).sum()
     assert value == pytest.approx(expected, rel=1e-8)
     strategy = PIdentity(columns.T, norm="L2")
-    assert gaussian_loss(workload, strategy) == pytest.approx(expected, rel=1e-8)
+    assert loss(workload, strategy, privacy="zcdp") == pytest.approx(expected, rel=1e-8)
 
 
 def test_gradient_equals_finite_differences(rng):
@@ -86,7 +86,7 @@ def test_descent_comes_close_to_the_optimum(workload):
     least = least_loss(workload)
     assert least <= result.loss <= 1.03 * least
     assert result.norm == "L2"
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
     assert "times the least loss (dual bound)" in result.message
 
 
@@ -141,5 +141,5 @@ def test_a_mechanism_runs_on_the_strategy(rng):
     workload = Prefix(40)
     result = optimize_gaussian(workload, template="pidentity", p=4)
     counts = rng.integers(0, 50, 40)
-    answers = GaussianMechanism(workload, result, rho=1e16).answer(counts)
+    answers = MatrixMechanism(workload, result, rho=1e16).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-4)

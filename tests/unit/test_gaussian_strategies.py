@@ -12,11 +12,11 @@ from mmech import (
     AllRange,
     Dense,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginal,
     Marginals,
+    MatrixMechanism,
     Ones,
     Partition,
     PartitionStack,
@@ -30,13 +30,12 @@ from mmech import (
     all_marginals,
     dual_bound,
     expected_error,
-    gaussian_expected_error,
     gaussian_loss,
-    gaussian_per_query_error,
-    gaussian_rmse,
     loss,
     optimize,
     optimize_gaussian,
+    per_query_error,
+    rmse,
     supports,
 )
 
@@ -99,7 +98,7 @@ def test_errors_on_residuals_equal_dense_algebra(name):
     W, A = workload.to_dense(), strategy.to_dense()
     squares = np.square(W @ np.linalg.pinv(A)).sum(axis=1)
     np.testing.assert_allclose(
-        gaussian_per_query_error(workload, strategy, rho=0.5),
+        per_query_error(workload, strategy, rho=0.5),
         squares * np.square(A).sum(axis=0).max(),
     )
     longest = np.abs(A).sum(axis=0).max()
@@ -115,7 +114,7 @@ def test_large_domains_stay_implicit():
     assert not supports(Marginals(sizes, {(3, 8): 1}), A)
     # Σ rank τ / w² with τ = 4 n_s / n_a
     expected = 4 * (1 / 100 + 2 * 9 * 0.1 / 0.25 + 81 / 0.0625)
-    assert gaussian_loss(workload, A) == pytest.approx(
+    assert loss(workload, A, privacy="zcdp") == pytest.approx(
         A.l2_sensitivity() ** 2 * expected
     )
     with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
@@ -154,7 +153,7 @@ def test_residuals_refuse(weights, message):
 def test_optimal_range_queries(workload, published):
     """RMSE at unit sensitivity (rho = 1/2), known to five decimals."""
     result = optimize_gaussian(workload)
-    assert gaussian_rmse(workload, result.strategy, rho=0.5) == pytest.approx(
+    assert rmse(workload, result.strategy, rho=0.5) == pytest.approx(
         published, abs=1e-4
     )
     # Twice the loss at rho = 1/2 is in the units of dual_bound at epsilon = 1.
@@ -173,7 +172,7 @@ def test_closed_form_equals_the_dual(name):
     explicit = optimize_gaussian(Dense(workload.to_dense()), template="dense")
     assert explicit.success
     assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
-    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
     assert closed.strategy.l2_sensitivity() == pytest.approx(1)
     assert "optimal among all strategies" in closed.message
     # κ_s ∝ √(v_s / m_s), Σ √(m_s v_s) squared over n
@@ -187,7 +186,7 @@ def test_weighted_marginals_are_optimal_among_themselves(name):
     workload = MARGINALS[name]
     result = optimize_gaussian(workload, template="marginals", tolerance=1e-6)
     assert result.success
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
     assert result.strategy.l2_sensitivity() == pytest.approx(1)
     history = np.array(result.history)
     assert (np.diff(history) <= 1e-12 * history[:-1]).all()
@@ -200,13 +199,13 @@ def test_weighted_marginals_are_optimal_among_themselves(name):
             for key, weight in result.strategy.weights.items()
         }
         other = Marginals(result.strategy.domain_shape, weights)
-        assert gaussian_loss(workload, other) >= result.loss * (1 - 2e-6)
+        assert loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
 
 
 def test_residuals_project_other_workloads():
     workload = Kronecker([Prefix(6), AllRange(4)])
     closed = optimize_gaussian(workload, template="residuals")
-    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
     assert "optimal among stacks of residuals" in closed.message
     marginals = optimize_gaussian(workload, template="marginals")
     assert optimize_gaussian(workload).loss < closed.loss <= marginals.loss
@@ -216,7 +215,7 @@ def test_products_take_products_of_optima():
     workload = -2 * Kronecker([Prefix(6), AllRange(4), Total(3)])
     result = optimize_gaussian(workload)
     assert result.template == "kronecker"
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
     explicit = optimize_gaussian(workload, template="dense")
     assert result.loss == pytest.approx(explicit.loss, rel=1e-4)
     large = Kronecker([Prefix(64)] * 8)
@@ -278,15 +277,15 @@ def test_few_queries_stay_implicit():
     forest = PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
     result = optimize_gaussian(forest)
     assert "Product(Dense" in repr(result.strategy)
-    assert result.loss < gaussian_loss(forest, forest)
-    assert result.loss == pytest.approx(gaussian_loss(forest, result.strategy))
+    assert result.loss < loss(forest, forest, privacy="zcdp")
+    assert result.loss == pytest.approx(loss(forest, result.strategy, privacy="zcdp"))
 
 
 def test_cells_are_merged_first():
     workload = Partition([0, 0, 1, 2, 2, 2])
     result = optimize_gaussian(workload)
     assert result.loss == pytest.approx(3)
-    mechanism = GaussianMechanism(workload, result, rho=1)
+    mechanism = MatrixMechanism(workload, result, rho=1)
     assert mechanism.answer([1, 2, 3, 4, 5, 6]).shape == (3,)
 
 
@@ -390,25 +389,25 @@ def test_too_many_subsets_are_refused():
 
 def test_expected_error_by_hand():
     # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
-    assert gaussian_expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
-    assert gaussian_per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
-    assert gaussian_rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
+    assert expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
+    assert per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
+    assert rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
     # [1 1; 0 2] has columns of length 1 and √5
     A = Dense([[1, 1], [0, 2]])
-    assert gaussian_loss(A, A) == pytest.approx(10)
+    assert loss(A, A, privacy="zcdp") == pytest.approx(10)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_per_query_errors_add_up(name):
     workload, _ = CATALOGUE[name]
     strategy = Identity(workload.shape[1])
-    total = gaussian_expected_error(workload, strategy, rho=2)
-    assert gaussian_per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
+    total = expected_error(workload, strategy, rho=2)
+    assert per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
         total, abs=1e-12
     )
 
 
-GAUSSIAN_ERRORS = [gaussian_expected_error, gaussian_rmse, gaussian_per_query_error]
+GAUSSIAN_ERRORS = [expected_error, rmse, per_query_error]
 LAPLACE_ERRORS = [expected_error, mmech.rmse, mmech.per_query_error]
 
 

@@ -18,7 +18,6 @@ from mmech import (
     Dense,
     Diagonal,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginals,
@@ -37,8 +36,8 @@ from mmech import (
     expected_error,
     exponential_mechanism,
     export_marginals,
-    laplace_release,
     loss,
+    noisy_release,
     norm_release,
     optimize,
     optimize_gaussian,
@@ -217,7 +216,7 @@ def test_every_neighbour_under_zcdp(name):
     """Σ_i A'_ij² / (2 σ_i²) in fractions: at most rho, and as much for some cell."""
     strategy = STRATEGIES[name]
     rho = Fraction(2, 9)
-    mechanism = GaussianMechanism(strategy, strategy, rho=rho)
+    mechanism = MatrixMechanism(strategy, strategy, rho=rho)
     rows, _ = ref.integer_rows(mechanism.released)
     variances = [
         own / (2 * rho) for a, b, own in mechanism._runs() for _ in range(b - a)
@@ -291,7 +290,7 @@ def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
     with pytest.raises(EntropyError, match="nothing was released"):
         mechanism.measure([1, 2, 3, 4])
     assert ledger.remaining == 0
-    zcdp = GaussianMechanism(Prefix(4), Identity(4), rho=1)
+    zcdp = MatrixMechanism(Prefix(4), Identity(4), rho=1)
     with pytest.raises(EntropyError, match="nothing was released"):
         zcdp.measure([1, 2, 3, 4])
     assert zcdp.rho_spent == 1
@@ -311,7 +310,7 @@ def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
 def test_values_that_cannot_be_exact_cost_nothing(values, kind, message, injected):
     ledger = PrivacyLedger(1)
     with pytest.raises(kind, match=message):
-        laplace_release(values, sensitivity=1, epsilon=1, released="x", ledger=ledger)
+        noisy_release(values, sensitivity=1, epsilon=1, released="x", ledger=ledger)
     assert ledger.spent == 0
     assert not injected
 
@@ -325,7 +324,7 @@ def test_a_refusal_that_tells_about_the_values_is_paid_for(values, injected):
     ledger = PrivacyLedger(4)
     settings = {"epsilon": 1, "released": "x", "ledger": ledger}
     for release in (
-        partial(laplace_release, sensitivity=1),
+        partial(noisy_release, sensitivity=1),
         partial(norm_release, groups=[1]),
         exponential_mechanism,
         permute_and_flip,
@@ -340,7 +339,7 @@ def test_impossible_scales_and_other_relations_cost_nothing(injected):
     ledger = PrivacyLedger(1)
     for epsilon, sensitivity in ((1e-30, 1), (1, 2**60)):
         with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
-            laplace_release(
+            noisy_release(
                 [1],
                 sensitivity=sensitivity,
                 epsilon=epsilon,
@@ -348,7 +347,7 @@ def test_impossible_scales_and_other_relations_cost_nothing(injected):
                 ledger=ledger,
             )
     with pytest.raises(ValueError, match="use the same relation for both"):
-        laplace_release(
+        noisy_release(
             [1],
             sensitivity=1,
             epsilon=1,
@@ -463,7 +462,7 @@ def test_few_real_rows_still_answer_themselves():
     mechanism = MatrixMechanism(workload, workload, epsilon=1)
     assert mechanism.released.sensitivity > 2**20
     assert mechanism.expected_error() == pytest.approx(2 * loss(workload, workload))
-    gaussian = GaussianMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
+    gaussian = MatrixMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
     assert gaussian.answer([1, 2, 3, 4]).shape == (2,)
 
 

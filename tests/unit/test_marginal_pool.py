@@ -16,7 +16,6 @@ from mmech import (
     Conjunctions,
     Dense,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginal,
@@ -355,7 +354,7 @@ def test_records_measure_like_counts(rng):
     np.testing.assert_allclose(
         first.measure(Records(codes, SHAPE)).values, second.measure(counts).values
     )
-    mechanism = GaussianMechanism(strategy, strategy, rho=1)
+    mechanism = MatrixMechanism(strategy, strategy, rho=1)
     assert mechanism.answer(Records(codes, SHAPE)).shape == (strategy.shape[0],)
 
 

@@ -13,7 +13,6 @@ from mmech import (
     AllRange,
     BudgetExceededError,
     Dense,
-    GaussianMechanism,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -28,7 +27,7 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
-    laplace_release,
+    noisy_release,
     optimize,
 )
 
@@ -86,7 +85,7 @@ def test_measure_reconstruct_answer(
     assert (measurement.values == a @ counts + noise).all()
     np.testing.assert_allclose(measurement.scale, scales.astype(float), rtol=1e-15)
     assert measurement.sensitivity == pytest.approx(factor * K / max(weights))
-    assert measurement.epsilon == Fraction(1, 2)
+    assert measurement.cost == Fraction(1, 2)
 
     draws = len(injected)
     estimate = mechanism.reconstruct(measurement)
@@ -185,7 +184,7 @@ def test_integer_counts_are_measured_exactly(injected):
     counts = np.array([2**52 + 1, 2**52 + 1])
     mechanism = MatrixMechanism(Prefix(2), Prefix(2), epsilon=1)
     mechanism.measure(counts)
-    values = laplace_release(
+    values = noisy_release(
         Prefix(2) @ counts, sensitivity=2, epsilon=1, released="counts"
     ).values
     assert values.tolist() == [2**52 + 3, 2**53 + 6]
@@ -214,7 +213,7 @@ def test_products_that_do_not_fit_int64_are_refused_at_a_price(strategy, counts)
 
 
 def test_gaussian_sums_that_do_not_fit_int64_are_refused_at_a_price():
-    gaussian = GaussianMechanism(Prefix(2), Prefix(2), rho=1)
+    gaussian = MatrixMechanism(Prefix(2), Prefix(2), rho=1)
     counts = np.array([2**62, 2**62])
     with pytest.raises(ValueError, match=r"overflow 64-bit integers .* is spent"):
         gaussian.measure(counts)
@@ -467,7 +466,7 @@ def test_a_ledger_that_is_none_is_explained(ledger):
 def test_wrong_sensitivity_of_a_release(sensitivity):
     ledger = PrivacyLedger(1)
     with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
-        laplace_release(
+        noisy_release(
             [1.0], sensitivity=sensitivity, epsilon=1, released="x", ledger=ledger
         )
     assert ledger.spent == 0
@@ -475,13 +474,11 @@ def test_wrong_sensitivity_of_a_release(sensitivity):
 
 def test_a_release_of_wrong_neighbours():
     with pytest.raises(ValueError, match="neighbours must be one of"):
-        laplace_release(
-            [1.0], sensitivity=1, epsilon=1, released="x", neighbours="both"
-        )
+        noisy_release([1.0], sensitivity=1, epsilon=1, released="x", neighbours="both")
 
 
 def test_release_of_a_scalar(injected):
-    release = laplace_release(3, sensitivity=2, epsilon=0.5, released="a total")
+    release = noisy_release(3, sensitivity=2, epsilon=0.5, released="a total")
     assert release.values == 3 + 4
     assert release.scale == 4
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import reference as ref
 
-from mmech import BudgetExceededError, NormMeasurement, PrivacyLedger, norm_release
+from mmech import BudgetExceededError, Measurement, PrivacyLedger, norm_release
 from mmech.noise import discrete_laplace_variance, norm_noise, norm_noise_variance
 from mmech.noise import norm as _norm
 
@@ -367,7 +367,7 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, factor, monkeypatch):
 def test_shapes(groups, shape):
     values = np.full(shape, 7)
     release = norm_release(values, groups=groups, epsilon=0.01, released="x")
-    assert isinstance(release, NormMeasurement)
+    assert isinstance(release, Measurement)
     assert release.values.shape == shape
     assert release.values.dtype == np.int64
     assert release.variance.shape == (5,)
@@ -381,7 +381,7 @@ def test_it_pays_and_refuses_what_does_not_fit():
     arguments = {"groups": [1, 1], "released": "two sums", "ledger": ledger}
     norm_release([3, 4], epsilon="0.75", sensitivity=5, **arguments)
     (entry,) = ledger.entries
-    assert (entry.epsilon, entry.released) == (Fraction(3, 4), "two sums")
+    assert (entry.cost, entry.released) == (Fraction(3, 4), "two sums")
     assert entry.sensitivity == 5
     with pytest.raises(BudgetExceededError):
         norm_release([3, 4], epsilon="0.5", **arguments)
@@ -448,7 +448,7 @@ def test_the_largest_scale_draws():
 def test_a_measurement_without_noise_cannot_exist():
     for variance in (0.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="needs noise of variance > 0"):
-            NormMeasurement(
+            Measurement(
                 np.zeros(1, np.int64), np.array([variance]), 1, Fraction(1), (1,)
             )
 

@@ -16,7 +16,6 @@ import mmech
 from mmech import (
     Candidate,
     Dense,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginal,
@@ -360,7 +359,7 @@ def test_export_has_the_tables_and_their_noise():
 
 def test_export_of_gaussian_noise():
     strategy = Marginals((2, 3), {(0,): 0.5})
-    mechanism = GaussianMechanism(strategy, strategy, rho=0.5)
+    mechanism = MatrixMechanism(strategy, strategy, rho=0.5)
     measurement = mechanism.measure([1, 2, 3, 4, 5, 6])
     [(_, table, std)] = export_marginals(mechanism, measurement)
     np.testing.assert_allclose(table, measurement.values)
