@@ -9,6 +9,7 @@ from sklearn.base import clone
 import mmech.release
 from mmech import PrivacyLedger
 from mmech.mechanism import MatrixMechanism
+from mmech.noise._system import PredictableGenerator
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -83,7 +84,8 @@ def some_scores(domain_shape=SHAPE, k=3, seed=0):
 
 def paying(accounting, cost, rng=None):
     """Payments of a total, in either kind of budget."""
-    terms = "add_remove", rng, lambda *entry: None
+    noise = rng and PredictableGenerator(rng.bit_generator)
+    terms = "add_remove", noise, lambda *entry: None
     if accounting == "zcdp":
         return ConcentratedPayments(terms[0], cost, *terms[1:])
     return PurePayments(terms[0], PrivacyLedger(cost), *terms[1:])

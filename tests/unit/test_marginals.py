@@ -574,7 +574,7 @@ def test_a_weight_of_zero_stays_zero_under_descent(rng):
             lambda: search(all_marginals((2,) * 21, 1)),
             DomainTooLargeError,
             r"lists the 2\^21 subsets of 21 attributes, too many \(at most 20.*; use "
-            "template='marginal_pool'",
+            "template 'marginal_pool'",
         ),
         (
             lambda: search(Prefix(6)),
@@ -594,7 +594,7 @@ def test_a_weight_of_zero_stays_zero_under_descent(rng):
         (
             lambda: search(Prefix(6), domain_shape=(2, 3)),
             UnsupportedWorkloadError,
-            r"no projection of Prefix\(6\).*; use template='pidentity'",
+            r"no projection of Prefix\(6\).*; use template 'pidentity'",
         ),
         (
             lambda: search(Identity(6), domain_shape=6),
