@@ -48,18 +48,23 @@ def check_privacy(privacy: Any, delta: Any) -> None:
 
 def check_ledger(ledger: Any, privacy: str) -> None:
     """Raise if a ledger cannot pay for a kind of privacy."""
-    if not isinstance(ledger, PrivacyLedger) or privacy == "pure":
+    if not isinstance(ledger, PrivacyLedger):
         return
-    if ledger.currency == "epsilon" and ledger.remaining == 0:
+    if ledger.currency == "epsilon" and privacy == "zcdp" and ledger.remaining == 0:
         raise BudgetExceededError(
             "the ledger is spent, as that of every copied or loaded model is, and "
             "nothing was released; set ledger=None to spend (epsilon, delta) anew"
         )
-    if ledger.currency == "epsilon":
-        raise TypeError(
-            "privacy='zcdp' takes a ledger of rho, but this one counts pure epsilon; "
-            'use PrivacyLedger(total, currency="rho"), ledger=None, where every fit '
-            "spends (epsilon, delta) anew, or privacy='pure'"
+    currency = {"pure": "epsilon", "zcdp": "rho"}[privacy]
+    if ledger.currency != currency:
+        raise ParameterError(
+            "ledger",
+            f"{{privacy={privacy!r}}} takes a ledger of {currency}, but this one "
+            f"counts {ledger.currency}",
+            remedy=(
+                f'use PrivacyLedger(total, currency="{currency}")',
+                "leave {ledger} out, where every fit spends its budget anew",
+            ),
         )
 
 
