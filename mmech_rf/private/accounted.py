@@ -107,6 +107,7 @@ class AccountedForest(ForestClassifier):
         return check_epsilon(self.epsilon)
 
     def _fit(self, X: Any, y: Any) -> None:
+        self._check_parameters()
         check_ledger(self.ledger, self.privacy)
         super()._fit(X, y)
 
