@@ -51,6 +51,40 @@ def entropy(seed):
         yield
 
 
+def with_noise(law):
+    """Return a watcher that lets ``law(parameter, shape)`` stand for all noise.
+
+    The parameter is the exact one that the release draws with: a scale, or a variance.
+    """
+
+    def watcher(draw, sample):
+        if "parameters" not in draw.public:
+            return sample()
+        noisy = np.atleast_1d(draw.exact).copy()
+        for (start, stop, _), parameter in _runs(draw.public):
+            noisy[start:stop] += law(parameter, noisy[start:stop].shape)
+        return noisy.reshape(np.shape(draw.exact))
+
+    return watcher
+
+
+def row_parameters(mechanism):
+    """Return the exact parameter of the noise of every row, as it is drawn."""
+    found = []
+
+    def note(draw, sample):
+        found.extend(
+            parameter
+            for (start, stop, _), parameter in _runs(draw.public)
+            for _ in range(stop - start)
+        )
+        return draw.exact
+
+    with watched(note):
+        mechanism.measure(np.zeros(mechanism.workload.shape[1], int))
+    return found
+
+
 # ------------------------------------------------------------------------ data sets
 @dataclasses.dataclass(frozen=True)
 class People:
