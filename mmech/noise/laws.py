@@ -93,6 +93,14 @@ def _gaussian_variance(squared: Fraction, rho: Fraction) -> Fraction:
     return check_variance(squared / (2 * rho))
 
 
+def _continuous_laplace_variance(epsilon: Fraction) -> float:
+    return 2.0 / float(epsilon) ** 2
+
+
+def _continuous_gaussian_variance(rho: Fraction) -> float:
+    return 1.0 / (2.0 * float(rho))
+
+
 LAPLACE = Law(
     name="laplace",
     currency="epsilon",
@@ -101,7 +109,7 @@ LAPLACE = Law(
     draw=discrete_laplace,
     variance=discrete_laplace_variance,
     scale=float,
-    continuous=lambda epsilon: 2.0 / float(epsilon) ** 2,
+    continuous=_continuous_laplace_variance,
 )
 r"""Discrete Laplace noise of scale Δ₁ / ε: pure epsilon."""
 
@@ -113,7 +121,7 @@ GAUSSIAN = Law(
     draw=discrete_gaussian,
     variance=discrete_gaussian_variance,
     scale=math.sqrt,
-    continuous=lambda rho: 1.0 / (2.0 * float(rho)),
+    continuous=_continuous_gaussian_variance,
 )
 r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
 
