@@ -432,7 +432,7 @@ def test_a_strategy_of_zeros_measures_nothing():
         MatrixMechanism(nothing, nothing, epsilon=1)
 
 
-@pytest.mark.parametrize("scale", [0, -1, math.inf, math.nan])
+@pytest.mark.parametrize("scale", [0, -1, math.inf, math.nan, [1.0, 0.0]])
 def test_a_measurement_without_noise_cannot_exist(scale):
     with pytest.raises(ValueError, match="noiseless measurement would not be private"):
         Measurement(np.ones(2), scale, 1.0, Fraction(1))
