@@ -57,6 +57,8 @@ class Law:
     continuous : callable
         From a cost to the variance of continuous noise for sensitivity one, by which
         strategies are compared.
+    groups : tuple of int, default=()
+        Sizes of the groups of rows of a K-norm law; empty where rows are independent.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Law:
     variance: Callable[[Fraction], Any]
     scale: Callable[[Fraction], Any]
     continuous: Callable[[Fraction], float]
+    groups: tuple[int, ...] = ()
 
     @property
     def power(self) -> int:
@@ -90,6 +93,14 @@ def _gaussian_variance(squared: Fraction, rho: Fraction) -> Fraction:
     return check_variance(squared / (2 * rho))
 
 
+def _continuous_laplace_variance(epsilon: Fraction) -> float:
+    return 2.0 / float(epsilon) ** 2
+
+
+def _continuous_gaussian_variance(rho: Fraction) -> float:
+    return 1.0 / (2.0 * float(rho))
+
+
 LAPLACE = Law(
     name="laplace",
     currency="epsilon",
@@ -98,7 +109,7 @@ LAPLACE = Law(
     draw=discrete_laplace,
     variance=discrete_laplace_variance,
     scale=float,
-    continuous=lambda epsilon: 2.0 / float(epsilon) ** 2,
+    continuous=_continuous_laplace_variance,
 )
 r"""Discrete Laplace noise of scale Δ₁ / ε: pure epsilon."""
 
@@ -110,7 +121,7 @@ GAUSSIAN = Law(
     draw=discrete_gaussian,
     variance=discrete_gaussian_variance,
     scale=math.sqrt,
-    continuous=lambda rho: 1.0 / (2.0 * float(rho)),
+    continuous=_continuous_gaussian_variance,
 )
 r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
 
@@ -145,7 +156,12 @@ def k_norm(groups: Sequence[int]) -> Law:
 
     variance = partial(norm_noise_variance, groups=sizes)
     return replace(
-        LAPLACE, name="k_norm", parameter=parameter, draw=draw, variance=variance
+        LAPLACE,
+        name="k_norm",
+        parameter=parameter,
+        draw=draw,
+        variance=variance,
+        groups=sizes,
     )
 
 

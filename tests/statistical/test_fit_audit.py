@@ -25,7 +25,7 @@ from mmech_rf.drawn import trees as _selected_trees
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.trees import UNIT, Grower, Plan
 from mmech_rf.drawn.views import public_views
-from mmech_rf.private.payments import PurePayments
+from mmech_rf.private.payments import Payments
 
 pytestmark = pytest.mark.statistical
 
@@ -171,8 +171,8 @@ def test_weights_that_are_not_clipped(monkeypatch):
 
 
 def test_weights_with_the_noise_of_records(monkeypatch):
-    release = PurePayments.release
+    release = Payments.release
     monkeypatch.setattr(
-        PurePayments, "release", lambda *args: release(*args[:-1], UNIT // 2)
+        Payments, "release", lambda *args: release(*args[:-1], UNIT // 2)
     )
     assert boosted_bound(3).refutes(CLAIMED[3])

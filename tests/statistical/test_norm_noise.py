@@ -8,10 +8,10 @@ shown to reject a scale that is 7 % off.
 import math
 from fractions import Fraction
 
-import mmech.norm
 import numpy as np
 import pytest
 import reference as ref
+from replay import with_noise
 from scipy import stats
 
 from mmech.audit import __main__ as command
@@ -119,7 +119,7 @@ def test_variances_and_correlations_of_many_rows():
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypatch):
+def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 
     Of the claim of 1, 20,000 runs find 0.8 or more, and 1.7 where noise is halved.
@@ -127,7 +127,7 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypat
     (case,) = (
         case
         for case in command.cases(1.0)
-        if (case.name, case.neighbours) == ("norm_release", neighbours)
+        if (case.name, case.neighbours) == ("noisy_release, groups", neighbours)
     )
 
     def bound():
@@ -144,8 +144,8 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypat
     assert not found.refutes(case.claimed)
     assert found.refutes(0.6 * case.claimed)
 
-    def too_little(scale, groups, columns, **options):
-        return norm_noise(scale * Fraction(1, 2), groups, columns, **options)
+    def too_little(scale, shape):
+        return norm_noise(scale / 2, command.NORM_GROUPS, shape[1])
 
-    monkeypatch.setattr(mmech.norm, "norm_noise", too_little)
+    watch_all(with_noise(too_little))
     assert bound().refutes(case.claimed)

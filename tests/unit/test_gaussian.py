@@ -147,13 +147,14 @@ def test_measurement_and_records():
     assert measurement.scale == 2.0
     assert measurement.sensitivity == 1.0
     assert measurement.values.dtype == np.int64
-    assert measurement.rho == Fraction(1, 8)
+    assert measurement.cost == Fraction(1, 8)
     assert mechanism.reconstruct(measurement).shape == (4,)
-    assert mechanism.rho_spent == Fraction(1, 8)
+    assert mechanism.ledger.spent == Fraction(1, 8)
     mechanism.answer([[1, 2], [2, 0], [3, 1], [4, 0]])
-    assert mechanism.rho_spent == Fraction(1, 4)
-    first, _ = mechanism.releases
-    assert first.sensitivity == 1.0
+    assert mechanism.ledger.spent == Fraction(1, 4)
+    first, _ = mechanism.ledger.entries
+    assert first == measurement.entry
+    assert (first.kind, first.currency, first.sensitivity) == ("gaussian", "rho", 1.0)
     assert "Scaled(2, Identity(4))" in first.released
 
 
@@ -161,9 +162,7 @@ def test_refused_counts_cost_nothing():
     mechanism = MatrixMechanism(Prefix(2), Identity(2), rho=1)
     with pytest.raises(ValueError, match="counts must be non-negative"):
         mechanism.measure([1, -2])
-    with pytest.raises(ValueError, match="overflow 64-bit integers"):
-        MatrixMechanism(Total(2), rho=1).measure([2**61, 2**61])
-    assert mechanism.releases == ()
+    assert mechanism.ledger.entries == ()
 
 
 def test_neighbours_and_contribution_scale_the_noise():
@@ -177,6 +176,11 @@ def test_neighbours_and_contribution_scale_the_noise():
     many = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, contribution=3)
     assert many.measure([1, 1, 1]).scale == 3.0
     assert many.expected_error() == 54.0
+    person = MatrixMechanism(
+        Prefix(3), Identity(3), rho=0.5, neighbours="replace", records_per_person=3
+    )
+    assert person.measure([1, 1, 1]).scale == 6.0
+    assert person.expected_error() == 6 * 36.0
 
 
 def test_default_strategy_is_the_gaussian_optimum():
@@ -188,33 +192,38 @@ def test_default_strategy_is_the_gaussian_optimum():
 
 
 def test_results_of_the_other_norm_are_refused():
-    with pytest.raises(ValueError, match="optimized for L1 sensitivity but Gaussian"):
+    with pytest.raises(ValueError, match="for L1 sensitivity but gaussian noise"):
         MatrixMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
-    with pytest.raises(ValueError, match="optimized for L2 sensitivity but MatrixMech"):
+    with pytest.raises(ValueError, match="for L2 sensitivity but laplace noise"):
         MatrixMechanism(Prefix(8), optimize_gaussian(Prefix(8)), epsilon=1)
     # Measuring it all the same is safe: the noise is calibrated to the operator.
     strategy = optimize_gaussian(Prefix(8)).strategy
     assert MatrixMechanism(Prefix(8), strategy, epsilon=1).expected_error() > 0
 
 
-def test_budgets_cannot_be_confused():
-    with pytest.raises(TypeError, match="epsilon"):
-        MatrixMechanism(Prefix(4), epsilon=1.0)
-    with pytest.raises(TypeError, match="rho"):
-        MatrixMechanism(Prefix(4), rho=1.0)
-    with pytest.raises(TypeError, match="rho"):
-        PrivacyLedger(1.0).spend(rho=1.0, released="counts", sensitivity=1)
-    with pytest.raises(TypeError, match="sensitivity"):
-        noisy_release([1], sensitivity=1, rho=1)
-    with pytest.raises(TypeError, match="rho must be a finite number > 0, got None"):
-        MatrixMechanism(Prefix(4), rho=None)
+@pytest.mark.parametrize("budgets", [{}, {"epsilon": 1, "rho": 1}, {"rho": None}])
+def test_budgets_cannot_be_confused(budgets):
+    with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho=, for zCDP"):
+        MatrixMechanism(Prefix(4), **budgets)
+    with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho=, for zCDP"):
+        noisy_release([1], sensitivity=1, released="x", **budgets)
+
+
+def test_a_budget_of_rho_has_a_name():
+    with pytest.raises(TypeError, match="positional"):
+        MatrixMechanism(Prefix(4), Identity(4), 1.0)
 
 
 def test_a_pure_ledger_does_not_pay_for_gaussian_noise():
     ledger = PrivacyLedger(math.inf)
-    with pytest.raises(TypeError, match="counts pure epsilon and cannot pay for Gauss"):
-        MatrixMechanism(Prefix(4), rho=0.1, ledger=ledger)
-    with pytest.raises(TypeError, match="ledger must be left out under zCDP, got int"):
+    mechanism = MatrixMechanism(Prefix(4), rho=0.1, ledger=ledger)
+    for release in (
+        lambda: mechanism.measure([1, 2, 3, 4]),
+        lambda: noisy_release([1], sensitivity=1, rho=0.1, released="x", ledger=ledger),
+    ):
+        with pytest.raises(TypeError, match="of pure epsilon cannot pay for Gaussian"):
+            release()
+    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger, got int"):
         MatrixMechanism(Prefix(4), rho=0.1, ledger=3)
     assert ledger.spent == 0
 
@@ -222,23 +231,29 @@ def test_a_pure_ledger_does_not_pay_for_gaussian_noise():
 def test_measurements_of_the_other_mechanism_are_refused():
     pure = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
     zcdp = MatrixMechanism(Identity(3), Identity(3), rho=1)
-    with pytest.raises(TypeError, match="must be the Measurement that measure"):
+    with pytest.raises(TypeError, match="has gaussian noise but this mechanism measur"):
         pure.reconstruct(zcdp.measure([1, 2, 3]))
-    with pytest.raises(TypeError, match="must be the Measurement that"):
+    with pytest.raises(TypeError, match=r"has laplace noise .* with gaussian noise"):
         zcdp.reconstruct(pure.measure([1, 2, 3]))
+    grouped = noisy_release(
+        [1, 2, 3], sensitivity=1, groups=[1, 1, 1], epsilon=1, released="x"
+    )
+    with pytest.raises(TypeError, match="has k_norm noise"):
+        pure.reconstruct(grouped)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, math.nan, math.inf])
 def test_releases_need_a_sensitivity(sensitivity):
     with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
-        noisy_release([1.0], sensitivity=sensitivity, rho=1)
+        noisy_release([1.0], sensitivity=sensitivity, rho=1, released="x")
 
 
 def test_noiseless_measurements_do_not_exist():
+    entry = noisy_release([1], sensitivity=1, rho=1, released="x").entry
     with pytest.raises(ValueError, match="a measurement needs a noise scale > 0"):
-        Measurement(np.zeros(2), 0.0, 1.0, Fraction(1))
+        Measurement(np.zeros(2), 0.0, 1.0, entry)
     with pytest.raises(ValueError, match="fit into 64-bit integers; choose a larger r"):
-        noisy_release([1], sensitivity=1e100, rho=1e-100)
+        noisy_release([1], sensitivity=1e100, rho=1e-100, released="x")
     with pytest.raises(ValueError, match="optimize for the same noise"):
         MatrixMechanism(Total(2), optimize(Total(2)), rho=1)
 
@@ -256,8 +271,9 @@ def test_predictable_noise_warns_and_repeats():
 def test_copies_keep_what_was_spent():
     mechanism = MatrixMechanism(Prefix(3), Identity(3), rho=1)
     mechanism.measure([1, 2, 3])
-    for other in (copy.deepcopy(mechanism), pickle.loads(pickle.dumps(mechanism))):
-        assert other.rho_spent == 1
+    assert copy.deepcopy(mechanism).ledger is mechanism.ledger
+    with pytest.raises(TypeError, match="a PrivacyLedger cannot be pickled"):
+        pickle.dumps(mechanism)
 
 
 # ---------------------------------------------------------------------- noise

@@ -15,7 +15,7 @@ from mmech import (
     Total,
     VStack,
     dual_bound,
-    gaussian_loss,
+    loss,
     optimize_gaussian,
 )
 from mmech.strategies import gaussian as _optimize
@@ -134,7 +134,7 @@ def test_auto_descends_where_the_dual_is_too_large(monkeypatch):
     assert [run.template for run in result.candidates] == ["pidentity", "identity"]
     union = optimize_gaussian(union_of_ranges())
     assert union.template == "kronecker"
-    assert union.loss < gaussian_loss(union_of_ranges(), Identity(48))
+    assert union.loss < loss(union_of_ranges(), Identity(48), privacy="zcdp")
 
 
 def test_a_mechanism_runs_on_the_strategy(rng):

@@ -7,7 +7,6 @@ import pytest
 from catalogue import CATALOGUE
 from scipy.sparse import csr_array
 
-import mmech
 from mmech import (
     AllRange,
     Dense,
@@ -30,13 +29,13 @@ from mmech import (
     all_marginals,
     dual_bound,
     expected_error,
-    gaussian_loss,
     loss,
     optimize,
     optimize_gaussian,
     per_query_error,
     rmse,
     supports,
+    svd_bound,
 )
 
 MARGINALS = {
@@ -118,7 +117,7 @@ def test_large_domains_stay_implicit():
         A.l2_sensitivity() ** 2 * expected
     )
     with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
-        gaussian_loss(Marginals(sizes, {(4,): 1}), A)
+        loss(Marginals(sizes, {(4,): 1}), A, privacy="zcdp")
 
 
 @pytest.mark.parametrize(
@@ -407,34 +406,38 @@ def test_per_query_errors_add_up(name):
     )
 
 
-GAUSSIAN_ERRORS = [expected_error, rmse, per_query_error]
-LAPLACE_ERRORS = [expected_error, mmech.rmse, mmech.per_query_error]
+ERRORS = [expected_error, rmse, per_query_error]
 
 
-@pytest.mark.parametrize("formula", GAUSSIAN_ERRORS)
-def test_no_gaussian_formula_takes_epsilon(formula):
-    with pytest.raises(TypeError, match="epsilon"):
-        formula(Prefix(4), Identity(4), epsilon=1.0)
+@pytest.mark.parametrize("formula", ERRORS)
+def test_formulas_take_one_budget_by_name(formula):
+    for budgets in ({}, {"epsilon": 1, "rho": 1}):
+        with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
+            formula(Prefix(4), Identity(4), **budgets)
     with pytest.raises(TypeError, match="positional"):
         formula(Prefix(4), Identity(4), 1.0)
     with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
         formula(Prefix(4), Identity(4), rho=-1)
+    with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got -1"):
+        formula(Prefix(4), Identity(4), epsilon=-1)
 
 
-@pytest.mark.parametrize("formula", [*LAPLACE_ERRORS, mmech.svd_bound])
-def test_no_pure_formula_takes_rho(formula):
-    operators = [Prefix(4)] if formula is mmech.svd_bound else [Prefix(4), Identity(4)]
+def test_the_bound_of_pure_privacy_takes_no_rho():
     with pytest.raises(TypeError, match="rho"):
-        formula(*operators, rho=1.0)
+        svd_bound(Prefix(4), rho=1.0)
+
+
+def test_the_loss_is_of_one_of_two_kinds_of_privacy():
+    with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
+        loss(Prefix(4), Identity(4), privacy="gaussian")
 
 
 @pytest.mark.parametrize(
-    "formula", [*GAUSSIAN_ERRORS, *LAPLACE_ERRORS, loss, gaussian_loss]
+    ("formula", "settings"),
+    [(formula, {name: 1}) for formula in ERRORS for name in ("epsilon", "rho")]
+    + [(loss, {"privacy": name}) for name in ("pure", "zcdp")],
 )
-def test_formulas_take_operators_not_results(formula):
+def test_formulas_take_operators_not_results(formula, settings):
     """A result carries a loss of one norm; a formula of the other must not see it."""
-    budget = {} if formula in (loss, gaussian_loss) else {"rho": 1}
-    if formula in LAPLACE_ERRORS:
-        budget = {"epsilon": 1}
     with pytest.raises(TypeError, match="strategy must be a query matrix"):
-        formula(Prefix(4), optimize_gaussian(Prefix(4)), **budget)
+        formula(Prefix(4), optimize_gaussian(Prefix(4)), **settings)

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from catalogue import CATALOGUE
 from hypothesis import given
 from hypothesis import strategies as st
+from replay import row_parameters, with_noise
 
-import mmech.release
 from mmech import (
     AllRange,
     Dense,
@@ -38,7 +38,6 @@ from mmech import (
     export_marginals,
     loss,
     noisy_release,
-    norm_release,
     optimize,
     optimize_gaussian,
     permute_and_flip,
@@ -186,10 +185,15 @@ def test_random_compositions(p, n, seed, kind):
         check(strategy, norm)
 
 
+every_change = pytest.mark.parametrize(
+    ("neighbours", "contribution", "persons"),
+    [("add_remove", 1, 1), ("add_remove", 3, 2), ("replace", 1, 1), ("replace", 3, 2)],
+)
+
+
 @every_strategy
-@pytest.mark.parametrize("contribution", [1, 3])
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_every_neighbour_is_paid_for(name, neighbours, contribution):
+@every_change
+def test_every_neighbour_is_paid_for(name, neighbours, contribution, persons):
     """Σ_i |A'_ij| / t_i in fractions: at most epsilon, and as much for some cell."""
     strategy = STRATEGIES[name]
     epsilon = Fraction(3, 7)
@@ -199,49 +203,58 @@ def test_every_neighbour_is_paid_for(name, neighbours, contribution):
         epsilon=epsilon,
         neighbours=neighbours,
         contribution=contribution,
+        records_per_person=persons,
     )
     rows, _ = ref.integer_rows(mechanism.released)
-    scales = [own / epsilon for a, b, own in mechanism._runs() for _ in range(b - a)]
+    scales = row_parameters(mechanism)
     assert all(isinstance(t, Fraction) for t in scales)
     costs = [
         sum((abs(v) / t for v, t in zip(column, scales, strict=True)), Fraction(0))
         for column in rows.T
     ]
-    moved = contribution * (2 if neighbours == "replace" else 1)
+    moved = contribution * persons * (2 if neighbours == "replace" else 1)
     assert max(costs) * moved == epsilon
 
 
 @every_strategy
-def test_every_neighbour_under_zcdp(name):
+@every_change
+def test_every_neighbour_under_zcdp(name, neighbours, contribution, persons):
     """Σ_i A'_ij² / (2 σ_i²) in fractions: at most rho, and as much for some cell."""
     strategy = STRATEGIES[name]
     rho = Fraction(2, 9)
-    mechanism = MatrixMechanism(strategy, strategy, rho=rho)
+    mechanism = MatrixMechanism(
+        strategy,
+        strategy,
+        rho=rho,
+        neighbours=neighbours,
+        contribution=contribution,
+        records_per_person=persons,
+    )
     rows, _ = ref.integer_rows(mechanism.released)
-    variances = [
-        own / (2 * rho) for a, b, own in mechanism._runs() for _ in range(b - a)
-    ]
+    variances = row_parameters(mechanism)
+    assert all(isinstance(s, Fraction) for s in variances)
     costs = [
         sum(Fraction(v) ** 2 / (2 * s) for v, s in zip(column, variances, strict=True))
         for column in rows.T
     ]
-    assert max(costs) == rho
+    moved = contribution * persons * (2 if neighbours == "replace" else 1)
+    assert max(costs) * moved**2 == rho
 
 
 # ------------------------------------------------------------ the measurement path
 
 
 @pytest.fixture
-def injected(monkeypatch):
+def injected(watch_all):
     draws = []
 
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
+    def law(scale, shape):
         assert isinstance(scale, Fraction)
         noise = 1000 * (len(draws) + 1) + np.arange(math.prod(shape))
         draws.append(noise.reshape(shape))
         return draws[-1]
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+    watch_all(with_noise(law))
     return draws
 
 
@@ -293,7 +306,7 @@ def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
     zcdp = MatrixMechanism(Prefix(4), Identity(4), rho=1)
     with pytest.raises(EntropyError, match="nothing was released"):
         zcdp.measure([1, 2, 3, 4])
-    assert zcdp.rho_spent == 1
+    assert zcdp.ledger.spent == 1
 
 
 @pytest.mark.parametrize(
@@ -325,7 +338,7 @@ def test_a_refusal_that_tells_about_the_values_is_paid_for(values, injected):
     settings = {"epsilon": 1, "released": "x", "ledger": ledger}
     for release in (
         partial(noisy_release, sensitivity=1),
-        partial(norm_release, groups=[1]),
+        partial(noisy_release, sensitivity=1, groups=[1]),
         exponential_mechanism,
         permute_and_flip,
     ):
@@ -346,7 +359,7 @@ def test_impossible_scales_and_other_relations_cost_nothing(injected):
                 released="x",
                 ledger=ledger,
             )
-    with pytest.raises(ValueError, match="use the same relation for both"):
+    with pytest.raises(ValueError, match="use the same neighbours= and records"):
         noisy_release(
             [1],
             sensitivity=1,

@@ -1,11 +1,11 @@
 """Maximum entropy against explicit tables and iterative proportional fitting."""
 
+import importlib
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-import mmech.reconstruction.maximum_entropy as module
 from mmech import Marginals, maximum_entropy
 from mmech.exceptions import DomainTooLargeError
 
@@ -139,6 +139,7 @@ def test_messages_give_what_listing_gives(pool, k, monkeypatch, rng):
     )
     listed = maximum_entropy(strategy, values, factorise=False, **settings)
     # Too large to list, but for its cliques.
+    module = importlib.import_module("mmech.reconstruction.maximum_entropy")
     monkeypatch.setattr(module, "MAX_ENTRIES", 12 * k)
     passed = maximum_entropy(strategy, values, **settings)
     assert any(passed.separators)
