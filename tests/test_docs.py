@@ -9,7 +9,6 @@ import types
 from pathlib import Path
 
 import pytest
-from mmech_rf.private._block_design import draw_blocks
 
 import mmech
 import mmech_rf
@@ -159,7 +158,7 @@ PROVEN = [
     if "insecure_rng" in parameters_of(getattr(package, name))
 ] + [
     PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
-    select_tree, draw_labels, draw_blocks,
+    select_tree, draw_labels,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
 what such functions are made of."""
