@@ -1,4 +1,11 @@
-"""The matrix mechanism of differential privacy on implicit query matrices."""
+"""The matrix mechanism of differential privacy on implicit query matrices.
+
+A workload (`mmech.operators`) is answered from a strategy (`mmech.strategies`) that
+was compared by expected errors (`mmech.error`). It is measured through the one door for
+noisy numbers (`mmech.release`, `mmech.noise`), paid for in a ledger (`mmech.privacy`),
+and turned into estimates (`mmech.reconstruction`); `MatrixMechanism` does it in one
+call. ``notebooks/architecture.md`` says what each folder holds and may import.
+"""
 
 import importlib as _importlib
 import logging as _logging

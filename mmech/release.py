@@ -198,10 +198,6 @@ def noisy_release(
     Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and, with
     groups, ``notebooks/proofs/k_norm.md``.
 
-    Notes
-    -----
-    Proof: ``notebooks/proofs/laplace.md``.
-
     References
     ----------
     .. [1] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing

@@ -1,5 +1,10 @@
 """Random forests under differential privacy, on the matrix mechanism of `mmech`.
 
+A schema says what is public, `mmech_rf.forest` grows trees from it, and
+`mmech_rf.workloads` compiles them into workloads that `mmech` answers. Estimators are
+in `mmech_rf.private` (the matrix mechanism), `mmech_rf.drawn` (trees drawn as a whole)
+and `mmech_rf.blocks`. ``notebooks/architecture.md`` says what each folder holds.
+
 Names are imported when they are first used, so that the command line starts at once.
 """
 

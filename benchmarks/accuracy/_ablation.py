@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import ModuleType
 from typing import Any
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
-from mmech import Measurement, PrivacyLedger, noisy_release
-from mmech.noise import discrete_laplace_variance
+from mmech import PrivacyLedger, noisy_release
+from mmech.noise import LAPLACE, Law
 from mmech_rf import PrivateForestClassifier, Schema
-from mmech_rf.drawn import draw as tree_selection
-from mmech_rf.drawn import trees as _selected_trees
-from mmech_rf.drawn import views
-from mmech_rf.private import payments as _payments
+from mmech_rf.drawn import draw, trees, views
+from mmech_rf.drawn.draw import select_tree
+from mmech_rf.private import payments
 
 ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
 
@@ -73,23 +72,25 @@ class CountedLabels:
     def fit(self, X: Any, y: Any) -> CountedLabels:
         """Draw a tree and count in its leaves."""
         codes, classes = self.schema.encode(X, y)
-        ledger = PrivacyLedger(self.epsilon)
+        ledger, half = PrivacyLedger(self.epsilon), self.epsilon / 2
         items = views.public_views(self.schema.domain_shape)
-        self._tree = tree_selection.select_tree(
+        self._tree = select_tree(
             items,
             items.cells(codes),
             classes,
             n_classes=self.schema.n_classes,
-            epsilon=self.epsilon / 2,
+            epsilon=half,
             n_records=self.n_records,
-            ledger=ledger,
+            relation=ledger.relation,
+            pay=lambda: ledger.spend(half, "a tree", sensitivity=1, kind="exponential"),
+            noise=None,
         )
         counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
         np.add.at(counts, (self._tree.leaves(codes), classes), 1)
         measured = noisy_release(
             counts,
             sensitivity=1,
-            epsilon=self.epsilon / 2,
+            epsilon=half,
             released="class counts",
             ledger=ledger,
         )
@@ -102,16 +103,16 @@ class CountedLabels:
         return np.asarray(self.schema.decode_target(self._labels[leaves]))
 
 
-def _laplace_sums(
-    sums: NDArray[np.int64], *, groups: Sequence[int], sensitivity: int, **settings: Any
-) -> Measurement:
-    """Release sums with Laplace noise of the same cost, in place of norm noise."""
-    d = len(groups)
-    found = noisy_release(sums, sensitivity=d * sensitivity, **settings)
-    variance = np.full(len(sums), discrete_laplace_variance(float(found.scale)))
-    return Measurement(
-        found.values, variance, sensitivity, found.epsilon, tuple(groups)
-    )
+def _laplace_sums(groups: Sequence[int]) -> Law:
+    """Return Laplace noise that pays for every group, in place of K-norm noise."""
+
+    def parameter(size: Fraction, epsilon: Fraction) -> Fraction:
+        return LAPLACE.parameter(len(groups) * size, epsilon)
+
+    def variance(scale: Fraction) -> NDArray[np.float64]:
+        return np.full(sum(groups), LAPLACE.variance(scale))
+
+    return replace(LAPLACE, parameter=parameter, variance=variance)
 
 
 def _changed(*changes: Setting) -> Method:
@@ -134,18 +135,18 @@ ABLATIONS = {
     "no signed sums": _changed(NO_SUMS),
     "no pairs": _changed(NO_PAIRS),
     "single attributes": _changed(NO_SUMS, NO_PAIRS),
-    "one level": _changed((tree_selection, "SPLITTING", 1e-300)),
+    "one level": _changed((draw, "SPLITTING", 1e-300)),
     "labels from counts": Method(
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
-    "no scores": _changed((_selected_trees, "LEAST_RECORDS", 1e18)),
-    "scores not in views": _changed((_selected_trees, "SCORE_VIEWS", 1e18)),
-    "Laplace noise on sums": _changed((_payments, "norm_release", _laplace_sums)),
+    "no scores": _changed((trees, "LEAST_RECORDS", 1e18)),
+    "scores not in views": _changed((trees, "SCORE_VIEWS", 1e18)),
+    "Laplace noise on sums": _changed((payments, "k_norm", _laplace_sums)),
     "one tree": _changed(
-        (_selected_trees, "BOOSTING", 1e18),
-        (_selected_trees, "EPSILON_PER_VOTE", 10**9),
+        (trees, "BOOSTING", 1e18),
+        (trees, "EPSILON_PER_VOTE", 10**9),
     ),
-    "always boosting": _changed((_selected_trees, "BOOSTING", 0.0)),
+    "always boosting": _changed((trees, "BOOSTING", 0.0)),
 }
 """Columns of the table of ablations."""
 
