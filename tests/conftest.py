@@ -1,6 +1,8 @@
 """Seeds, data and the hypothesis profile shared by all tests."""
 
 import os
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import settings
 
 from mmech import PrivacyLeakWarning
 from mmech.noise import check_insecure_rng
+from mmech.testing import watch_draws
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
@@ -37,6 +40,19 @@ def noise_rng(seed):
     """Predictable noise, for tests that need to repeat or to reject rarely."""
     with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
         return check_insecure_rng(seed)
+
+
+@pytest.fixture
+def watch_all():
+    """Pass all draws of the rest of a test through a function, see `watch_draws`."""
+    with ExitStack() as watching:
+
+        def start(watcher):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                watching.enter_context(watch_draws(watcher))
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -208,7 +208,7 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         words = f"draw {number}, {one.draw.kind},"
         public = one.draw.public
         cost = loss(one.draw, other.draw)
-        price = public.get("rho", public.get("epsilon", 0))
+        price = public["entry"].cost if "entry" in public else public.get("epsilon", 0)
         assert cost <= price, f"{words} costs {float(cost)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)
         losses.append(cost)
@@ -226,7 +226,7 @@ def check_pair(before, after, *, epsilon=None, rho=None):
             for one, cost in zip(before.played, losses, strict=True)
             if one.paid == entry
         )
-        paid = before.entries[entry - 1].epsilon if entry else 0
+        paid = before.entries[entry - 1].cost if entry else 0
         assert cost <= paid, f"release {entry} costs {float(cost)}, {paid} was paid"
     total = sum(losses, Fraction(0))
     assert total <= epsilon, f"all draws cost {float(total)} of {float(epsilon)}"
@@ -253,7 +253,7 @@ def loss(before, after):
         return sum(
             (
                 Fraction(abs(change[start:stop]).sum()) / scale
-                for (start, stop, _), scale in _runs(public, "scales")
+                for (start, stop, _), scale in _runs(public)
             ),
             Fraction(0),
         )
@@ -261,15 +261,16 @@ def loss(before, after):
         return sum(
             (
                 Fraction((change[start:stop] ** 2).sum()) / (2 * variance)
-                for (start, stop, _), variance in _runs(public, "variances")
+                for (start, stop, _), variance in _runs(public)
             ),
             Fraction(0),
         )
-    if before.kind == "norm":
+    if before.kind == "k_norm":
         ends = np.cumsum(public["groups"])[:-1]
         norms = [abs(group).sum(axis=0) for group in np.split(change, ends)]
+        (scale,) = public["parameters"]
         # The noise of the columns is independent.
-        return Fraction(np.max(norms, axis=0).sum()) / public["scale"]
+        return Fraction(np.max(norms, axis=0).sum()) / scale
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
     return public["rate"] * Fraction(change.max() - change.min())
 
@@ -285,8 +286,8 @@ def in_rho(kind, cost):
     return cost**2 / (8 if kind in ("exponential", "tree") else 2)
 
 
-def _runs(public, name):
-    return zip(public["runs"], map(Fraction, public[name]), strict=True)
+def _runs(public):
+    return zip(public["runs"], map(Fraction, public["parameters"]), strict=True)
 
 
 def _check_scores(words, before, after):
@@ -294,7 +295,7 @@ def _check_scores(words, before, after):
     public = before.public
     if "rate" not in public:
         return
-    steps = 2 if public["neighbours"] == "replace" else 1
+    steps = public["relation"].factor
     if before.kind == "tree":
         changed = _changed_records(before.exact, after.exact)
         numbers = [number for _, number in changed]
@@ -419,7 +420,7 @@ def without_records(first=0):
         number += 1
         public, shape = draw.public, np.shape(draw.exact)
         rng = np.random.default_rng([number, *shape] if draw.kind != "tree" else number)
-        if draw.kind in ("laplace", "gaussian", "norm"):
+        if draw.kind in ("laplace", "gaussian", "k_norm"):
             return rng.integers(-20, 60, shape)
         if draw.kind in ("exponential", "permute_and_flip"):
             return int(rng.integers(shape[0]))
