@@ -313,7 +313,13 @@ def measure(
         return noisy
 
     noisy = drawn(
-        law.name, exact, add_noise, runs=runs, parameters=parameters, entry=entry
+        law.name,
+        exact,
+        add_noise,
+        runs=runs,
+        parameters=parameters,
+        groups=law.groups,
+        entry=entry,
     )
     return Measurement(
         noisy,

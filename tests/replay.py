@@ -194,6 +194,8 @@ def _shape(exact):
 def check_pair(before, after, *, epsilon=None, rho=None):
     """Check all but the exact values to be the same, and these to be paid for.
 
+    In `rho` where it is given, in pure `epsilon` otherwise.
+
     Returns
     -------
     Fraction
@@ -206,19 +208,12 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         zip(before.played, after.played, strict=True), 1
     ):
         words = f"draw {number}, {one.draw.kind},"
-        public = one.draw.public
         cost = loss(one.draw, other.draw)
-        price = public["entry"].cost if "entry" in public else public.get("epsilon", 0)
-        assert cost <= price, f"{words} costs {float(cost)} but is to cost {price}"
+        price, currency = _price(one.draw)
+        spent = in_rho(one.draw.kind, cost) if currency == "rho" else cost
+        assert spent <= price, f"{words} costs {float(spent)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)
-        losses.append(cost)
-    if rho is not None:
-        total = sum(
-            in_rho(one.draw.kind, cost)
-            for one, cost in zip(before.played, losses, strict=True)
-        )
-        assert total <= rho, f"all draws cost rho = {float(total)} of {float(rho)}"
-        return total
+        losses.append(cost if rho is None else in_rho(one.draw.kind, cost))
     for entry in range(0 if before.entries is None else len(before.entries) + 1):
         # Draws on disjoint parts of the records share an entry.
         cost = sum(
@@ -229,8 +224,16 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         paid = before.entries[entry - 1].cost if entry else 0
         assert cost <= paid, f"release {entry} costs {float(cost)}, {paid} was paid"
     total = sum(losses, Fraction(0))
-    assert total <= epsilon, f"all draws cost {float(total)} of {float(epsilon)}"
+    limit = epsilon if rho is None else rho
+    assert total <= limit, f"all draws cost {float(total)} of {float(limit)}"
     return total
+
+
+def _price(draw):
+    """Return what a draw is to cost at most, and in what."""
+    if "entry" in draw.public:
+        return draw.public["entry"].cost, draw.public["entry"].currency
+    return draw.public.get("epsilon", 0), "epsilon"
 
 
 def loss(before, after):
@@ -268,8 +271,8 @@ def loss(before, after):
     if before.kind == "k_norm":
         ends = np.cumsum(public["groups"])[:-1]
         norms = [abs(group).sum(axis=0) for group in np.split(change, ends)]
-        (scale,) = public["parameters"]
         # The noise of the columns is independent.
+        (scale,) = public["parameters"]
         return Fraction(np.max(norms, axis=0).sum()) / scale
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
     return public["rate"] * Fraction(change.max() - change.min())
@@ -287,7 +290,7 @@ def in_rho(kind, cost):
 
 
 def _runs(public):
-    return zip(public["runs"], map(Fraction, public["parameters"]), strict=True)
+    return zip(public["runs"], public["parameters"], strict=True)
 
 
 def _check_scores(words, before, after):
@@ -295,18 +298,19 @@ def _check_scores(words, before, after):
     public = before.public
     if "rate" not in public:
         return
+    records = public["relation"].records_per_person
     steps = public["relation"].factor
     if before.kind == "tree":
         changed = _changed_records(before.exact, after.exact)
         numbers = [number for _, number in changed]
         assert sum(map(abs, numbers)) <= steps, f"{words} sees other records"
-        assert abs(sum(numbers)) <= 1, f"{words} sees more than one record change"
+        assert abs(sum(numbers)) <= records, f"{words} sees more records change"
         assert all(0 <= weight <= public["unit"] for (*_, weight), _ in changed)
         return
     change = after.exact - before.exact
-    most = 1 if public["monotone"] else steps
+    most = records if public["monotone"] else steps
     assert abs(change).max() <= most, f"{words} has scores that change by more"
-    if public["monotone"] and steps == 1:
+    if public["monotone"] and steps == records:
         assert change.min() >= 0 or change.max() <= 0, f"{words} is not monotone"
 
 

@@ -57,6 +57,8 @@ class Law:
     continuous : callable
         From a cost to the variance of continuous noise for sensitivity one, by which
         strategies are compared.
+    groups : tuple of int, default=()
+        Sizes of the groups of rows of a K-norm law; empty where rows are independent.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Law:
     variance: Callable[[Fraction], Any]
     scale: Callable[[Fraction], Any]
     continuous: Callable[[Fraction], float]
+    groups: tuple[int, ...] = ()
 
     @property
     def power(self) -> int:
@@ -145,7 +148,12 @@ def k_norm(groups: Sequence[int]) -> Law:
 
     variance = partial(norm_noise_variance, groups=sizes)
     return replace(
-        LAPLACE, name="k_norm", parameter=parameter, draw=draw, variance=variance
+        LAPLACE,
+        name="k_norm",
+        parameter=parameter,
+        draw=draw,
+        variance=variance,
+        groups=sizes,
     )
 
 

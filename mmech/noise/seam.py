@@ -25,17 +25,19 @@ class Draw:
     Attributes
     ----------
     kind : str
-        ``"laplace"``, ``"gaussian"``, ``"norm"``: exact values to which noise is
-        added; ``"exponential"``, ``"permute_and_flip"``, ``"tree"``: a selection by
-        exact scores; ``"assignment"``: a part of the data for each of so many
-        records; ``"ties"``, ``"key"``: randomness that touches released numbers only.
+        Name of a law of noise, such as ``"laplace"``, ``"gaussian"``, ``"k_norm"``:
+        exact values to which noise is added; ``"exponential"``,
+        ``"permute_and_flip"``, ``"tree"``: a selection by exact scores;
+        ``"assignment"``: a part of the data for each of so many records; ``"ties"``,
+        ``"key"``: randomness that touches released numbers only.
     exact : Any
         What comes from records. Sensitive, but for ``"ties"`` and ``"key"``.
     public : mapping of str
-        Everything else that the probabilities of the outcomes follow from, such as
-        the scales of the noise, and the ``epsilon`` or ``rho`` of the release. The
-        ``rate`` of a selection is what one unit of score adds to the logarithm of a
-        weight, in nats.
+        Everything else that the probabilities of the outcomes follow from. Of noise
+        the ``runs`` of rows, the exact ``parameters`` of its law for each of them, the
+        ``groups`` of a K-norm law, and the ``entry`` in the ledger. Of a selection its
+        ``epsilon`` and ``relation``, and the ``rate``: what one unit of score adds to
+        the logarithm of a weight, in nats.
     """
 
     kind: str
