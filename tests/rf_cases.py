@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
 from mmech_rf import (
     Attribute,
@@ -112,6 +113,18 @@ def sources(watch_all):
 
     watch_all(note)
     return seen
+
+
+def half_the_noise(draw, sample):
+    """Watcher that is a mistake: Laplace noise of half the scale."""
+    if draw.kind != "laplace":
+        return sample()
+    noisy = draw.exact.copy()
+    for (start, stop, _), scale in zip(
+        draw.public["runs"], draw.public["parameters"], strict=True
+    ):
+        noisy[start:stop] += discrete_laplace(scale / 2, noisy[start:stop].shape)
+    return noisy
 
 
 def remember(monkeypatch):

@@ -34,7 +34,6 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
-import mmech.release
 from mmech import (
     BudgetExceededError,
     DomainTooLargeError,
@@ -68,9 +67,9 @@ RAW = CELLS.astype(str)
 
 
 @pytest.fixture
-def noiseless(monkeypatch):
+def noiseless(watch_all):
     """Every release is exact; the value lists the scales asked for."""
-    return rf_cases.silence(monkeypatch)
+    return rf_cases.silence(watch_all)
 
 
 # ----------------------------------------------------------------- real data sets
