@@ -394,6 +394,9 @@ class LabelForestClassifier(_CompleteTrees):
         self.random_state = random_state
         self.insecure_rng = insecure_rng
 
+    def _check_currency(self) -> None:
+        """Take a ledger of epsilon or of rho: every release costs a pure epsilon."""
+
     def _release_model(
         self,
         codes: NDArray[np.int64],
@@ -427,4 +430,5 @@ class LabelForestClassifier(_CompleteTrees):
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
+            accounting=self._accounting,
         )

@@ -108,8 +108,12 @@ class AccountedForest(ForestClassifier):
 
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
-        check_ledger(self.ledger, self.privacy)
+        self._check_currency()
         super()._fit(X, y)
+
+    def _check_currency(self) -> None:
+        """Raise if the shared ledger cannot pay for this kind of privacy."""
+        check_ledger(self.ledger, self.privacy)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         # What is released follows from the number of records, which may cost a release.
@@ -150,7 +154,7 @@ class AccountedForest(ForestClassifier):
     def _reserve(self) -> None:
         """Raise before anything is drawn unless all of this fit's budget is left."""
         epsilon = check_epsilon(self.epsilon)
-        if self.ledger_.currency == "epsilon":
+        if self.delta is None or self.ledger_.currency == "epsilon":
             self.ledger_.check(epsilon)
         else:
             rho = rho_from_epsilon_delta(epsilon, self.delta)

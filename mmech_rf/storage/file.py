@@ -205,16 +205,22 @@ def _build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> ForestClassif
 def _releases(
     stored: list[dict[str, Any]], model: ForestClassifier, terms: Terms
 ) -> tuple[Any, ...]:
-    choice = getattr(model, "choice_", None)
-    concentrated = choice is not None and choice.accounting == "zcdp"
-    if concentrated and terms.promised is None:
-        raise ValueError("zCDP without a delta")
     entries = tuple(LedgerEntry(**{**e, "cost": Fraction(e["cost"])}) for e in stored)
     for entry in entries:
         check_choice(entry.kind, "kind", tuple(KINDS))
         check_choice(entry.currency, "currency", CURRENCIES)
-        if (entry.currency == "rho") != concentrated:
-            raise ValueError("releases in another currency than the model's")
+    currencies = {entry.currency for entry in entries}
+    if len(currencies) > 1:
+        raise ValueError("releases in more than one currency")
+    choice = getattr(model, "choice_", None)
+    if choice is None:
+        return entries
+    if currencies != {{"pure": "epsilon", "zcdp": "rho"}[choice.accounting]}:
+        raise ValueError("releases in another currency than the model's")
+    # Labels guarantee a pure epsilon, which a ledger of rho may have paid for.
+    pure = isinstance(model, LabelForestClassifier)
+    if choice.accounting == "zcdp" and terms.promised is None and not pure:
+        raise ValueError("zCDP without a delta")
     return entries
 
 

@@ -13,6 +13,9 @@ from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -27,9 +30,9 @@ METHODS = {
     "subsample": (SubsampleAggregateClassifier, {}),
     "laplace": (LaplaceForestClassifier, {}),
     "private": (PrivateForestClassifier, {}),
-    "trees": (PrivateForestClassifier, {"method": "trees"}),
-    "blocks": (PrivateForestClassifier, {"method": "blocks"}),
-    "labels": (PrivateForestClassifier, {"method": "labels"}),
+    "trees": (DrawnForestClassifier, {}),
+    "blocks": (BlockForestClassifier, {}),
+    "labels": (LabelForestClassifier, {}),
 }
 SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
 CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]

@@ -34,7 +34,6 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
-import mmech.release
 from mmech import (
     BudgetExceededError,
     DomainTooLargeError,
@@ -68,9 +67,9 @@ RAW = CELLS.astype(str)
 
 
 @pytest.fixture
-def noiseless(monkeypatch):
+def noiseless(watch_all):
     """Every release is exact; the value lists the scales asked for."""
-    return rf_cases.silence(monkeypatch)
+    return rf_cases.silence(watch_all)
 
 
 # ----------------------------------------------------------------- real data sets
@@ -493,16 +492,19 @@ def test_leaf_counts_are_what_was_released(monkeypatch):
 @pytest.mark.parametrize(
     "name", ["batch training", "batch prediction", "subsample weight", "subsample hard"]
 )
-def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch):
+def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
     """W A⁺ noise by hand, for a strategy that is far from the identity."""
     X, y = records(40)
     drawn = []
 
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
-        noise = np.rint(float(9 * scale) * np.sin(np.arange(math.prod(shape))))
-        noise = noise.astype(np.int64).reshape(shape)
+    def add_noise(draw, sample):
+        if draw.kind != "laplace":
+            return sample()
+        (scale,) = draw.public["parameters"]
+        noise = np.rint(float(9 * scale) * np.sin(np.arange(draw.exact.size)))
+        noise = noise.astype(np.int64).reshape(draw.exact.shape)
         drawn.append((scale, noise))
-        return noise
+        return draw.exact + noise
 
     def strategies_of(self, workloads):
         sizes = [workload.shape[1] for workload in workloads]
@@ -511,7 +513,7 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch):
             for n in sizes
         ]
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+    watch_all(add_noise)
     monkeypatch.setattr(_base.ForestClassifier, "_optimize", strategies_of)
     seen, answers = rf_cases.watch(monkeypatch), []
     answer = _base.ForestClassifier._answer
@@ -764,7 +766,7 @@ def test_the_ledger_must_be_for_the_same_neighbours(name):
     X, y = records(30)
     ledger = PrivacyLedger(1, neighbours="replace")
     with pytest.raises(
-        ValueError, match="accounts for neighbours='replace' but the classifier for"
+        ValueError, match="by replacing one record but the classifier for ones that"
     ):
         classifier(name, ledger=ledger).fit(X, y)
     assert ledger.spent == 0

@@ -90,18 +90,13 @@ def check(case, seed=0):
     """Check all pairs of a case; return what each costs."""
     run, tapes, costs = runner(case), {}, {}
 
-    def ledger():
-        if case.zcdp:
-            return None
-        return PrivacyLedger(case.epsilon, neighbours=case.relation)
-
     for name, (people, neighbour) in neighbours(case).items():
         try:
             if people not in tapes:
                 with entropy([seed, len(people.names)]):
-                    tapes[people] = play(run, people, ledger())
+                    tapes[people] = play(run, people, case.ledger())
             tape = tapes[people]
-            after = play(run, neighbour, ledger(), tape)
+            after = play(run, neighbour, case.ledger(), tape)
             rho = case.rho if run.accounting == "zcdp" else None
             costs[name] = check_pair(tape, after, epsilon=case.epsilon, rho=rho)
         except AssertionError as found:

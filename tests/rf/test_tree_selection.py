@@ -31,6 +31,7 @@ from benchmarks.suite.bench_tree_selection import (
 )
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
+from mmech.privacy.neighbours import Relation
 from mmech_rf._kernels import root_log_weights, split_log_weights
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.views import Views, public_views
@@ -220,7 +221,7 @@ def test_draws_follow_the_list_of_all_trees(predict, rng):
     n = 6000
     for _ in range(n):
         tree = draw(
-            views, codes, classes, epsilon="0.8", predict=predict, insecure_rng=rng
+            views, codes, classes, epsilon="0.8", predict=predict, noise=rng
         )
         counts[key_of(tree, views)] += 1
     order = np.argsort(probabilities)
@@ -330,7 +331,7 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records, monkeypatch):
         codes = np.zeros((size, 6), np.int64)
         tree_selection.select_tree(
             views, views.cells(codes), codes[:, 0], n_classes=2, epsilon=Fraction(1),
-            n_records=n_records,
+            n_records=n_records, relation=Relation(), pay=lambda: None, noise=None,
         )  # fmt: skip
         offered.append(device.seen[0].size)
     assert offered == [tree_selection._roots(views, n_records).size] * 3

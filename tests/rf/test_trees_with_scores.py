@@ -18,8 +18,7 @@ from rf_cases import (
     some_scores,
 )
 
-import mmech_rf.private.payments as payments
-from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf import DrawnForestClassifier, load_model
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
 from mmech_rf.drawn.trees import (
@@ -118,30 +117,30 @@ STRONG = {"n_records": 2000, "epsilon": 1}
 
 
 def fitted(**settings):
-    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
+    model = DrawnForestClassifier(SCHEMA, **(STRONG | settings))
     return model.fit(*records(200))
 
 
-def test_what_labels_and_scores_get_right_is_counted_together(monkeypatch):
+def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
     """The measured share of right answers is that of predictions."""
-    silence(monkeypatch)
+    silence(watch_all)
     for seed in range(5):
         X, y = records(500, seed)
         y = np.where(X[:, 0] == "0", "no", y)
-        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
+        model = DrawnForestClassifier(SCHEMA, **STRONG).fit(X, y)
         assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
         experts = model._experts
         right = (model.predict(X) == y).mean()
         assert experts.accuracy == pytest.approx(right, abs=0.05)
 
 
-def test_leaves_vote_with_counts_or_with_scores_never_with_both(monkeypatch):
+def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     """With boosting, where both are known of every leaf of the first tree."""
     (first, second), _ = some_trees(some_scores(), 2)
     labels = tuple(part % 3 for part in second.labels)
     second = replace(second, labels=labels)
     trees = iter((first, second, second))
-    monkeypatch.setattr(payments, "select_tree", lambda *args, **settings: next(trees))
+    watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
     X, y = SCHEMA.encode(*records(200))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
     forest = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1))).grow(

@@ -1,4 +1,4 @@
-"""The classifier that chooses for itself: privacy first, then choices and votes."""
+"""The forest of blocks: privacy first, then choices and votes."""
 
 import math
 import pickle
@@ -11,7 +11,6 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 from scipy.stats import beta
 from sklearn.base import clone
 
-import mmech.release
 from mmech import (
     Identity,
     MatrixMechanism,
@@ -20,13 +19,14 @@ from mmech import (
     SignalPrior,
 )
 from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets
+from mmech_rf import Attribute, BlockForestClassifier, Schema, datasets
+from mmech_rf.private.votes import LogOdds
 
 RAW = CELLS.astype(str)
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 MODES = {
-    "counts": (SCHEMA, {"n_records": 100, "method": "blocks"}),
-    "noisy total": (SCHEMA, {"method": "blocks"}),
+    "counts": (SCHEMA, {"n_records": 100}),
+    "noisy total": (SCHEMA, {}),
     "differences": (TWO, {"n_records": 100, "voting": "weight"}),
     "maximum entropy": (TWO, {"n_records": 100, "voting": "maximum-entropy"}),
 }
@@ -35,7 +35,7 @@ ALL = pytest.mark.parametrize("mode", MODES)
 
 def make(mode, **parameters):
     schema, settings = MODES[mode]
-    return PrivateForestClassifier(schema, **({"epsilon": 1} | settings | parameters))
+    return BlockForestClassifier(schema, **({"epsilon": 1} | settings | parameters))
 
 
 def data(mode, size, seed=0):
@@ -44,14 +44,15 @@ def data(mode, size, seed=0):
 
 
 @pytest.fixture
-def watched(monkeypatch):
+def watched(monkeypatch, watch_all):
     """Exact releases: values are what was measured."""
-    rf_cases.silence(monkeypatch)
+    rf_cases.silence(watch_all)
     seen = []
     measure = MatrixMechanism.measure
 
-    def measure_and_note(self, counts):
-        seen.append((self, measure(self, counts)))
+    # The seam knows rows, not the mechanism whose tables they are.
+    def measure_and_note(self, counts, **words):
+        seen.append((self, measure(self, counts, **words)))
         return seen[-1][1]
 
     monkeypatch.setattr(MatrixMechanism, "measure", measure_and_note)
@@ -98,8 +99,8 @@ def test_every_addition_of_a_record(mode, size, watched):
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @ALL
-def test_noise_and_price(mode, neighbours, monkeypatch):
-    scales = rf_cases.silence(monkeypatch)
+def test_noise_and_price(mode, neighbours, watch_all):
+    scales = rf_cases.silence(watch_all)
     X, y = data(mode, 30)
     epsilon = Fraction(7, 10)
     model = make(mode, epsilon="0.7", neighbours=neighbours).fit(X, y)
@@ -121,18 +122,10 @@ def test_noise_and_price(mode, neighbours, monkeypatch):
         assert tables * relation / scales[0] == paid[-1]
 
 
-def test_noise_is_drawn_from_the_system(monkeypatch):
-    sources = []
-    discrete_laplace = mmech.release.discrete_laplace
-
-    def note(scale, shape, *, insecure_rng=None):
-        sources.append(insecure_rng)
-        return discrete_laplace(scale, shape, insecure_rng=insecure_rng)
-
-    monkeypatch.setattr(mmech.release, "discrete_laplace", note)
-    make("noisy total", random_state=0).fit(*data("noisy total", 20))
-    assert sources
-    assert set(sources) == {None}
+def test_noise_is_drawn_from_the_system():
+    model = make("noisy total", random_state=0).fit(*data("noisy total", 20))
+    assert [entry.insecure for entry in model.ledger_.entries] == [False] * 2
+    assert "PREDICTABLE" not in model.privacy_statement_
 
 
 @pytest.mark.parametrize("mode", ["counts", "differences", "maximum entropy"])
@@ -176,49 +169,60 @@ def test_fitted_models_hold_only_what_was_released():
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(RAW), model.predict(RAW))
     np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
-    assert again.ledger_ is None
+    assert again.ledger_.remaining == 0
     with pytest.raises(BudgetExceededError, match="only 0 of"):
         again.fit(X, y)
 
 
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@ALL
+def test_records_of_one_person_make_the_noise_larger(mode, neighbours, watch_all):
+    scales = rf_cases.silence(watch_all)
+    statements, X, y = [], *data(mode, 30)
+    for records_per_person in (1, 2):
+        model = make(
+            mode, neighbours=neighbours, records_per_person=records_per_person
+        ).fit(X, y)
+        statements.append(model.privacy_statement_)
+    half = len(scales) // 2
+    assert scales[half:] == [2 * scale for scale in scales[:half]]
+    assert "one record." in statements[0]
+    assert "one person with up to 2 records." in statements[1]
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("mode", ["counts", "differences"])
-def test_audit(mode, monkeypatch):
+def test_audit(mode, watch_all):
     """As in `test_privacy`: false alarm 1e-6, half the noise must be caught."""
     schema = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
     n_fits = 1000
     seen = []
-    measure = MatrixMechanism.measure
-    monkeypatch.setattr(
-        MatrixMechanism,
-        "measure",
-        lambda self, counts: seen.append(measure(self, counts)) or seen[-1],
-    )
 
-    def bound():
+    def bound(watcher):
+        def note(draw, sample):
+            outcome = watcher(draw, sample)
+            if draw.kind == "laplace":
+                seen.append(outcome)
+            return outcome
+
+        watch_all(note)
         hits = []
         for rows, labels in (([], []), ([["0"]], ["no"])):
             above = 0
             for _ in range(n_fits):
                 seen.clear()
                 _, settings = MODES[mode]
-                PrivateForestClassifier(schema, epsilon=1, **settings).fit(
+                BlockForestClassifier(schema, epsilon=1, **settings).fit(
                     np.array(rows).reshape(-1, 1), labels
                 )
-                above += seen[0].values.reshape(2, -1)[0, 0] >= 1
+                above += seen[0].reshape(2, -1)[0, 0] >= 1
             hits.append(above)
         without, present = hits
         low = beta.ppf(5e-7, present, n_fits - present + 1)
         return math.log(low / beta.ppf(1 - 5e-7, without + 1, n_fits - without))
 
-    assert bound() <= 1
-    discrete_laplace = mmech.release.discrete_laplace
-    monkeypatch.setattr(
-        mmech.release,
-        "discrete_laplace",
-        lambda scale, shape, **options: discrete_laplace(scale / 2, shape, **options),
-    )
-    assert bound() > 1
+    assert bound(lambda draw, sample: sample()) <= 1
+    assert bound(rf_cases.half_the_noise) > 1
 
 
 # ------------------------------------------------------------------- signed records
@@ -252,8 +256,8 @@ def test_much_budget_finds_an_additive_rule(voting, schema):
     X, _ = records(3000)
     codes = X.astype(int)
     y = np.array(schema.class_labels)[codes[:, 0] % len(schema.class_labels)]
-    model = PrivateForestClassifier(
-        schema, epsilon=50, n_records=3000, method="blocks", voting=voting
+    model = BlockForestClassifier(
+        schema, epsilon=50, n_records=3000, voting=voting
     )
     model.fit(X, y)
     assert (model.predict(X) == y).mean() > 0.97
@@ -264,6 +268,31 @@ def test_much_budget_finds_an_additive_rule(voting, schema):
     assert (labels == model.predict(RAW)).mean() > 0.9
 
 
+def test_independent_attributes_vote_as_naive_bayes():
+    """No evidence counts twice: log p(c) + Σ_i log p(x_i | c), whatever the blocks."""
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet([5, 5], 6).T  # p(x_i = v), attributes last
+    by_class = np.stack([shares, rng.dirichlet([5, 5], 6).T], axis=-1)  # (v, i, c)
+    prior = np.array([0.3, 0.7])
+
+    class Product:
+        domain_shape = (2,) * 6
+
+        def marginal(self, block):
+            table = 1e9 * prior
+            for i in block:
+                table = np.einsum("...c,vc->...vc", table, by_class[:, i])
+            return table.reshape(-1, 2)
+
+        def variance(self, block):
+            return np.zeros((2 ** len(block), 2))
+
+    codes = rng.integers(0, 2, (20, 6))
+    expected = np.log(prior) + sum(np.log(by_class[codes[:, i], i]) for i in range(6))
+    found = LogOdds(Product(), [(0, 1), (2,), (3, 4, 5)]).log_odds(codes)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
 def test_car_beats_one_way_tables_at_moderate_budgets():
     """Blocks pay: .83 is what one-way class tables reach without any noise."""
     car = datasets.load_car()
@@ -272,11 +301,10 @@ def test_car_beats_one_way_tables_at_moderate_budgets():
     found = []
     for seed in range(3):
         with pytest.warns(PrivacyLeakWarning):
-            model = PrivateForestClassifier(
+            model = BlockForestClassifier(
                 car.schema,
                 epsilon=2,
                 n_records=1382,
-                method="blocks",
                 insecure_rng=seed,
             ).fit(car.data[train], car.target[train])
         found.append((model.predict(car.data[test]) == car.target[test]).mean())
@@ -285,12 +313,12 @@ def test_car_beats_one_way_tables_at_moderate_budgets():
 
 def test_few_records_of_two_classes_are_measured_as_differences():
     X, y = data("differences", 30)
-    settings = {"epsilon": 1, "method": "blocks"}
-    few = PrivateForestClassifier(TWO, n_records=100, **settings).fit(X, y)
-    many = PrivateForestClassifier(TWO, n_records=10_000, **settings).fit(X, y)
+    settings = {"epsilon": 1}
+    few = BlockForestClassifier(TWO, n_records=100, **settings).fit(X, y)
+    many = BlockForestClassifier(TWO, n_records=10_000, **settings).fit(X, y)
     assert (few.choice_.signed, few.choice_.voting) == (True, "weight")
     assert (many.choice_.signed, many.choice_.voting) == (False, "log-odds")
-    three = PrivateForestClassifier(SCHEMA, n_records=100, **settings)
+    three = BlockForestClassifier(SCHEMA, n_records=100, **settings)
     assert not three.fit(*records(30)).choice_.signed
 
 
@@ -307,8 +335,6 @@ def test_a_clone_has_the_same_parameters():
         ({"n_records": 0}, ValueError, "n_records must be"),
         ({"n_records": True}, ValueError, "n_records must be"),
         ({"voting": "hard"}, ValueError, "voting must be"),
-        ({"method": "forest"}, ValueError, "method must be"),
-        ({"method": "trees", "voting": "weight"}, ValueError, "use method='blocks'"),
         ({"prior": 0.5}, TypeError, "prior must be"),
         ({"epsilon": -1}, ValueError, "epsilon must be"),
     ],
