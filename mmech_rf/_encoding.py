@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_choice
+from mmech.domain import values as io
+from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
-from mmech_rf import _schema_io as io
-from mmech_rf._attribute import Attribute
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema

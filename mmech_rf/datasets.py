@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from mmech.checks import check_integer
-from mmech_rf._csv import read_rows
+from mmech.domain.readers import read_rows
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = [

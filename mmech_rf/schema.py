@@ -21,11 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer
-from mmech.exceptions import PrivacyLeakWarning
-from mmech.storage.writing import replacing
-from mmech_rf import _encoding as encoding
-from mmech_rf import _schema_io as io
-from mmech_rf._attribute import (
+from mmech.domain import values as io
+from mmech.domain.attribute import (
     Attribute,
     as_tuple,
     check_cells,
@@ -34,7 +31,10 @@ from mmech_rf._attribute import (
     distinct_values,
     infer_attribute,
 )
-from mmech_rf._discretisation import check_bins
+from mmech.domain.discretise import check_bins
+from mmech.exceptions import PrivacyLeakWarning
+from mmech.storage.writing import replacing
+from mmech_rf import _encoding as encoding
 from mmech_rf._encoding import Misfit
 
 __all__ = ["Attribute", "Misfit", "Schema"]

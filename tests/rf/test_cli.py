@@ -9,8 +9,9 @@ import sys
 import pytest
 
 import mmech
+from mmech.domain import discretise
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import Attribute, Schema, _discretisation, datasets, evaluation, fetch
+from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
 from mmech_rf.cli import compare as _compare
 from mmech_rf.cli import main
@@ -73,7 +74,7 @@ def test_names_in_the_help_are_those_of_the_library():
     fetched = tuple(name for name in fetch.FETCHERS if name not in datasets.DATASETS)
     assert fetched == _compare.FETCHED
     assert tuple(evaluation.METHODS) == _compare.METHODS
-    assert _discretisation.MAX_BINS == _common.MAX_BINS
+    assert discretise.MAX_BINS == _common.MAX_BINS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])
