@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from mmech.checks import check_integer
-from mmech.domain.readers import read_rows
+from mmech.domain.readers import read_cells
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
@@ -463,17 +463,6 @@ def load_csv(
         feature_names=names,
         name=schema.name,
     )
-
-
-def read_cells(
-    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
-) -> NDArray[np.object_]:
-    """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    rows = [fields for _, fields in read_rows(path, wanted, multiline=multiline)]
-    cells = np.empty((len(rows), len(wanted)), dtype=object)
-    if rows:
-        cells[:] = rows
-    return cells
 
 
 #: Loaders by name, each called without arguments.

@@ -11,8 +11,9 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from mmech.domain.readers import read_cells
 from mmech.exceptions import ParameterError
-from mmech_rf.datasets import DATASETS, read_cells
+from mmech_rf.datasets import DATASETS
 from mmech_rf.fetch import FETCHERS
 from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
