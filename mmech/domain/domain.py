@@ -327,8 +327,10 @@ class Domain:
                 f"the {self._noun} has {magnitude(self.n_cells)} cells, too many to "
                 "number in 64 bits; select fewer attributes"
             )
-        columns = tuple(array[..., j] for j in range(len(self.shape)))
-        return np.asarray(np.ravel_multi_index(columns, self.shape), dtype=np.int64)
+        cells = np.zeros(array.shape[:-1], dtype=np.int64)
+        for j, size in enumerate(self.shape):  # NumPy's own takes 32 attributes at most
+            cells = cells * size + array[..., j]
+        return cells
 
     def decode(self, codes: ArrayLike) -> NDArray[np.object_]:
         """Return what the cells are called: categories, or intervals of numbers.
