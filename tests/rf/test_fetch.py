@@ -18,6 +18,7 @@ import pytest
 import sklearn.datasets._openml as openml
 
 from mmech_rf import BatchTrainingClassifier, Schema, fetch
+from mmech_rf.data.catalogue import CATALOGUE, DataSet, OpenML
 from mmech_rf.datasets import DATASETS, load_csv
 
 RECORDED = Path(__file__).parent / "openml"
@@ -179,8 +180,8 @@ def test_without_a_connection(monkeypatch, tmp_path):
 
 
 def test_a_set_that_lost_a_column(asked, tmp_path, monkeypatch):
-    source = fetch._Source("iris", 1, {"sepal_length": "sepal.length"})
-    monkeypatch.setitem(fetch._SOURCES, "iris", source)
+    source = OpenML("iris", 1, {"sepal_length": "sepal.length"})
+    monkeypatch.setitem(CATALOGUE, "iris", DataSet(openml=source))
     with pytest.raises(ValueError, match=r"OpenML has no column 'sepal\.length'"):
         fetch.fetch_iris(data_home=tmp_path)
 
