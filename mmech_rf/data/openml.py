@@ -31,8 +31,7 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     Parameters
     ----------
     name : str
-        One of adult, adult-binary, balance-scale, car, heart, iris, mushroom, nursery,
-        tic-tac-toe.
+        Of a set that OpenML has, see `mmech_rf.fetch.FETCHERS`.
     n_bins : int, optional
         Number of bins of equal width inside public bounds, for numeric attributes. By
         default the discretisation of the matrix-random-forest paper is returned, where

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import sklearn.datasets._openml as openml
 
-from mmech_rf import BatchTrainingClassifier, Schema, fetch
+from mmech_rf import BatchTrainingClassifier, Schema, datasets, fetch
 from mmech_rf.data.catalogue import CATALOGUE, DataSet, OpenML
 from mmech_rf.datasets import DATASETS, load_csv
 
@@ -103,6 +103,19 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     )
     labels = model.fit(bunch.data, bunch.target).predict(bunch.data[kept])
     assert set(labels) <= set(bunch.schema.class_labels)
+
+
+FUNCTIONS = [name for name in fetch.__all__ if name.startswith("fetch_")]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_are_called_as_their_sets(function, asked, tmp_path):
+    name = function.removeprefix("fetch_").replace("_", "-")
+    bunch = getattr(fetch, function)(data_home=tmp_path)
+    assert bunch.name == name
+    if name not in DATASETS:
+        same = datasets.fetch(name, data_home=tmp_path)
+        assert same.data.tolist() == bunch.data.tolist()
 
 
 @pytest.mark.parametrize("name", fetch.FETCHERS)
