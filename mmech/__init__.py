@@ -11,6 +11,8 @@ import importlib as _importlib
 import logging as _logging
 from typing import Any as _Any
 
+from mmech.domain.attribute import Attribute
+from mmech.domain.domain import Domain
 from mmech.error.bounds import BoundResult, dual_bound, svd_bound
 from mmech.error.expected import expected_error, loss, per_query_error, rmse, supports
 from mmech.error.report import Report, confidence_interval, report
@@ -91,6 +93,9 @@ from mmech.strategies.gaussian import optimize_gaussian
 __version__ = "0.1.0"
 
 __all__ = [
+    # who a record is
+    "Attribute",
+    "Domain",
     # operators
     "AllRange",
     "Anova",

@@ -28,6 +28,7 @@ from mmech_rf.cli.common import (
     whole,
 )
 from mmech_rf.cli.files import add_multiline
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Evaluation, Records
@@ -35,17 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["add_demo", "add_evaluate"]
 
 # Repeated here because importing them would make --help slow.
-DATASETS = (
-    "car",
-    "nursery",
-    "balance-scale",
-    "tic-tac-toe",
-    "monks-1",
-    "monks-2",
-    "monks-3",
-    "iris",
-)
-FETCHED = ("adult", "adult-binary", "heart", "mushroom")
 METHODS = (
     "private-forest",
     "batch-training",
@@ -169,12 +159,13 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
             "Schema.check": f"`{PROG} schema check`",
         }
     )
+    downloaded = [name for name in CATALOGUE if name not in BUILT_IN]
     command.add_argument(
         "--data",
         required=True,
         metavar="NAME|CSV",
-        help=f"a built-in data set ({', '.join(DATASETS)}); one of OpenML, downloaded "
-        f"the first time ({', '.join(FETCHED)}); or a csv file with a header row, "
+        help=f"a built-in data set ({', '.join(BUILT_IN)}); one of OpenML, downloaded "
+        f"the first time ({', '.join(downloaded)}); or a csv file with a header row, "
         "plain or .gz",
     )
     command.add_argument(

@@ -72,11 +72,11 @@ def check_output(args: argparse.Namespace) -> None:
 
 def read_header(path: str, *, multiline: bool) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
-    from mmech_rf import _csv
+    from mmech.domain import readers
     from mmech_rf.forest.checks import located
 
     try:
-        header = _csv.read_header(path, multiline=multiline)
+        header = readers.read_header(path, multiline=multiline)
     except ValueError as error:
         raise located(error, f"cannot use the data {path!r}") from error
     if not header:

@@ -201,7 +201,7 @@ def _template(header: list[str], target: str) -> str:
 
 def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     say(f"{PROG}: {_LEAK}")
-    from mmech_rf._attribute import distinct_values
+    from mmech.domain.attribute import distinct_values
     from mmech_rf.evaluation import read_columns
     from mmech_rf.schema import Schema
 
@@ -224,8 +224,8 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
     """Describe a column of text: numeric where it is many numbers."""
     import numpy as np
 
-    from mmech_rf._attribute import infer_attribute
-    from mmech_rf._schema_io import number_values
+    from mmech.domain.attribute import infer_attribute
+    from mmech.domain.values import number_values
 
     numbers, bad = number_values(values)
     present = numbers[~np.isnan(numbers)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,19 +11,14 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from mmech.domain.readers import read_cells
 from mmech.exceptions import ParameterError
-from mmech_rf.datasets import DATASETS, read_cells
-from mmech_rf.fetch import FETCHERS
+from mmech_rf import datasets
+from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
 from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
 __all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
-
-_INFORMED_SCHEMAS = {
-    "adult-binary": "its quintiles were computed from the data",
-    "banknote": "its bounds are round numbers chosen with knowledge of the data",
-    "iris": "its bounds and cut points were chosen with knowledge of the data",
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,7 @@ class Records:
     @property
     def caveat(self) -> str | None:
         """Why the schema is not wholly public, for the sets where it is not."""
-        reason = _INFORMED_SCHEMAS.get(self.schema.name or "")
+        reason = INFORMED_SCHEMAS.get(self.schema.name or "")
         return reason and (
             f"The public schema of {self.schema.name} is not wholly independent of "
             f"the data: {reason}."
@@ -70,9 +65,8 @@ def load_records(
     Parameters
     ----------
     source : str
-        Name in `datasets.DATASETS`, which are generated; name in `fetch.FETCHERS`,
-        which are fetched from OpenML the first time; or path of a csv file with a
-        header row.
+        Name of a set that `datasets.fetch` loads, or path of a csv file with a header
+        row.
     schema_file : str, optional
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
@@ -98,13 +92,13 @@ def load_records(
     >>> records.X.shape, records.schema.n_cells
     ((1728, 6), 1728)
     """
-    named: dict[str, Callable[[], Any]] = {**FETCHERS, **DATASETS}
-    if source in named and schema_file is not None:
+    named = source in CATALOGUE
+    if named and schema_file is not None:
         raise ValueError(
             f"the data set {source!r} brings its own schema; leave the schema file out"
         )
-    if source in named:
-        bunch = named[source]()
+    if named:
+        bunch = datasets.fetch(source)
     elif schema_file is not None:
         bunch = read_csv(source, read_schema(schema_file), multiline=multiline)
     elif Path(source).exists():
@@ -116,7 +110,7 @@ def load_records(
     else:
         raise ValueError(
             f"there is no data set and no file named {source!r}; choose from "
-            f"{', '.join(named)}, or give the path of a csv file"
+            f"{', '.join(CATALOGUE)}, or give the path of a csv file"
         )
     schema: Schema = bunch.schema
     with _naming(source):
@@ -131,7 +125,7 @@ def load_records(
     X = bunch.data[index, : schema.n_features]
     schema = replace(schema, required=())
     n_dropped = len(bunch.target) - index.size
-    name = source if source in named else Path(source).name
+    name = source if named else Path(source).name
     return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
 
 

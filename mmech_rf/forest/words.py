@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf._discretisation import number_text
+from mmech.domain.discretise import number_text
 from mmech_rf.schema import Schema
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice
-from mmech_rf import _schema_io as io
-from mmech_rf._discretisation import (
+from mmech.domain import values as io
+from mmech.domain.discretise import (
     check_bins,
     check_number,
     equal_probability,
@@ -47,6 +47,7 @@ def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
 
 
 def check_names(values: Any, name: str) -> tuple[str, ...]:
+    """Return names as a tuple, or raise."""
     names = as_tuple(values, name)
     for entry in names:
         check_name(entry, f"every name in {name}")
@@ -54,6 +55,7 @@ def check_names(values: Any, name: str) -> tuple[str, ...]:
 
 
 def check_name(value: Any, name: str) -> str:
+    """Return a name, or raise."""
     if not isinstance(value, str):
         raise TypeError(
             f"{name} must be a string, got {type(value).__name__}; convert it"
@@ -451,6 +453,7 @@ def _is_number(value: Any) -> bool:
 
 
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
+    """Return the attribute that a column (N,) shows, which leaks its values."""
     cells = values.tolist() if values.dtype.kind not in "iuf" else []
     present = [cell for cell in cells if not io.is_missing(cell)]
     if values.dtype.kind not in "iuf" and not (
