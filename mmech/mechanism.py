@@ -14,7 +14,6 @@ from mmech.checks import (
     check_choice,
     check_counts,
     check_integer,
-    check_same_domain,
 )
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
@@ -22,6 +21,7 @@ from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation

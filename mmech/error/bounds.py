@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_epsilon, check_integer, check_operator
+from mmech.checks import check_epsilon, check_integer
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
@@ -31,12 +32,12 @@ from mmech.operators.marginals import (
     Anova,
     Marginal,
     Marginals,
-    anova_energies,
     subset_ranks,
 )
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.reduction.cells import reduce_domain
+from mmech.structure.energies import anova_energies
 from mmech.structure.shape import kronecker_terms, squared_singular_values
 from mmech.structure.spectrum import mean_spectrum
 from mmech.threads import one_blas_thread

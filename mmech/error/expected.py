@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice, check_same_domain
+from mmech.checks import check_choice
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.noise import law_and_cost
 from mmech.operators.base import BLOCK_ENTRIES, QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
+from mmech.operators.checks import check_same_domain
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import MAX_CELLS, joint_inverse_gram
@@ -32,7 +33,6 @@ from mmech.operators.marginals import (
     Anova,
     Marginal,
     Marginals,
-    anova_energies,
     attributes_of,
 )
 from mmech.operators.merged import Merged
@@ -41,8 +41,10 @@ from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import marginal_precisions, ranks_of
-from mmech.reduction.cells import reduce_domain, restrict_columns
+from mmech.reduction.cells import reduce_domain
+from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
+from mmech.structure.energies import anova_energies
 from mmech.structure.shape import (
     DENSE_CELLS,
     frobenius_squared,

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice, check_epsilon, check_same_domain
+from mmech.checks import check_choice, check_epsilon
 from mmech.error import expected as error
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals

@@ -15,13 +15,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Sparse
 from mmech.operators.partition import Conjunctions
-from mmech.reduction.cells import MAX_CELLS, reduce_domain
+from mmech.reduction.columns import MAX_CELLS, reduce_columns
 
 __all__ = ["CellGroups", "reduce_boxes"]
 
@@ -188,7 +188,7 @@ def reduce_boxes(workload: QueryMatrix) -> tuple[QueryMatrix, CellGroups]:
     own = np.arange(len(states))
     if left is not None:
         reduced = Sparse(sp.csr_array((left @ reduced).to_sparse()))
-    final, found = reduce_domain(reduced)
+    final, found, _ = reduce_columns(reduced)
     if final is not reduced:
         reduced, own = final, found
     steps[-1] = own[steps[-1]]
