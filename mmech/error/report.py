@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_choice, check_epsilon
 from mmech.error import expected as error
+from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
@@ -285,7 +286,7 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
         kinds = _kinds(workload, strategy.operator)
         return None if kinds is None else (kinds[0] / strategy.weight**2, kinds[1])
     if isinstance(strategy, Merged):
-        merged = error._merged_workload(workload, strategy)
+        merged = pairs.merged_workload(workload, strategy)
         return _kinds(merged, strategy.operator)
     if isinstance(workload, VStack):
         parts = [_kinds(block, strategy) for block in workload.blocks]
@@ -298,7 +299,7 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
         )
     m, n = workload.shape
     if isinstance(strategy, Marginals) and is_uniform(workload):
-        gain = error._marginals_gain(workload, strategy)
+        gain = pairs.marginals_gain(workload, strategy)
         if gain is not None:
             return np.array([gain / m]), np.array([float(m)])
     elif isinstance(workload, Kronecker) and isinstance(strategy, Kronecker):
@@ -307,7 +308,7 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
             return kinds
     if m > MAX_QUERIES or max(n, strategy.shape[0]) * m > MAX_BLOCK_WORK:
         return None
-    gains = error._row_gains(workload, strategy)
+    gains = pairs.row_gains(workload, strategy)
     return gains, np.ones(gains.size)
 
 
