@@ -8,6 +8,7 @@ wins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -110,14 +111,23 @@ def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
 
 def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
     """Return weight * operator; nested weights multiply, weight one vanishes."""
-    weight = check_weight(weight)
-    if isinstance(operator, Scaled):
-        return scale(weight * operator.weight, operator.operator)
-    if isinstance(operator, Anova):
-        return Anova(operator.domain_shape, weight * operator._values)
-    if isinstance(weight, int) and weight == 1:
-        return operator
-    return Scaled(weight, operator)
+    return _scaled(operator, check_weight(weight))
+
+
+@singledispatch
+def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
+    whole = isinstance(weight, int)
+    return operator if whole and weight == 1 else Scaled(weight, operator)
+
+
+@_scaled.register(Scaled)
+def _(operator: Scaled, weight: float) -> QueryMatrix:
+    return scale(weight * operator.weight, operator.operator)
+
+
+@_scaled.register(Anova)
+def _(operator: Anova, weight: float) -> QueryMatrix:
+    return Anova(operator.domain_shape, weight * operator._values)
 
 
 def _anova_sum(left: Anova, right: Anova) -> Anova | None:

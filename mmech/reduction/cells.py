@@ -8,6 +8,7 @@ group). So strategies are optimized, and data measured, on the merged cells.
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import Literal, overload
 
 import numpy as np
@@ -121,7 +122,7 @@ def _reduce(
     n = workload.shape[1]
     if n > MAX_CELLS:
         return workload, np.zeros(0, np.int64), np.zeros(0)
-    if isinstance(workload, Marginals) and _tells_all_apart(workload):
+    if _tells_all_apart(workload):
         return workload, np.arange(n), np.ones(n)
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
@@ -155,8 +156,14 @@ def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | No
     return restrict_columns(reduced, order), rank[groups]
 
 
-def _tells_all_apart(workload: Marginals) -> bool:
-    """Whether every attribute of more than one value is in a marginal."""
+@singledispatch
+def _tells_all_apart(workload: QueryMatrix) -> bool:
+    """Whether it is known without a look that no two columns are equal."""
+    return False
+
+
+@_tells_all_apart.register(Marginals)
+def _(workload: Marginals) -> bool:  # every open attribute is in a marginal
     asked = set().union(*(key for key, weight in workload.weights.items() if weight))
     return all(i in asked for i, n in enumerate(workload.domain_shape) if n > 1)
 

@@ -221,15 +221,24 @@ def _(workload: Marginals) -> QueryMatrix:
     return workload
 
 
+@singledispatch
+def _weight_and_core(block: QueryMatrix) -> tuple[float, QueryMatrix]:
+    return 1.0, block
+
+
+@_weight_and_core.register(Scaled)
+def _(block: Scaled) -> tuple[float, QueryMatrix]:
+    weight, core = _weight_and_core(block.operator)
+    return weight * block.weight, core
+
+
 @merge_rows.register(VStack)
 def _(workload: VStack) -> QueryMatrix:
     """Merge equal blocks of a stack, up to a factor, and the rows of every block."""
     squares: dict[Any, float] = {}
     blocks: dict[Any, QueryMatrix] = {}
     for block in workload.blocks:
-        weight, inner = 1.0, block
-        while isinstance(inner, Scaled):
-            weight, inner = weight * inner.weight, inner.operator
+        weight, inner = _weight_and_core(block)
         key = _key(inner)
         squares[key] = squares.get(key, 0.0) + weight**2
         blocks[key] = (

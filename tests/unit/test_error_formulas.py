@@ -218,7 +218,7 @@ def test_block_wise_row_errors(monkeypatch):
 
 
 def test_large_domains_without_an_eigendecomposition(monkeypatch):
-    for module in (error, _structure):
+    for module in (pairs, _structure):
         monkeypatch.setattr(module, "DENSE_CELLS", 2)
     strategy = VStack([Total(4), 3 * Identity(4)])
     wanted = ref.loss(ref.prefix(4), strategy.to_dense())
