@@ -27,8 +27,6 @@ __all__ = [
     "check_epsilon",
     "check_finite_array",
     "check_integer",
-    "check_operator",
-    "check_same_domain",
     "magnitude",
     "sizes_label",
 ]
@@ -167,25 +165,3 @@ def check_counts(
             "pass signed=True for differences of counts"
         )
     return integers
-
-
-def check_operator(value: Any, name: str) -> None:
-    """Raise unless `value` is a query matrix."""
-    from mmech.operators.base import QueryMatrix
-
-    if not isinstance(value, QueryMatrix):
-        raise TypeError(
-            f"{name} must be a query matrix, got {type(value).__name__}; wrap arrays "
-            "with Dense"
-        )
-
-
-def check_same_domain(workload: Any, strategy: Any) -> None:
-    """Raise unless both operators have the same number of columns."""
-    check_operator(workload, "workload")
-    check_operator(strategy, "strategy")
-    if workload.shape[1] != strategy.shape[1]:
-        raise ValueError(
-            f"workload has {workload.shape[1]} columns but strategy has "
-            f"{strategy.shape[1]}; both must equal the number of domain cells"
-        )

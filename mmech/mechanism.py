@@ -14,14 +14,15 @@ from mmech.checks import (
     check_choice,
     check_counts,
     check_integer,
-    check_same_domain,
 )
 from mmech.error import expected as error
+from mmech.error import pairs
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -348,9 +349,9 @@ class MatrixMechanism(Settled):
             In squared counts.
         """
         if len(self._runs()) == 1:
-            gain = error._gain(self.workload, self.released.form)
+            gain = pairs.gain(self.workload, self.released.form)
             return float(gain * self._variances()[0])
-        return float(error._gain(self.workload, self._whitened[0]))
+        return float(pairs.gain(self.workload, self._whitened[0]))
 
     def per_query_error(self) -> NDArray[np.float64]:
         """Return the expected squared error of every query, for one column.
@@ -360,7 +361,7 @@ class MatrixMechanism(Settled):
         ndarray of float64, shape (m,)
             Exact like `expected_error`, which is their sum.
         """
-        return error._row_gains(self.workload, self._whitened[0])
+        return pairs.row_gains(self.workload, self._whitened[0])
 
     def answer(self, counts: ArrayLike | Records) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
@@ -440,7 +441,7 @@ def _checked_pair(
         )
     check_same_domain(workload, strategy)
     if not error.supports(workload, strategy):
-        raise error.unsupported(workload, strategy)
+        raise pairs.unsupported(workload, strategy)
     return workload, strategy
 
 

@@ -15,15 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_epsilon, check_integer, check_operator
+from mmech.checks import check_epsilon, check_integer
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
@@ -31,13 +33,13 @@ from mmech.operators.marginals import (
     Anova,
     Marginal,
     Marginals,
-    anova_energies,
     subset_ranks,
 )
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.reduction.cells import reduce_domain
-from mmech.structure.shape import kronecker_terms, squared_singular_values
+from mmech.structure.energies import anova_energies
+from mmech.structure.shape import is_uniform, kronecker_terms, squared_singular_values
 from mmech.structure.spectrum import mean_spectrum
 from mmech.threads import one_blas_thread
 
@@ -220,15 +222,12 @@ def dual_bound(
 # ---- in units of the loss ----------------------------------------------------
 
 
+@singledispatch
 def svd_loss_bound(workload: QueryMatrix) -> float:
     """Return (Σ σ_i)² / n, the bound on the loss of every strategy."""
-    if isinstance(workload, Scaled):
-        return workload.weight**2 * svd_loss_bound(workload.operator)
     closed = _symmetric_loss_bound(workload)
     if closed is not None:
         return closed
-    if isinstance(workload, Kronecker):
-        return math.prod(svd_loss_bound(factor) for factor in workload.factors)
     commuting = _commuting_loss_bound(workload)
     if commuting is not None:
         return commuting
@@ -236,49 +235,70 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     return _sum_of_roots(squares, max(workload.shape)) ** 2 / workload.shape[1]
 
 
+@svd_loss_bound.register(Scaled)
+def _(workload: Scaled) -> float:
+    return workload.weight**2 * svd_loss_bound(workload.operator)
+
+
+@svd_loss_bound.register(Kronecker)
+def _(workload: Kronecker) -> float:
+    closed = _symmetric_loss_bound(workload)
+    if closed is not None:
+        return closed
+    return math.prod(svd_loss_bound(factor) for factor in workload.factors)
+
+
+@singledispatch
 def dual_loss_bound(
     workload: QueryMatrix, *, max_iter: int = 1000, tolerance: float = 1e-4
 ) -> BoundResult:
     """Return the dual bound on the loss; see `dual_bound`."""
-    options = {"max_iter": max_iter, "tolerance": tolerance}
     n = workload.shape[1]
-    if isinstance(workload, Scaled):
-        inner = dual_loss_bound(workload.operator, **options)  # type: ignore[arg-type]
-        return replace(inner, bound=workload.weight**2 * inner.bound)
-    closed = _symmetric_loss_bound(workload)
+    closed = _closed_dual_bound(workload)
     if closed is not None:
-        uniform = np.full(n, 1.0 / n) if n <= MAX_CELLS else None
-        return BoundResult(closed, 0.0, 0, uniform)
-    if isinstance(workload, Kronecker):
-        parts = [
-            dual_loss_bound(factor, **options)  # type: ignore[arg-type]
-            for factor in workload.factors
-        ]
-        return _product_bound(parts, n)
+        return closed
     if n <= MAX_CELLS:
         reduced, groups = reduce_domain(workload)
         if reduced is not workload:
-            inner = dual_loss_bound(reduced, **options)  # type: ignore[arg-type]
+            inner = dual_loss_bound(reduced, max_iter=max_iter, tolerance=tolerance)
             return _spread_bound(inner, groups)
     return _iterate(_spectral_step(workload), n, max_iter, tolerance)
 
 
+@dual_loss_bound.register(Scaled)
+def _(workload: Scaled, **options: Any) -> BoundResult:
+    inner: BoundResult = dual_loss_bound(workload.operator, **options)
+    return replace(inner, bound=workload.weight**2 * inner.bound)
+
+
+@dual_loss_bound.register(Kronecker)
+def _(workload: Kronecker, **options: Any) -> BoundResult:
+    closed = _closed_dual_bound(workload)
+    if closed is not None:
+        return closed
+    parts = [dual_loss_bound(factor, **options) for factor in workload.factors]
+    return _product_bound(parts, workload.shape[1])
+
+
+def _closed_dual_bound(workload: QueryMatrix) -> BoundResult | None:
+    closed = _symmetric_loss_bound(workload)
+    if closed is None:
+        return None
+    n = workload.shape[1]
+    uniform = np.full(n, 1.0 / n) if n <= MAX_CELLS else None
+    return BoundResult(closed, 0.0, 0, uniform)
+
+
+@singledispatch
 def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
 
     A stack costs at least the sum of what its blocks cost, and no strategy has a
     smaller loss than the largest squared norm of a column.
     """
-    if isinstance(workload, Scaled):
-        bound, name = cheap_loss_bound(workload.operator)
-        return workload.weight**2 * bound, name
     closed = _symmetric_loss_bound(workload)
     if closed is not None:
         return closed, "closed form"
-    if isinstance(workload, Kronecker):
-        parts = [cheap_loss_bound(factor) for factor in workload.factors]
-        names = [name for _, name in parts if name != "closed form"]
-        return math.prod(bound for bound, _ in parts), [*names, "closed form"][0]
     if workload.shape[1] <= MAX_CELLS:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
@@ -295,10 +315,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
         commuting = _commuting_loss_bound(workload)
         if commuting is not None:
             return commuting, "singular values"
-    found = [(0.0, "none")]
-    if isinstance(workload, VStack):
-        parts = [cheap_loss_bound(block) for block in workload.blocks]
-        found.append((sum(bound for bound, _ in parts), "sum over the blocks"))
+    found = [(0.0, "none"), (_sum_over_blocks(workload), "sum over the blocks")]
     if workload.shape[1] <= MAX_CELLS:
         try:
             squares = workload.column_square_sums()
@@ -308,28 +325,73 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     return max(found)
 
 
+@cheap_loss_bound.register(Scaled)
+def _(workload: Scaled) -> tuple[float, str]:
+    bound, name = cheap_loss_bound(workload.operator)
+    return workload.weight**2 * bound, name
+
+
+@cheap_loss_bound.register(Kronecker)
+def _(workload: Kronecker) -> tuple[float, str]:
+    closed = _symmetric_loss_bound(workload)
+    if closed is not None:
+        return closed, "closed form"
+    parts = [cheap_loss_bound(factor) for factor in workload.factors]
+    names = [name for _, name in parts if name != "closed form"]
+    return math.prod(bound for bound, _ in parts), [*names, "closed form"][0]
+
+
+@singledispatch
+def _sum_over_blocks(workload: QueryMatrix) -> float:
+    return -math.inf
+
+
+@_sum_over_blocks.register(VStack)
+def _(workload: VStack) -> float:
+    parts = [cheap_loss_bound(block) for block in workload.blocks]
+    return sum(bound for bound, _ in parts)
+
+
 # ---- closed forms ------------------------------------------------------------
 
 
+@singledispatch
 def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
     """Return a domain shape under whose relabellings the gram is invariant."""
-    if isinstance(workload, (Identity, Ones)):
-        return (workload.n,)
-    if isinstance(workload, Scaled):
-        return _symmetric_shape(workload.operator)
-    if isinstance(workload, (Anova, Marginal, Marginals)):
-        return workload.domain_shape
-    if isinstance(workload, Kronecker):
-        if all(isinstance(factor, (Identity, Ones)) for factor in workload.factors):
-            return tuple(factor.shape[1] for factor in workload.factors)
-        return None
-    if isinstance(workload, VStack):
-        shapes = {_symmetric_shape(block) for block in workload.blocks}
-        shapes.discard((workload.shape[1],))  # symmetric in every shape
-        if not shapes:
-            return (workload.shape[1],)
-        return shapes.pop() if len(shapes) == 1 else None
     return None
+
+
+@_symmetric_shape.register(Identity)
+@_symmetric_shape.register(Ones)
+def _(workload: Identity | Ones) -> tuple[int, ...] | None:
+    return (workload.n,)
+
+
+@_symmetric_shape.register(Scaled)
+def _(workload: Scaled) -> tuple[int, ...] | None:
+    return _symmetric_shape(workload.operator)
+
+
+@_symmetric_shape.register(Anova)
+@_symmetric_shape.register(Marginal)
+@_symmetric_shape.register(Marginals)
+def _(workload: Anova | Marginal | Marginals) -> tuple[int, ...] | None:
+    return workload.domain_shape
+
+
+@_symmetric_shape.register(Kronecker)
+def _(workload: Kronecker) -> tuple[int, ...] | None:
+    sizes = tuple(factor.shape[1] for factor in workload.factors)
+    return sizes if is_uniform(workload) else None
+
+
+@_symmetric_shape.register(VStack)
+def _(workload: VStack) -> tuple[int, ...] | None:
+    shapes = {_symmetric_shape(block) for block in workload.blocks}
+    shapes.discard((workload.shape[1],))  # symmetric in every shape
+    if not shapes:
+        return (workload.shape[1],)
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _symmetric_loss_bound(workload: QueryMatrix) -> float | None:

@@ -6,16 +6,19 @@ import html
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice, check_epsilon, check_same_domain
+from mmech.checks import check_choice, check_epsilon
 from mmech.error import expected as error
+from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
@@ -275,49 +278,88 @@ def _distinct(gains: NDArray[np.float64], counts: NDArray[Any]) -> Kinds:
     return values, np.bincount(inverse.ravel(), weights=counts)
 
 
+@singledispatch
 def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
     """Return the row norms of W A⁺ without listing equal ones, if that is cheap."""
-    if isinstance(workload, Scaled):
-        kinds = _kinds(workload.operator, strategy)
-        return None if kinds is None else (kinds[0] * workload.weight**2, kinds[1])
-    if isinstance(strategy, Scaled) and strategy.weight != 0:
-        kinds = _kinds(workload, strategy.operator)
-        return None if kinds is None else (kinds[0] / strategy.weight**2, kinds[1])
-    if isinstance(strategy, Merged):
-        merged = error._merged_workload(workload, strategy)
-        return _kinds(merged, strategy.operator)
-    if isinstance(workload, VStack):
-        parts = [_kinds(block, strategy) for block in workload.blocks]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return (
-            np.concatenate([gains for gains, _ in known]),
-            np.concatenate([counts for _, counts in known]),
-        )
+    return _kinds_under(strategy, workload)
+
+
+@_kinds.register(Scaled)
+def _(workload: Scaled, strategy: QueryMatrix) -> Kinds | None:
+    kinds = _kinds(workload.operator, strategy)
+    return None if kinds is None else (kinds[0] * workload.weight**2, kinds[1])
+
+
+@singledispatch
+def _kinds_under(strategy: QueryMatrix, workload: QueryMatrix) -> Kinds | None:
+    """Return them by what the strategy knows, or else the workload."""
+    return _kinds_of(workload, strategy)
+
+
+@_kinds_under.register(Scaled)
+def _(strategy: Scaled, workload: QueryMatrix) -> Kinds | None:
+    if strategy.weight == 0:
+        return _kinds_of(workload, strategy)
+    kinds = _kinds(workload, strategy.operator)
+    return None if kinds is None else (kinds[0] / strategy.weight**2, kinds[1])
+
+
+@_kinds_under.register(Merged)
+def _(strategy: Merged, workload: QueryMatrix) -> Kinds | None:
+    return _kinds(pairs.merged_workload(workload, strategy), strategy.operator)
+
+
+@_kinds_under.register(Marginals)
+def _(strategy: Marginals, workload: QueryMatrix) -> Kinds | None:
+    gain = pairs.marginals_gain(workload, strategy) if is_uniform(workload) else None
+    if gain is None:
+        return _kinds_of(workload, strategy)
+    m = workload.shape[0]
+    return np.array([gain / m]), np.array([float(m)])
+
+
+@_kinds_under.register(Kronecker)
+def _(strategy: Kronecker, workload: QueryMatrix) -> Kinds | None:
+    kinds = _product_kinds(workload, strategy)
+    return _kinds_of(workload, strategy) if kinds is None else kinds
+
+
+@singledispatch
+def _kinds_of(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
+    """Return them by what the workload knows, or one by one."""
     m, n = workload.shape
-    if isinstance(strategy, Marginals) and is_uniform(workload):
-        gain = error._marginals_gain(workload, strategy)
-        if gain is not None:
-            return np.array([gain / m]), np.array([float(m)])
-    elif isinstance(workload, Kronecker) and isinstance(strategy, Kronecker):
-        kinds = _product_kinds(workload, strategy)
-        if kinds is not None:
-            return kinds
     if m > MAX_QUERIES or max(n, strategy.shape[0]) * m > MAX_BLOCK_WORK:
         return None
-    gains = error._row_gains(workload, strategy)
+    gains = pairs.row_gains(workload, strategy)
     return gains, np.ones(gains.size)
 
 
-def _product_kinds(workload: Kronecker, strategy: Kronecker) -> Kinds | None:
+@_kinds_of.register(VStack)
+def _(workload: VStack, strategy: QueryMatrix) -> Kinds | None:
+    parts = [_kinds(block, strategy) for block in workload.blocks]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return (
+        np.concatenate([gains for gains, _ in known]),
+        np.concatenate([counts for _, counts in known]),
+    )
+
+
+@singledispatch
+def _product_kinds(workload: QueryMatrix, strategy: Kronecker) -> Kinds | None:
     """Outer products of the factors' row norms, equal ones counted once."""
-    pairs = list(zip(workload.factors, strategy.factors, strict=False))
+    return None
+
+
+@_product_kinds.register(Kronecker)
+def _(workload: Kronecker, strategy: Kronecker) -> Kinds | None:
+    both = list(zip(workload.factors, strategy.factors, strict=False))
     aligned = len(workload.factors) == len(strategy.factors)
-    if not aligned or any(query.shape[1] != part.shape[1] for query, part in pairs):
+    if not aligned or any(query.shape[1] != part.shape[1] for query, part in both):
         return None
     gains, counts = np.ones(1), np.ones(1)
-    for query, part in pairs:
+    for query, part in both:
         kinds = _kinds(query, part)
         if kinds is None:
             return None

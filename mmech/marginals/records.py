@@ -8,6 +8,7 @@ records, block by block, with the same exact integers as from the counts.
 from __future__ import annotations
 
 import os
+from functools import singledispatch
 from typing import Any, NoReturn
 
 import numpy as np
@@ -254,26 +255,28 @@ def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
     return answers if records._columns is not None else answers[:, 0]
 
 
+@singledispatch
 def _answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
-    if isinstance(strategy, PartitionStack):
-        return np.concatenate(
-            [
-                records._grouped(labels, int(size))
-                for labels, size in zip(
-                    strategy._labels, np.asarray(strategy.n_groups), strict=True
-                )
-            ]
-        )
-    if isinstance(strategy, Merged):
-        inner = strategy.operator
-        return np.asarray(
-            inner.matmat(records._grouped(strategy._groups, inner.shape[1]))
-        )
     answers = answers_by_marginals(strategy, records.domain_shape, records._table)
     if answers is None:
         cells = records._table(tuple(range(len(records.domain_shape))))
         answers = strategy.matmat(cells)
     return np.asarray(answers)
+
+
+@_answers.register(PartitionStack)
+def _(strategy: PartitionStack, records: Records) -> NDArray[Any]:
+    partitions = zip(strategy._labels, np.asarray(strategy.n_groups), strict=True)
+    return np.concatenate(
+        [records._grouped(labels, int(size)) for labels, size in partitions]
+    )
+
+
+@_answers.register(Merged)
+def _(strategy: Merged, records: Records) -> NDArray[Any]:
+    inner = strategy.operator
+    merged = records._grouped(strategy._groups, inner.shape[1])
+    return np.asarray(inner.matmat(merged))
 
 
 def _named(domain_shape: tuple[int, ...], n_cells: int | None = None) -> str:

@@ -1,5 +1,6 @@
 """Implicit query matrices."""
 
+from mmech.operators import algebra  # noqa: F401  fills the tables of operators
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import (
     AllRange,

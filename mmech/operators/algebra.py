@@ -8,13 +8,14 @@ wins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import FORMS, QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
-from mmech.operators.compose import Product, Scaled, Sum, check_weight
+from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose, check_weight
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova
@@ -110,14 +111,23 @@ def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
 
 def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
     """Return weight * operator; nested weights multiply, weight one vanishes."""
-    weight = check_weight(weight)
-    if isinstance(operator, Scaled):
-        return scale(weight * operator.weight, operator.operator)
-    if isinstance(operator, Anova):
-        return Anova(operator.domain_shape, weight * operator._values)
-    if isinstance(weight, int) and weight == 1:
-        return operator
-    return Scaled(weight, operator)
+    return _scaled(operator, check_weight(weight))
+
+
+@singledispatch
+def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
+    whole = isinstance(weight, int)
+    return operator if whole and weight == 1 else Scaled(weight, operator)
+
+
+@_scaled.register(Scaled)
+def _(operator: Scaled, weight: float) -> QueryMatrix:
+    return scale(weight * operator.weight, operator.operator)
+
+
+@_scaled.register(Anova)
+def _(operator: Anova, weight: float) -> QueryMatrix:
+    return Anova(operator.domain_shape, weight * operator._values)
 
 
 def _anova_sum(left: Anova, right: Anova) -> Anova | None:
@@ -149,3 +159,7 @@ def add(*terms: QueryMatrix) -> QueryMatrix:
                 joinable[type(term)].append(len(kept))
             kept.append(term)
     return kept[0] if len(kept) == 1 else Sum(kept)
+
+
+FORMS.product, FORMS.scale, FORMS.add = product, scale, add
+FORMS.transpose, FORMS.gram, FORMS.dense = Transpose, Gram, Dense

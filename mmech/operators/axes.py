@@ -7,6 +7,8 @@ no transposed copy; `axis_kind` names it.
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 
 from mmech.operators.base import Array, QueryMatrix
@@ -33,26 +35,35 @@ SLICE_ENTRIES = 2**14
 """Slices with fewer entries are gathered into one product by transposed copies."""
 
 
+@singledispatch
 def axis_kind(factor: QueryMatrix) -> str:
     """Return how a factor is applied along an axis.
 
     "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "low_rank"
     needs it along the last axis or transposed, "other" multiplies by its own method.
     """
-    if isinstance(factor, Identity):
-        return "identity"
-    if isinstance(factor, Prefix | Suffix):
-        return "scan"
-    if isinstance(factor, Ones):
-        return "total"
-    if isinstance(factor, Dense) or max(factor.shape) <= SMALL_FACTOR:
+    return "matrix" if max(factor.shape) <= SMALL_FACTOR else "other"
+
+
+axis_kind.register(Identity, lambda factor: "identity")
+axis_kind.register(Prefix, lambda factor: "scan")
+axis_kind.register(Suffix, lambda factor: "scan")
+axis_kind.register(Ones, lambda factor: "total")
+axis_kind.register(Dense, lambda factor: "matrix")
+
+
+@axis_kind.register(PIdentityPinv)
+def _(factor: PIdentityPinv) -> str:
+    size = max(factor.shape)
+    if size <= SMALL_FACTOR:
         return "matrix"
-    if isinstance(factor, PIdentityPinv) and max(factor.shape) <= LOW_RANK_FACTOR:
-        few = 8 * factor.strategy.p <= factor.shape[0]
-        return "low_rank" if few else "matrix"
-    return "other"
+    if size > LOW_RANK_FACTOR:
+        return "other"
+    few = 8 * factor.strategy.p <= factor.shape[0]
+    return "low_rank" if few else "matrix"
 
 
+@singledispatch
 def apply_along(
     factor: QueryMatrix, matrix: Array | None, x: Array, transpose: bool
 ) -> Array:
@@ -75,16 +86,7 @@ def apply_along(
         C-contiguous.
     """
     left, n, right = x.shape
-    if isinstance(factor, Prefix | Suffix):
-        return scan(x, isinstance(factor, Suffix) != transpose)
     m = factor.shape[1 if transpose else 0]
-    if isinstance(factor, Ones):
-        sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
-        return np.repeat(sums, m, axis=1)
-    low_rank = matrix is not None and axis_kind(factor) == "low_rank"
-    if low_rank and right >= THIN and not transpose:
-        assert isinstance(factor, PIdentityPinv)
-        return _pidentity_pinv_along(factor, x)
     if matrix is not None:
         if right == 1:
             return (x.reshape(left, n) @ matrix.T)[:, :, None]
@@ -99,6 +101,33 @@ def apply_along(
     moved = np.ascontiguousarray(np.swapaxes(x, 0, 1)).reshape(n, -1)
     result = product(moved).reshape(m, left, right)
     return np.ascontiguousarray(np.swapaxes(result, 0, 1))
+
+
+@apply_along.register(Prefix)
+def _(factor: Prefix, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    return scan(x, transpose)
+
+
+@apply_along.register(Suffix)
+def _(factor: Suffix, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    return scan(x, not transpose)
+
+
+@apply_along.register(Ones)
+def _(factor: Ones, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
+    return np.repeat(sums, factor.shape[1 if transpose else 0], axis=1)
+
+
+@apply_along.register(PIdentityPinv)
+def _(factor: PIdentityPinv, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    low_rank = matrix is not None and axis_kind(factor) == "low_rank"
+    if low_rank and x.shape[2] >= THIN and not transpose:
+        return _pidentity_pinv_along(factor, x)
+    return _by_matrix_or_method(factor, matrix, x, transpose)
+
+
+_by_matrix_or_method = apply_along.dispatch(QueryMatrix)
 
 
 def _pidentity_pinv_along(factor: PIdentityPinv, x: Array) -> Array:

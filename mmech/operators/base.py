@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 
-__all__ = ["QueryMatrix"]
+__all__ = ["FORMS", "Forms", "QueryMatrix"]
 
 Array = NDArray[Any]
 
@@ -36,6 +36,43 @@ EXHAUSTIVE_ENTRIES = 2**33
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
+
+
+class Forms:
+    """What operators turn into, by functions that name particular operators.
+
+    Those functions stand in modules above this one, which put them here when the
+    package is imported: so `QueryMatrix` has an algebra and knows no other class.
+
+    Attributes
+    ----------
+    product : callable
+        From two operators to their product, by the pair rules.
+    scale : callable
+        From a weight and an operator to the weighted operator.
+    add : callable
+        From any number of operators of one shape to their sum.
+    transpose, gram, pinv : callable
+        From an operator without a closed form to its transpose, gram, pseudoinverse.
+    dense : callable
+        From an array to an operator.
+    norm_bounds : callable
+        From an integer operator to bounds on the L1 norms of its rows and columns.
+    """
+
+    product: Callable[[QueryMatrix, QueryMatrix], QueryMatrix]
+    scale: Callable[[Any, QueryMatrix], QueryMatrix]
+    add: Callable[..., QueryMatrix]
+    transpose: Callable[[QueryMatrix], QueryMatrix]
+    gram: Callable[[QueryMatrix], QueryMatrix]
+    pinv: Callable[[QueryMatrix], QueryMatrix]
+    dense: Callable[[Array], QueryMatrix]
+    norm_bounds: Callable[[QueryMatrix], tuple[int, int] | None]
+
+
+FORMS = Forms()
+"""Filled by `mmech.operators.algebra`, `mmech.operators.pinv` and
+`mmech.structure.exact`."""
 
 
 class QueryMatrix:
@@ -178,15 +215,11 @@ class QueryMatrix:
     @property
     def T(self) -> QueryMatrix:
         """The transpose, as an operator of shape (n, m)."""
-        from mmech.operators.compose import Transpose
-
-        return Transpose(self)
+        return FORMS.transpose(self)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, QueryMatrix):
-            from mmech.operators.algebra import product
-
-            return product(self, other)
+            return FORMS.product(self, other)
         if sp.issparse(other):
             raise TypeError(
                 "multiply by Sparse(matrix) for an operator, or by "
@@ -202,9 +235,7 @@ class QueryMatrix:
         return self.rmatvec(array)
 
     def __mul__(self, weight: Any) -> QueryMatrix:
-        from mmech.operators.algebra import scale
-
-        return scale(weight, self)
+        return FORMS.scale(weight, self)
 
     __rmul__ = __mul__
 
@@ -214,9 +245,7 @@ class QueryMatrix:
     def __add__(self, other: Any) -> QueryMatrix:
         if not isinstance(other, QueryMatrix):
             raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
-        from mmech.operators.algebra import add
-
-        return add(self, other)
+        return FORMS.add(self, other)
 
     def __sub__(self, other: Any) -> QueryMatrix:
         return self + (-other)
@@ -250,9 +279,7 @@ class QueryMatrix:
     @cached_property
     def _norm_bounds(self) -> tuple[int, int] | None:
         """Bounds on the L1 norms of rows and columns; None for an unknown class."""
-        from mmech.structure.exact import norm_bounds
-
-        return norm_bounds(self)
+        return FORMS.norm_bounds(self)
 
     @property
     def _entry_dtype(self) -> np.dtype[Any]:
@@ -274,23 +301,17 @@ class QueryMatrix:
 
     def gram(self) -> QueryMatrix:
         """Return AᵀA as an operator of shape (n, n)."""
-        from mmech.operators.compose import Gram
-
-        return Gram(self)
+        return FORMS.gram(self)
 
     def pinv(self) -> QueryMatrix:
         """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m)."""
-        from mmech.operators.pinv import Pinv
-
-        return Pinv(self)
+        return FORMS.pinv(self)
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
         if self.is_nonnegative:
             return self
-        from mmech.operators.explicit import Dense
-
-        return Dense(np.abs(self.to_dense()))
+        return FORMS.dense(np.abs(self.to_dense()))
 
     def __abs__(self) -> QueryMatrix:
         return self.abs()

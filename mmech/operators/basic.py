@@ -19,6 +19,7 @@ from mmech.operators.base import (
     int64_or_float64,
     read_only,
 )
+from mmech.operators.explicit import Sparse
 
 __all__ = [
     "AllRange",
@@ -338,8 +339,6 @@ class Suffix(_Square):
 
 def _differences(n: int, offset: int) -> QueryMatrix:
     """Return I - S, where S shifts by one cell along the diagonal at this offset."""
-    from mmech.operators.explicit import Sparse
-
     if n == 1:
         return Identity(1)
     ones = np.ones(n, np.int64)

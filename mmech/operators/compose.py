@@ -17,6 +17,8 @@ from mmech.operators.base import (
     common_dtype,
     exact_sums,
 )
+from mmech.operators.explicit import Sparse
+from mmech.operators.partition import PartitionStack
 
 __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
 
@@ -252,10 +254,8 @@ class Scaled(QueryMatrix):
 
     def gram(self) -> QueryMatrix:
         """Return the scaled gram of the operator."""
-        from mmech.operators.algebra import scale
-
         square = self.weight**2
-        return scale(square if square < 2**63 else float(square), self.operator.gram())
+        return self.operator.gram() * (square if square < 2**63 else float(square))
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator over the weight."""
@@ -382,9 +382,6 @@ class Product(QueryMatrix):
         return super().row_square_sums() if sparse is None else sparse
 
     def _sparse_rows(self) -> Array | None:
-        from mmech.operators.explicit import Sparse
-        from mmech.operators.partition import PartitionStack
-
         *left, right = self.factors
         if not isinstance(right, PartitionStack) or not all(
             isinstance(factor, Sparse) for factor in left

@@ -19,7 +19,6 @@ from mmech.operators.base import (
     product_of,
     read_only,
 )
-from mmech.operators.basic import Identity
 from mmech.operators.compose import check_operators, joined
 
 __all__ = ["Kronecker"]
@@ -147,7 +146,7 @@ class Kronecker(QueryMatrix):
         tensor = x
         for axis in order:
             factor = self.factors[axis]
-            if isinstance(factor, Identity):
+            if self._kinds[axis] == "identity":
                 continue
             shape = (product_of(sizes[:axis]), sizes[axis], -1)
             tensor = apply_along(

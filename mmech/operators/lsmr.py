@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,41 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
     return Preconditioner(lambda x: x * scales, lambda y: y * scales)
 
 
+@singledispatch
+def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
+    """Return the squared norms of the columns unless they cost n products."""
+    own = type(operator).column_square_sums
+    if own is QueryMatrix.column_square_sums:
+        return None
+    return operator.column_square_sums().astype(np.float64)
+
+
+@_column_squares.register(Scaled)
+def _(operator: Scaled) -> NDArray[np.float64] | None:
+    inner = _column_squares(operator.operator)
+    return None if inner is None else operator.weight**2 * inner
+
+
+@_column_squares.register(VStack)
+def _(operator: VStack) -> NDArray[np.float64] | None:
+    parts = [_column_squares(block) for block in operator.blocks]
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if len(known) == len(parts) else None
+
+
+@singledispatch
 def _unweighted(operator: QueryMatrix) -> QueryMatrix:
     """Return a stack with one weight per block in place of one weight per row."""
-    if not (
-        isinstance(operator, Product)
-        and len(operator.factors) == 2
-        and isinstance(operator.factors[0], Diagonal)
-    ):
+    return operator
+
+
+@_unweighted.register(Product)
+def _(operator: Product) -> QueryMatrix:
+    first, *others = operator.factors
+    if len(others) != 1 or not isinstance(first, Diagonal):
         return operator
-    squares = np.square(operator.factors[0].diag().astype(np.float64))
-    stack = operator.factors[1]
+    squares = np.square(first.diag().astype(np.float64))
+    (stack,) = others
     blocks = stack.blocks if isinstance(stack, VStack) else [stack]
     if (squares == 0).any() or 0 in stack.shape:
         return operator
@@ -88,21 +114,6 @@ def _unweighted(operator: QueryMatrix) -> QueryMatrix:
         weighted.append(Scaled(float(np.sqrt(mean)), block))
         start += block.shape[0]
     return weighted[0] if len(weighted) == 1 else VStack(weighted)
-
-
-def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
-    """Return the squared norms of the columns unless they cost n products."""
-    if isinstance(operator, Scaled):
-        inner = _column_squares(operator.operator)
-        return None if inner is None else operator.weight**2 * inner
-    if isinstance(operator, VStack):
-        parts = [_column_squares(block) for block in operator.blocks]
-        known = [part for part in parts if part is not None]
-        return np.sum(known, axis=0) if len(known) == len(parts) else None
-    own = type(operator).column_square_sums
-    if own is QueryMatrix.column_square_sums:
-        return None
-    return operator.column_square_sums().astype(np.float64)
 
 
 def solve(

@@ -23,13 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import (
-    BLOCK_ENTRIES,
     Array,
     QueryMatrix,
     product_of,
     read_only,
 )
-from mmech.operators.basic import Identity, Ones, Total
+from mmech.operators.basic import Identity, Total
 from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
@@ -46,9 +45,6 @@ __all__ = [
 
 MAX_LATTICE_ATTRIBUTES = 20
 """Largest number of attributes whose 2^d subsets are listed."""
-
-MAX_BOX_TERMS = 2**26
-"""Largest number of pairs of a kind of box and a subset of what it restricts."""
 
 MAX_ENUMERATED_CELLS = 2**31
 """Products over larger domains than this are refused before they allocate."""
@@ -452,7 +448,7 @@ def attributes_of(mask: int) -> tuple[int, ...]:
     return tuple(i for i in range(int(mask).bit_length()) if mask >> i & 1)
 
 
-def _lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.float64]:
+def lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.float64]:
     """Return Π_{i∈s} inside_i Π_{i∉s} outside_i for every subset s."""
     out = np.ones(1)
     for with_i, without_i in zip(inside, outside, strict=True):
@@ -462,12 +458,12 @@ def _lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.fl
 
 def subset_cells(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return c_s = n / n_s for every subset: cells summed into one table entry."""
-    return _lattice_product([1.0] * len(domain_shape), [float(n) for n in domain_shape])
+    return lattice_product([1.0] * len(domain_shape), [float(n) for n in domain_shape])
 
 
 def subset_ranks(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return m_s = Π_{i∈s} (n_i - 1), the dimension of every ANOVA subspace."""
-    return _lattice_product([n - 1.0 for n in domain_shape], [1.0] * len(domain_shape))
+    return lattice_product([n - 1.0 for n in domain_shape], [1.0] * len(domain_shape))
 
 
 def _contrasts(size: int) -> NDArray[np.float64]:
@@ -479,144 +475,3 @@ def _contrasts(size: int) -> NDArray[np.float64]:
         matrix[row, :row] = 1 / norm
         matrix[row, row] = -row / norm
     return matrix
-
-
-# ---- energies of a workload in the algebra ------------------------------------
-
-
-def anova_energies(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
-    """Return v_s = tr(P_s WᵀW) for every subset s, or ``None`` if out of reach.
-
-    Exact for every workload, symmetric or not: the loss of a marginal strategy
-    depends on the gram only through these numbers.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Any workload over the domain.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    ndarray of float64, shape (2^d,), or None
-    """
-    from mmech.operators.partition import Conjunctions, PartitionStack
-    from mmech.operators.ranges import Ranges
-
-    check_lattice(len(domain_shape))
-    if isinstance(workload, Scaled):
-        inner = anova_energies(workload.operator, domain_shape)
-        return None if inner is None else inner * workload.weight**2
-    if isinstance(workload, Marginals) and workload.domain_shape == domain_shape:
-        gram = workload.gram()
-        assert isinstance(gram, Anova)
-        return gram._values * subset_ranks(domain_shape)
-    if isinstance(workload, Anova) and workload.domain_shape == domain_shape:
-        return np.square(workload._values) * subset_ranks(domain_shape)
-    if isinstance(workload, VStack):
-        total = np.zeros(2 ** len(domain_shape))
-        for block in workload.blocks:
-            energies = anova_energies(block, domain_shape)
-            if energies is None:
-                return None
-            total += energies
-        return total
-    if isinstance(workload, Identity):
-        return subset_ranks(domain_shape)
-    if isinstance(workload, Ones):
-        energies = np.zeros(2 ** len(domain_shape))
-        energies[0] = float(workload.m) * workload.n
-        return energies
-    if isinstance(workload, Kronecker):
-        return _kronecker_energies(workload, domain_shape)
-    if isinstance(workload, Conjunctions) and workload.domain_shape == domain_shape:
-        widths = np.stack([mask.sum(axis=1) for mask in workload._masks], axis=1)
-        return _box_energies(widths, domain_shape)
-    if isinstance(workload, Ranges) and workload.domain_shape == domain_shape:
-        return _box_energies(workload.widths, domain_shape)
-    if isinstance(workload, PartitionStack) and workload.domain_shape == domain_shape:
-        boxes = workload.boxes()
-        if boxes is not None:
-            widths = np.stack([mask.sum(axis=1) for mask in boxes], axis=1)
-            return _box_energies(widths, domain_shape)
-        return _partition_energies(workload, domain_shape)
-    return None
-
-
-def _kronecker_energies(
-    workload: Kronecker, domain_shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
-    if tuple(factor.shape[1] for factor in workload.factors) != domain_shape:
-        return None
-    inside, outside = [], []
-    for factor in workload.factors:
-        mean = float(np.square(factor.matvec(np.ones(factor.shape[1]))).sum())
-        mean /= factor.shape[1]
-        outside.append(mean)
-        total = float(factor.column_square_sums().sum())
-        rounding = 1e-13 * total  # of equal entries that are no integers, say
-        inside.append(total - mean if total - mean > rounding else 0.0)
-    return _lattice_product(inside, outside)
-
-
-def _box_energies(
-    widths: NDArray[np.int64], sizes: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Σ over boxes of r_i values of Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} r_i² / n_i."""
-    kinds, counts = np.unique(widths, axis=0, return_counts=True)
-    cells = np.array(sizes, np.float64)
-    tested = kinds < cells
-    orders = tested.sum(axis=1)
-    if (2.0**orders).sum() > MAX_BOX_TERMS:
-        raise DomainTooLargeError(
-            "the boxes and the subsets of the attributes that they restrict are more "
-            f"than {MAX_BOX_TERMS} pairs; ask for boxes over fewer attributes"
-        )
-    inside = kinds * (1 - kinds / cells)
-    outside = np.square(kinds) / cells
-    # Interactions with an attribute that a box does not restrict are zero.
-    shared = counts * np.where(tested, 1.0, outside).prod(axis=1)
-    total = np.zeros(2 ** len(sizes))
-    for order in np.unique(orders).tolist():
-        alike = np.flatnonzero(orders == order)
-        for rows in np.array_split(alike, -(-alike.size * 2**order // BLOCK_ENTRIES)):
-            attributes = np.nonzero(tested[rows])[1].reshape(rows.size, order)
-            masks = np.zeros((rows.size, 1), np.int64)
-            values = shared[rows, None]
-            for i in attributes.T:
-                without, within = outside[rows, i][:, None], inside[rows, i][:, None]
-                masks = np.hstack([masks, masks | (1 << i[:, None])])
-                values = np.hstack([values * without, values * within])
-            total += np.bincount(masks.ravel(), values.ravel(), total.size)
-    return total
-
-
-def _partition_energies(
-    workload: Any, domain_shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
-    """From ‖W M_aᵀ‖² = c_a Σ_{s⊆a} v_s, by inclusion and exclusion over subsets."""
-    from mmech import _kernels
-
-    d, n = len(domain_shape), workload.shape[1]
-    if 2**d * workload._labels.size > 2**31:
-        return None
-    energies = np.empty(2**d)
-    cells = np.unravel_index(np.arange(n), domain_shape)
-    for mask in range(2**d):
-        kept = attributes_of(mask)
-        size = product_of(domain_shape[i] for i in kept)
-        place = np.zeros(n, np.int64)
-        for i in kept:
-            place = place * domain_shape[i] + cells[i]
-        squares = 0.0
-        for labels in workload._labels:
-            table = np.bincount(labels * size + place)
-            squares += float(np.square(table.astype(np.float64)).sum())
-        energies[mask] = squares * size / n
-    _kernels.subset_differences(energies)
-    scale = energies.sum()
-    energies[energies < 1e-12 * scale] = 0.0
-    return energies

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array, check_operator
+from mmech.checks import check_finite_array
 from mmech.operators.base import Array, QueryMatrix, freeze, read_only
-from mmech.structure.shape import has_full_column_rank
+from mmech.operators.checks import check_operator
 
 __all__ = ["Merged"]
 
@@ -161,17 +161,6 @@ class Merged(QueryMatrix):
 
     def _rmatmat(self, y: Array, /) -> Array:
         return self._spread(self.operator._rmatmat(y))
-
-    def pinv(self) -> QueryMatrix:
-        """Return C⁺A'⁺ where A' has full column rank, else the general form."""
-        from mmech.operators.basic import Diagonal
-        from mmech.operators.explicit import Sparse
-
-        if not has_full_column_rank(self.operator):
-            return super().pinv()
-        squares = self.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
-        spread = Sparse(self.merge.T) @ Diagonal(1.0 / squares)
-        return spread @ self.operator.pinv()
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""

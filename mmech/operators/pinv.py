@@ -1,16 +1,23 @@
-"""The pseudoinverse of an operator without a closed form."""
+"""Pseudoinverses: where the structure helps, and where it does not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.base import FORMS, Array, QueryMatrix
+from mmech.operators.basic import Diagonal
+from mmech.operators.compose import Product
+from mmech.operators.explicit import Sparse
+from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.lsmr import Preconditioner, preconditioner, solve
+from mmech.operators.merged import Merged
+from mmech.operators.stack import VStack
+from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Pinv"]
 
@@ -120,3 +127,38 @@ def symmetric_pinv(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     keep = values > floor
     scaled = vectors[:, keep] / np.sqrt(values[keep])
     return scaled @ scaled.T
+
+
+@singledispatch
+def structured_pinv(operator: QueryMatrix) -> QueryMatrix | None:
+    """Return the pseudoinverse by the structure, ``None`` where that does not help.
+
+    For operators whose closed form needs to know of others; a class that needs only
+    itself has its own method `pinv`.
+    """
+    return None
+
+
+@structured_pinv.register
+def _(operator: VStack) -> QueryMatrix | None:
+    """(AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis."""
+    inverse = joint_inverse_gram(operator)
+    return None if inverse is None else Product(inverse, operator.T)
+
+
+@structured_pinv.register
+def _(operator: Merged) -> QueryMatrix | None:
+    """C⁺A'⁺ where A' has full column rank."""
+    if not has_full_column_rank(operator.operator):
+        return None
+    squares = operator.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
+    spread = Sparse(operator.merge.T) @ Diagonal(1.0 / squares)
+    return spread @ operator.operator.pinv()
+
+
+def _pinv(operator: QueryMatrix) -> QueryMatrix:
+    closed = structured_pinv(operator)
+    return Pinv(operator) if closed is None else closed
+
+
+FORMS.pinv = _pinv

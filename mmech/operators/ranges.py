@@ -11,9 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, check_operator, magnitude, sizes_label
+from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.operators.checks import check_operator
 from mmech.operators.explicit import Sparse
 from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import singledispatch
+
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.algebra import scale
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Scaled
@@ -55,42 +57,68 @@ def _structured(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
     if factors.size == 0:
         return operator
     if (factors == factors[0]).all():
-        return scale(float(factors[0]), operator)
-    if isinstance(operator, Scaled):
-        inner = _structured(operator.operator, factors)
-        return None if inner is None else scale(operator.weight, inner)
-    if isinstance(operator, (Merged, Permuted)):
-        inner = _structured(operator.operator, factors)
-        if inner is None:
-            return None
-        if isinstance(operator, Merged):
-            return Merged(inner, operator.groups, operator.weights)
-        return Permuted(inner, operator.permutation)
-    if isinstance(operator, Hierarchy):
-        ends = np.cumsum(operator.counts)
-        parts = np.split(factors, ends[:-1])
-        if any((part != part[0]).any() for part in parts):
-            return None
-        levels = zip(operator.weights.items(), parts, strict=True)
-        return Hierarchy(operator.n, {m: w * float(part[0]) for (m, w), part in levels})
-    if isinstance(operator, VStack):
-        ends = np.cumsum([block.shape[0] for block in operator.blocks])
-        parts = np.split(factors, ends[:-1])
-        if isinstance(operator, Marginals):
-            if any((part != part[0]).any() for part in parts):
-                return None
-            weights = {
-                key: weight * float(part[0])
-                for (key, weight), part in zip(
-                    operator.weights.items(), parts, strict=True
-                )
-            }
-            return Marginals(operator.domain_shape, weights)
-        scaled = [
-            _structured(block, part)
-            for block, part in zip(operator.blocks, parts, strict=True)
-            if part.size
-        ]
-        kept = [block for block in scaled if block is not None]
-        return VStack(kept) if len(kept) == len(scaled) else None
+        return float(factors[0]) * operator
+    return _rows_scaled(operator, factors)
+
+
+@singledispatch
+def _rows_scaled(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
     return None
+
+
+@_rows_scaled.register(Scaled)
+def _(operator: Scaled, factors: Floats) -> QueryMatrix | None:
+    inner = _structured(operator.operator, factors)
+    return None if inner is None else operator.weight * inner
+
+
+@_rows_scaled.register(Merged)
+def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
+    inner = _structured(operator.operator, factors)
+    return inner and Merged(inner, operator.groups, operator.weights)
+
+
+@_rows_scaled.register(Permuted)
+def _(operator: Permuted, factors: Floats) -> QueryMatrix | None:
+    inner = _structured(operator.operator, factors)
+    return inner and Permuted(inner, operator.permutation)
+
+
+@_rows_scaled.register(Hierarchy)
+def _(operator: Hierarchy, factors: Floats) -> QueryMatrix | None:
+    own = _one_per_block(factors, operator.counts)
+    if own is None:
+        return None
+    levels = zip(operator.weights.items(), own, strict=True)
+    return Hierarchy(operator.n, {m: weight * factor for (m, weight), factor in levels})
+
+
+@_rows_scaled.register(Marginals)
+def _(operator: Marginals, factors: Floats) -> QueryMatrix | None:
+    own = _one_per_block(factors, [block.shape[0] for block in operator.blocks])
+    if own is None:
+        return None
+    tables = zip(operator.weights.items(), own, strict=True)
+    weights = {key: weight * factor for (key, weight), factor in tables}
+    return Marginals(operator.domain_shape, weights)
+
+
+@_rows_scaled.register(VStack)
+def _(operator: VStack, factors: Floats) -> QueryMatrix | None:
+    ends = np.cumsum([block.shape[0] for block in operator.blocks])
+    parts = np.split(factors, ends[:-1])
+    scaled = [
+        _structured(block, part)
+        for block, part in zip(operator.blocks, parts, strict=True)
+        if part.size
+    ]
+    kept = [block for block in scaled if block is not None]
+    return VStack(kept) if len(kept) == len(scaled) else None
+
+
+def _one_per_block(factors: Floats, counts: Sequence[int]) -> list[float] | None:
+    """Return the factor of every block, if all rows of each have one."""
+    parts = np.split(factors, np.cumsum(counts)[:-1])
+    if any((part != part[0]).any() for part in parts):
+        return None
+    return [float(part[0]) for part in parts]

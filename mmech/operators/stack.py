@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from mmech.operators.base import Array, QueryMatrix, common_dtype, exact_sums
-from mmech.operators.compose import Product, Transpose, check_operators, joined
+from mmech.operators.base import FORMS, Array, QueryMatrix, common_dtype, exact_sums
+from mmech.operators.compose import Transpose, check_operators, joined
 
 __all__ = ["HStack", "VStack"]
 
@@ -84,16 +84,7 @@ class VStack(QueryMatrix):
         """Return the sum of the grams of the blocks."""
         if len(self.blocks) == 1:
             return self.blocks[0].gram()
-        from mmech.operators.algebra import add
-
-        return add(*[block.gram() for block in self.blocks])
-
-    def pinv(self) -> QueryMatrix:
-        """Return A⁺, as (AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis."""
-        from mmech.operators.joint import joint_inverse_gram
-
-        inverse = joint_inverse_gram(self)
-        return super().pinv() if inverse is None else Product(inverse, self.T)
+        return FORMS.add(*[block.gram() for block in self.blocks])
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""

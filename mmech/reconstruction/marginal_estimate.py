@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array, check_operator, magnitude
+from mmech.checks import check_finite_array, magnitude
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.checks import check_operator
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,

@@ -10,18 +10,19 @@ set are kept, so that the group of any cell is looked up in d steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_operator
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Sparse
 from mmech.operators.partition import Conjunctions
-from mmech.reduction.cells import MAX_CELLS, reduce_domain
+from mmech.reduction.columns import MAX_CELLS, reduce_columns
 
 __all__ = ["CellGroups", "reduce_boxes"]
 
@@ -188,7 +189,7 @@ def reduce_boxes(workload: QueryMatrix) -> tuple[QueryMatrix, CellGroups]:
     own = np.arange(len(states))
     if left is not None:
         reduced = Sparse(sp.csr_array((left @ reduced).to_sparse()))
-    final, found = reduce_domain(reduced)
+    final, found, _ = reduce_columns(reduced)
     if final is not reduced:
         reduced, own = final, found
     steps[-1] = own[steps[-1]]
@@ -197,26 +198,35 @@ def reduce_boxes(workload: QueryMatrix) -> tuple[QueryMatrix, CellGroups]:
     return reduced, CellGroups(boxes.domain_shape, tuple(order), tuple(steps))
 
 
-def _split(
-    workload: QueryMatrix,
-) -> tuple[QueryMatrix | None, Conjunctions, float | int]:
+Split = tuple[QueryMatrix | None, Conjunctions, float | int]
+
+
+@singledispatch
+def _split(workload: QueryMatrix) -> Split:
     """Return the left factor of boxes, the boxes, and a weight."""
-    if isinstance(workload, Conjunctions):
-        return None, workload, 1
-    if isinstance(workload, Scaled):
-        left, boxes, weight = _split(workload.operator)
-        return left, boxes, weight * workload.weight
-    if isinstance(workload, Product) and isinstance(workload.factors[-1], Conjunctions):
-        left = (
-            workload.factors[0]
-            if len(workload.factors) == 2
-            else Product(*workload.factors[:-1])
-        )
-        return left, workload.factors[-1], 1
     raise UnsupportedWorkloadError(
         f"reduce_boxes needs Conjunctions, or a product that ends in them, got "
         f"{workload!r}; use reduce_domain"
     )
+
+
+@_split.register(Conjunctions)
+def _(workload: Conjunctions) -> Split:
+    return None, workload, 1
+
+
+@_split.register(Scaled)
+def _(workload: Scaled) -> Split:
+    left, boxes, weight = _split(workload.operator)
+    return left, boxes, weight * workload.weight
+
+
+@_split.register(Product)
+def _(workload: Product) -> Split:
+    *left, boxes = workload.factors
+    if not isinstance(boxes, Conjunctions):
+        return _split.dispatch(QueryMatrix)(workload)
+    return left[0] if len(left) == 1 else Product(*left), boxes, 1
 
 
 def _order(masks: list[NDArray[np.bool_]]) -> list[int]:

@@ -26,12 +26,11 @@ from mmech.integer_strategy import integer_strategy
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAWS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Scaled
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.stack import VStack
+from mmech.operators.marginals import Marginal
 from mmech.release import Measurement
 from mmech.storage.archive import ArchiveError, position, read_archive, write_archive
 from mmech.strategies.result import Candidate, StrategyResult
+from mmech.structure.shape import weighted_blocks
 
 __all__ = ["export_marginals", "load_strategy", "save_strategy"]
 
@@ -393,17 +392,7 @@ def export_marginals(
     return tables
 
 
-def _weighted_marginals(
-    strategy: Any, weight: float = 1.0
-) -> list[tuple[float, Marginal]] | None:
-    if isinstance(strategy, Marginal):
-        return [(weight, strategy)]
-    if isinstance(strategy, Scaled):
-        return _weighted_marginals(strategy.operator, weight * strategy.weight)
-    if isinstance(strategy, (Marginals, VStack)):
-        parts = [_weighted_marginals(block, weight) for block in strategy.blocks]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return [pair for part in known for pair in part]
-    return None
+def _weighted_marginals(strategy: QueryMatrix) -> list[tuple[float, Marginal]] | None:
+    parts = list(weighted_blocks(strategy))
+    marginals = [(weight, part) for weight, part in parts if isinstance(part, Marginal)]
+    return marginals if len(marginals) == len(parts) else None

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from mmech.checks import (
     check_choice,
     check_integer,
-    check_operator,
 )
 from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker

@@ -23,7 +23,6 @@ from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginals,
-    anova_energies,
     attributes_of,
     check_domain_shape,
     mask_of,
@@ -32,6 +31,7 @@ from mmech.operators.marginals import (
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import Callback
 from mmech.strategies.result import StrategyResult
+from mmech.structure.energies import anova_energies
 
 __all__ = ["attribute_sizes", "domain_shape_of", "marginals_strategy"]
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from mmech.checks import check_choice, check_operator
+from mmech.checks import check_choice
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_operator
 from mmech.operators.compose import Product, Scaled, Transpose
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
@@ -25,7 +26,8 @@ from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
-from mmech.reduction.cells import merge_rows, reduce_domain
+from mmech.reduction.cells import reduce_domain
+from mmech.reduction.columns import merge_rows
 from mmech.strategies.closed_form import identity_strategy, workload_strategy
 from mmech.strategies.deadline import time_is_up, time_limit
 from mmech.strategies.hierarchy import hierarchy_strategy

@@ -8,6 +8,7 @@ block sums of the gram, exactly: no step from coarse to fine changes the loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,7 @@ def refined(columns: Floats, coarse: BlockLevel, fine: BlockLevel) -> Floats:
     return columns[behind]
 
 
+@singledispatch
 def find_order(gram: QueryMatrix) -> Ordered | None:
     """Return the gram in an order that neighbours suit, or None if none is known.
 
@@ -177,18 +179,23 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
        consecutive ones problem", SIAM J. Computing 28, 1998.
     """
-    n = gram.shape[0]
-    if isinstance(gram, PermutedGram):
-        inner = find_order(gram.operator)
-        if inner is None:
-            return None
-        position = gram._permutation
-        return Ordered(
-            inner.gram, position if inner.position is None else inner.position[position]
-        )
-    if _is_ordered(gram):
-        return Ordered(_separable(gram) or gram)
-    if not isinstance(gram, Dense) or not 8 <= n <= SERIATION_CELLS:
+    return Ordered(_separable(gram) or gram) if _is_ordered(gram) else None
+
+
+@find_order.register(PermutedGram)
+def _(gram: PermutedGram) -> Ordered | None:
+    inner = find_order(gram.operator)
+    if inner is None:
+        return None
+    position = gram._permutation
+    return Ordered(
+        inner.gram, position if inner.position is None else inner.position[position]
+    )
+
+
+@find_order.register(Dense)
+def _(gram: Dense) -> Ordered | None:
+    if not 8 <= gram.shape[0] <= SERIATION_CELLS:
         return None
     entries = gram._dense().astype(np.float64)
     if _neighbours_are_alike(entries):
@@ -206,20 +213,50 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     return Ordered(Dense(entries), np.argsort(order))
 
 
+@singledispatch
 def _is_ordered(gram: QueryMatrix) -> bool:
     """Whether ranges of the cells in their order make up the gram."""
-    if isinstance(gram, Scaled):
-        return _is_ordered(gram.operator)
-    if isinstance(gram, Sum):
-        plain = (Identity, Diagonal, Ones)
-        ranges = [term for term in gram.terms if not isinstance(term, plain)]
-        return bool(ranges) and all(_is_ordered(term) for term in ranges)
-    if isinstance(gram, Gram):
-        inner = gram.operator
-        if isinstance(inner, Ranges):
-            return len(inner.domain_shape) == 1
-        return isinstance(inner, (Prefix, Suffix, WidthRange))
-    return isinstance(gram, (AllRangeGram, SeparableGram))
+    return False
+
+
+@_is_ordered.register(AllRangeGram)
+@_is_ordered.register(SeparableGram)
+def _(gram: QueryMatrix) -> bool:
+    return True
+
+
+@_is_ordered.register(Scaled)
+def _(gram: Scaled) -> bool:
+    return _is_ordered(gram.operator)
+
+
+@_is_ordered.register(Sum)
+def _(gram: Sum) -> bool:
+    plain = (Identity, Diagonal, Ones)
+    ranges = [term for term in gram.terms if not isinstance(term, plain)]
+    return bool(ranges) and all(_is_ordered(term) for term in ranges)
+
+
+@_is_ordered.register(Gram)
+def _(gram: Gram) -> bool:
+    return _asks_ranges(gram.operator)
+
+
+@singledispatch
+def _asks_ranges(workload: QueryMatrix) -> bool:
+    return False
+
+
+@_asks_ranges.register(Prefix)
+@_asks_ranges.register(Suffix)
+@_asks_ranges.register(WidthRange)
+def _(workload: QueryMatrix) -> bool:
+    return True
+
+
+@_asks_ranges.register(Ranges)
+def _(workload: Ranges) -> bool:
+    return len(workload.domain_shape) == 1
 
 
 def _neighbours_are_alike(entries: Floats) -> bool:
@@ -232,28 +269,53 @@ def _neighbours_are_alike(entries: Floats) -> bool:
     return bool(1.0 - alike.mean() <= 4.0 / len(scale))
 
 
+@singledispatch
 def _separable(gram: QueryMatrix) -> SeparableGram | None:
     """Return the gram of prefixes, suffixes or all ranges by its two vectors."""
-    if isinstance(gram, Scaled):
-        inner = _separable(gram.operator)
-        if inner is None:
-            return None
-        weight = float(gram.weight)
-        return SeparableGram(
-            weight * inner.rising, inner.falling, weight * inner.diagonal
-        )
-    if isinstance(gram, SeparableGram):
-        return gram
-    n = gram.shape[0]
-    ones, rising = np.ones(n), np.arange(1.0, n + 1)
-    falling = rising[::-1].copy()
-    if isinstance(gram, AllRangeGram):
-        return SeparableGram(rising, falling, rising * falling)
-    if isinstance(gram, Gram) and isinstance(gram.operator, Prefix):
-        return SeparableGram(ones, falling, falling)
-    if isinstance(gram, Gram) and isinstance(gram.operator, Suffix):
-        return SeparableGram(rising, ones, rising)
     return None
+
+
+@_separable.register(SeparableGram)
+def _(gram: SeparableGram) -> SeparableGram | None:
+    return gram
+
+
+@_separable.register(Scaled)
+def _(gram: Scaled) -> SeparableGram | None:
+    inner = _separable(gram.operator)
+    if inner is None:
+        return None
+    weight = float(gram.weight)
+    return SeparableGram(weight * inner.rising, inner.falling, weight * inner.diagonal)
+
+
+@_separable.register(AllRangeGram)
+def _(gram: AllRangeGram) -> SeparableGram | None:
+    rising = np.arange(1.0, gram.n + 1)
+    falling = rising[::-1].copy()
+    return SeparableGram(rising, falling, rising * falling)
+
+
+@_separable.register(Gram)
+def _(gram: Gram) -> SeparableGram | None:
+    return _separable_gram_of(gram.operator)
+
+
+@singledispatch
+def _separable_gram_of(workload: QueryMatrix) -> SeparableGram | None:
+    return None
+
+
+@_separable_gram_of.register(Prefix)
+def _(workload: Prefix) -> SeparableGram | None:
+    falling = np.arange(1.0, workload.n + 1)[::-1].copy()
+    return SeparableGram(np.ones(workload.n), falling, falling)
+
+
+@_separable_gram_of.register(Suffix)
+def _(workload: Suffix) -> SeparableGram | None:
+    rising = np.arange(1.0, workload.n + 1)
+    return SeparableGram(rising, np.ones(workload.n), rising)
 
 
 def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
@@ -266,13 +328,12 @@ def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
     starts : ndarray of int64, shape (k,)
         First cell of every block, ascending from 0.
     """
+    return gram if len(starts) == gram.shape[0] else _sums_over_blocks(gram, starts)
+
+
+@singledispatch
+def _sums_over_blocks(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
     n, k = gram.shape[0], len(starts)
-    if k == n:
-        return gram
-    if isinstance(gram, SeparableGram):
-        return _separable_blocks(gram, starts)
-    if isinstance(gram, Dense):
-        return Dense(_block_sums(_block_sums(gram._dense(), starts).T, starts))
     labels = np.repeat(np.arange(k), np.diff(np.append(starts, n)))
     blocks = PartitionStack(labels[None], [k])
     if k > EXPLICIT_BLOCKS:
@@ -285,10 +346,16 @@ def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
     return Dense(entries)
 
 
+@_sums_over_blocks.register(Dense)
+def _(gram: Dense, starts: NDArray[np.int64]) -> QueryMatrix:
+    return Dense(_block_sums(_block_sums(gram._dense(), starts).T, starts))
+
+
 def _block_sums(rows: Array, starts: NDArray[np.int64]) -> Floats:
     return np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
 
 
+@_sums_over_blocks.register(SeparableGram)
 def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> SeparableGram:
     """Sum over blocks; within a block, V_ij counts twice for every i < j.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from itertools import pairwise
 from typing import Protocol
 
@@ -22,6 +23,9 @@ __all__ = ["BlockEnergies", "block_energies", "tree_components"]
 Floats = NDArray[np.float64]
 Overlaps = Callable[[int, int, int], int]
 """(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
+
+Terms = list[tuple[float, Overlaps]]
+"""Squared weights and sums of parts of a union."""
 
 EXPLICIT_CELLS = 4096
 """Up to this size the gram of a workload of any kind is summed over blocks."""
@@ -124,22 +128,43 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
 
 
-def _range_terms(workload: QueryMatrix) -> list[tuple[float, Overlaps]] | None:
-    if isinstance(workload, Scaled):
-        inner, square = _range_terms(workload.operator), workload.weight**2
-        return inner and [(square * own, energy) for own, energy in inner]
-    if isinstance(workload, VStack):
-        parts = [_range_terms(block) for block in workload.blocks]
-        if any(part is None for part in parts):
-            return None
-        return [term for part in parts for term in part or []]
-    if isinstance(workload, Identity):
-        return [(1, lambda first, size, count: size * count)]
-    if isinstance(workload, Ones):
-        return [(workload.m, lambda first, size, count: size**2 * count)]
-    if isinstance(workload, (AllRange, Prefix, Suffix)):
-        return [(1, _overlaps(type(workload), workload.shape[1]))]
+@singledispatch
+def _range_terms(workload: QueryMatrix) -> Terms | None:
     return None
+
+
+@_range_terms.register(Scaled)
+def _(workload: Scaled) -> Terms | None:
+    inner, square = _range_terms(workload.operator), workload.weight**2
+    return inner and [(square * own, energy) for own, energy in inner]
+
+
+@_range_terms.register(VStack)
+def _(workload: VStack) -> Terms | None:
+    terms: Terms = []
+    for block in workload.blocks:
+        own = _range_terms(block)
+        if own is None:
+            return None
+        terms += own
+    return terms
+
+
+@_range_terms.register(Identity)
+def _(workload: Identity) -> Terms | None:
+    return [(1, lambda first, size, count: size * count)]
+
+
+@_range_terms.register(Ones)
+def _(workload: Ones) -> Terms | None:
+    return [(workload.m, lambda first, size, count: size**2 * count)]
+
+
+@_range_terms.register(AllRange)
+@_range_terms.register(Prefix)
+@_range_terms.register(Suffix)
+def _(workload: AllRange | Prefix | Suffix) -> Terms | None:
+    return [(1, _overlaps(type(workload), workload.shape[1]))]
 
 
 def _overlaps(kind: type, n: int) -> Overlaps:

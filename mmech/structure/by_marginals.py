@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ Tables = Callable[[Subset], Array]
 """Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
 
 
+@singledispatch
 def answers_by_marginals(
     operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:
@@ -48,31 +50,49 @@ def answers_by_marginals(
     ndarray, shape (m, k), or None
         ``None`` for an operator of another kind.
     """
-    if isinstance(operator, Scaled):
-        inner = answers_by_marginals(operator.operator, domain_shape, tables)
-        return None if inner is None else inner * operator.weight
-    if isinstance(operator, (Marginals, Marginal)):
-        if operator.domain_shape != domain_shape:
-            return None
-        if isinstance(operator, Marginal):
-            return tables(operator.attributes)
-        return np.concatenate(
-            [weight * tables(key) for key, weight in operator.weights.items()]
-        )
-    if isinstance(operator, VStack):
-        return _all(operator.blocks, domain_shape, tables, np.concatenate)
-    if isinstance(operator, Sum):
-        return _all(operator.terms, domain_shape, tables, sum)
-    if isinstance(operator, Product):
-        return _product(operator, domain_shape, tables)
-    if isinstance(operator, Identity):
-        return tables(tuple(range(len(domain_shape))))
-    if isinstance(operator, Ones):
-        return np.repeat(tables(()), operator.m, axis=0)
-    if isinstance(operator, Kronecker):
-        return _kronecker(operator, domain_shape, tables)
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
+
+
+@answers_by_marginals.register(Scaled)
+def _(operator: Scaled, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    inner = answers_by_marginals(operator.operator, domain_shape, tables)
+    return None if inner is None else inner * operator.weight
+
+
+@answers_by_marginals.register(Marginal)
+def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    same = operator.domain_shape == domain_shape
+    return tables(operator.attributes) if same else None
+
+
+@answers_by_marginals.register(Marginals)
+def _(operator: Marginals, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    if operator.domain_shape != domain_shape:
+        return None
+    return np.concatenate(
+        [weight * tables(key) for key, weight in operator.weights.items()]
+    )
+
+
+@answers_by_marginals.register(VStack)
+def _(operator: VStack, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return _all(operator.blocks, domain_shape, tables, np.concatenate)
+
+
+@answers_by_marginals.register(Sum)
+def _(operator: Sum, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return _all(operator.terms, domain_shape, tables, sum)
+
+
+@answers_by_marginals.register(Identity)
+def _(operator: Identity, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return tables(tuple(range(len(domain_shape))))
+
+
+@answers_by_marginals.register(Ones)
+def _(operator: Ones, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return np.repeat(tables(()), operator.m, axis=0)
 
 
 def _all(
@@ -87,6 +107,7 @@ def _all(
     return np.asarray(join(answers))
 
 
+@answers_by_marginals.register(Product)
 def _product(
     operator: Product, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:
@@ -105,6 +126,7 @@ def _product(
     return answers
 
 
+@answers_by_marginals.register(Kronecker)
 def _kronecker(
     operator: Kronecker, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import BLOCK_ENTRIES, Array, QueryMatrix
+from mmech.operators.base import BLOCK_ENTRIES, FORMS, Array, QueryMatrix
 from mmech.operators.basic import (
     AllRange,
     AllRangeGram,
@@ -571,3 +571,5 @@ _SUMS: dict[type, Callable[..., Sums | None]] = {
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the
 columns are listed."""
+
+FORMS.norm_bounds = norm_bounds

@@ -1,12 +1,15 @@
 """What the structure of an operator tells about it: rank, norms, terms of products.
 
-Answers come from the types of the nodes where they can; only `rank` and
+Every question is one function with one rule per class of operators. A class without a
+rule gets the answer that is always right: not known. Only `rank` and
 `squared_singular_values` may have to form a dense matrix.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +20,12 @@ from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Su
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.marginals import Marginals
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
+from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
 
 __all__ = [
@@ -33,48 +37,103 @@ __all__ = [
     "rank",
     "measured_loss_bound",
     "squared_singular_values",
+    "unscaled",
+    "weighted_blocks",
 ]
 
 DENSE_CELLS = 4096
 """Largest domain for which an n x n eigendecomposition is computed."""
 
+Sizes = tuple[int, ...]
+Factors = tuple[QueryMatrix, ...]
 
-def kronecker_terms(
-    workload: QueryMatrix,
-) -> list[tuple[float, tuple[QueryMatrix, ...]]] | None:
-    """Return a union of products as (weight, factors) terms, else ``None``."""
-    if isinstance(workload, Scaled):
-        inner = kronecker_terms(workload.operator)
-        if inner is None:
-            return None
-        return [(workload.weight * weight, factors) for weight, factors in inner]
-    if isinstance(workload, Kronecker):
-        return [(1.0, tuple(workload.factors))]
-    if isinstance(workload, VStack):
-        parts = [kronecker_terms(block) for block in workload.blocks]
-        terms = [term for part in parts if part is not None for term in part]
-        shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
-        if any(part is None for part in parts) or len(shapes) != 1:
-            return None
-        return terms
+
+# ---- unions and weights ----------------------------------------------------------
+
+
+@singledispatch
+def weighted_blocks(
+    workload: QueryMatrix, weight: float = 1.0
+) -> Iterator[tuple[float, QueryMatrix]]:
+    """Yield (weight, block) of a union, with unions and weights inside undone."""
+    yield weight, workload
+
+
+@weighted_blocks.register(Scaled)
+def _(workload: Scaled, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    yield from weighted_blocks(workload.operator, weight * workload.weight)
+
+
+@weighted_blocks.register(VStack)
+def _(workload: VStack, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    for block in workload.blocks:
+        yield from weighted_blocks(block, weight)
+
+
+@singledispatch
+def unscaled(operator: QueryMatrix) -> QueryMatrix:
+    """Return an operator without the weights around it, unless one is zero."""
+    return operator
+
+
+@unscaled.register(Scaled)
+def _(operator: Scaled) -> QueryMatrix:
+    return operator if operator.weight == 0 else unscaled(operator.operator)
+
+
+@singledispatch
+def _factors(block: QueryMatrix) -> Factors | None:
+    """Return the factors of a product of attributes, else ``None``."""
     return None
 
 
+@_factors.register(Kronecker)
+def _(block: Kronecker) -> Factors | None:
+    return tuple(block.factors)
+
+
+def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
+    """Return a union of products as (weight, factors) terms, else ``None``."""
+    terms = []
+    for weight, block in weighted_blocks(workload):
+        factors = _factors(block)
+        if factors is None:
+            return None
+        terms.append((weight, factors))
+    shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
+    return terms if len(shapes) == 1 else None
+
+
+# ---- symmetry --------------------------------------------------------------------
+
+
+@singledispatch
 def is_uniform(workload: QueryMatrix) -> bool:
     """Whether relabelling values maps every query to every other.
 
     Then all queries have one error under a strategy that relabelling leaves
     unchanged, such as marginals: a table of counts has one variance.
     """
-    if isinstance(workload, Kronecker):
-        return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
-    return isinstance(workload, (Identity, Ones))
+    return False
 
 
+@is_uniform.register(Identity)
+@is_uniform.register(Ones)
+def _(workload: Identity | Ones) -> bool:
+    return True
+
+
+@is_uniform.register(Kronecker)
+def _(workload: Kronecker) -> bool:
+    return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
+
+
+# ---- norms -----------------------------------------------------------------------
+
+
+@singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
-    if isinstance(operator, Marginals):  # a one per marginal and cell
-        return operator.shape[1] * sum(w**2 for w in operator.weights.values())
     terms = kronecker_terms(operator)
     if terms is not None:
         return sum(
@@ -86,23 +145,52 @@ def frobenius_squared(operator: QueryMatrix) -> float:
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
 
 
+@frobenius_squared.register(Marginals)
+def _(operator: Marginals) -> float:  # a one per marginal and cell
+    return operator.shape[1] * sum(w**2 for w in operator.weights.values())
+
+
+# ---- rank ------------------------------------------------------------------------
+
+
+@singledispatch
 def has_full_column_rank(strategy: QueryMatrix) -> bool:
     """Return whether full column rank is known from the structure alone."""
-    if isinstance(strategy, (AllRange, Identity, PIdentity, Prefix, Suffix)):
-        return True
-    if isinstance(strategy, Permuted):
-        return has_full_column_rank(strategy.operator)
-    if isinstance(strategy, Scaled):
-        return strategy.weight != 0 and has_full_column_rank(strategy.operator)
-    if isinstance(strategy, Diagonal):
-        return bool((strategy.diag() != 0).all())
-    if isinstance(strategy, Hierarchy):
-        return strategy.weights.get(1, 0) != 0
-    if isinstance(strategy, Kronecker):
-        return all(has_full_column_rank(factor) for factor in strategy.factors)
-    if isinstance(strategy, VStack):
-        return any(has_full_column_rank(block) for block in strategy.blocks)
     return False
+
+
+for _kind in (AllRange, Identity, PIdentity, Prefix, Suffix):
+    has_full_column_rank.register(_kind)(lambda strategy: True)
+
+
+@has_full_column_rank.register(Permuted)
+def _(strategy: Permuted) -> bool:
+    return has_full_column_rank(strategy.operator)
+
+
+@has_full_column_rank.register(Scaled)
+def _(strategy: Scaled) -> bool:
+    return strategy.weight != 0 and has_full_column_rank(strategy.operator)
+
+
+@has_full_column_rank.register(Diagonal)
+def _(strategy: Diagonal) -> bool:
+    return bool((strategy.diag() != 0).all())
+
+
+@has_full_column_rank.register(Hierarchy)
+def _(strategy: Hierarchy) -> bool:
+    return strategy.weights.get(1, 0) != 0
+
+
+@has_full_column_rank.register(Kronecker)
+def _(strategy: Kronecker) -> bool:
+    return all(has_full_column_rank(factor) for factor in strategy.factors)
+
+
+@has_full_column_rank.register(VStack)
+def _(strategy: VStack) -> bool:
+    return any(has_full_column_rank(block) for block in strategy.blocks)
 
 
 def squared_singular_values(workload: QueryMatrix) -> NDArray[np.float64]:
@@ -123,34 +211,55 @@ def rank(workload: QueryMatrix) -> int:
     """Return the rank, by the singular values where the structure does not tell."""
     if has_full_column_rank(workload):
         return workload.shape[1]
-    if isinstance(workload, Ones):
-        return 1
-    if isinstance(workload, Kronecker):
-        return math.prod(rank(factor) for factor in workload.factors)
-    if isinstance(workload, Scaled) and workload.weight != 0:
-        return rank(workload.operator)
+    known = _known_rank(workload)
+    if known is not None:
+        return known
     shape = _domain_of_marginals(workload)
     if shape is not None:
-        terms = marginal_terms(workload) or []
-        asked = downward_closure((key for key, square in terms if square > 0), shape)
-        return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
+        return _rank_of_marginals(workload, shape)
     values = squared_singular_values(workload)
     floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
     return int((values > floor).sum())
 
 
-def _domain_of_marginals(workload: QueryMatrix) -> tuple[int, ...] | None:
-    """Return the attribute sizes of a union of marginals, else ``None``."""
-    if isinstance(workload, Scaled):
-        return _domain_of_marginals(workload.operator)
-    if isinstance(workload, VStack):
-        shapes = {_domain_of_marginals(block) for block in workload.blocks}
-        return shapes.pop() if len(shapes) == 1 else None
-    if isinstance(workload, (Marginals, Marginal)):
-        return workload.domain_shape
-    if isinstance(workload, Kronecker) and is_uniform(workload):
-        return tuple(factor.shape[1] for factor in workload.factors)
+@singledispatch
+def _known_rank(workload: QueryMatrix) -> int | None:
     return None
+
+
+@_known_rank.register(Ones)
+def _(workload: Ones) -> int | None:
+    return 1
+
+
+@_known_rank.register(Kronecker)
+def _(workload: Kronecker) -> int | None:
+    return math.prod(rank(factor) for factor in workload.factors)
+
+
+@_known_rank.register(Marginals)
+def _(workload: Marginals) -> int | None:
+    return _rank_of_marginals(workload, workload.domain_shape)
+
+
+@_known_rank.register(Scaled)
+def _(workload: Scaled) -> int | None:
+    return None if workload.weight == 0 else rank(workload.operator)
+
+
+def _rank_of_marginals(workload: QueryMatrix, shape: Sizes) -> int:
+    terms = marginal_terms(workload) or []
+    asked = downward_closure((key for key, square in terms if square > 0), shape)
+    return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
+
+
+def _domain_of_marginals(workload: QueryMatrix) -> Sizes | None:
+    """Return the attribute sizes of a union of marginals, else ``None``."""
+    shapes = {
+        domain_shape_of(block) if is_uniform(block) else None
+        for _, block in weighted_blocks(workload)
+    }
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def measured_loss_bound(workload: QueryMatrix) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import reduce, singledispatch
 from itertools import combinations
 
 import numpy as np
@@ -29,7 +29,6 @@ from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,
     Marginals,
-    anova_energies,
     attributes_of,
     subset_cells,
     subset_ranks,
@@ -38,6 +37,7 @@ from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import MAX_CLOSURE, Subset, downward_closure, ranks_of
+from mmech.structure.energies import anova_energies
 
 __all__ = [
     "BoxGroup",
@@ -52,6 +52,10 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+Sizes = tuple[int, ...]
+Squares = dict[Subset, float]
+Masks = Sequence[NDArray[np.bool_]]
+
 ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
 
@@ -62,37 +66,52 @@ MAX_ENTRIES = 2**26
 # ---- what a workload asks of every subset -------------------------------------
 
 
+@singledispatch
 def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
     The gram of such a workload lies in the marginal algebra.
     """
-    if isinstance(workload, Marginals):
-        return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
-    if isinstance(workload, Marginal):
-        return [(workload.attributes, 1.0)]
-    if isinstance(workload, Scaled):
-        inner = marginal_terms(workload.operator)
-        if inner is None:
-            return None
-        square = float(workload.weight) ** 2
-        return [(key, square * weight) for key, weight in inner]
-    if isinstance(workload, VStack):
-        parts = [marginal_terms(block) for block in workload.blocks]
-        if any(part is None for part in parts):
-            return None
-        return [term for part in parts if part is not None for term in part]
-    if isinstance(workload, Kronecker):
-        if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
-            return None
-        kept = tuple(
-            i
-            for i, factor in enumerate(workload.factors)
-            if isinstance(factor, Identity)
-        )
-        times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
-        return [(kept, float(times))]
     return None
+
+
+@marginal_terms.register(Marginals)
+def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
+    return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
+
+
+@marginal_terms.register(Marginal)
+def _(workload: Marginal) -> list[tuple[Subset, float]] | None:
+    return [(workload.attributes, 1.0)]
+
+
+@marginal_terms.register(Scaled)
+def _(workload: Scaled) -> list[tuple[Subset, float]] | None:
+    inner = marginal_terms(workload.operator)
+    if inner is None:
+        return None
+    square = float(workload.weight) ** 2
+    return [(key, square * weight) for key, weight in inner]
+
+
+@marginal_terms.register(VStack)
+def _(workload: VStack) -> list[tuple[Subset, float]] | None:
+    terms: list[tuple[Subset, float]] = []
+    for block in workload.blocks:
+        own = marginal_terms(block)
+        if own is None:
+            return None
+        terms += own
+    return terms
+
+
+@marginal_terms.register(Kronecker)
+def _(workload: Kronecker) -> list[tuple[Subset, float]] | None:
+    if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
+        return None
+    kept = tuple(i for i, f in enumerate(workload.factors) if isinstance(f, Identity))
+    times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
+    return [(kept, float(times))]
 
 
 def mean_spectrum(
@@ -163,38 +182,62 @@ def _marginal_spectrum(
     return {subset: float(values[i]) for subset, i in closure.items() if values[i] > 0}
 
 
-def _squares(
-    workload: QueryMatrix, sizes: tuple[int, ...]
-) -> dict[Subset, float] | None:
+@singledispatch
+def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     """Return Σ ‖W_s‖² over the queries, for every subset s where it is not zero."""
-    if isinstance(workload, Scaled):
-        inner = _squares(workload.operator, sizes)
-        square = float(workload.weight) ** 2
-        return None if inner is None else {s: square * v for s, v in inner.items()}
     terms = marginal_terms(workload)
-    if terms is None and isinstance(workload, Identity):
-        terms = [(tuple(range(len(sizes))), 1.0)]
     if terms is not None:
-        spectrum = _marginal_spectrum(terms, sizes)
-        ranks = ranks_of(spectrum, sizes)
-        return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
-    if isinstance(workload, VStack):
-        total: dict[Subset, float] = {}
-        for block in workload.blocks:
-            part = _squares(block, sizes)
-            if part is None:
-                return None
-            for subset, value in part.items():
-                total[subset] = total.get(subset, 0.0) + value
-        return total
-    if isinstance(workload, Ones):
-        return {(): float(workload.m)}
-    if isinstance(workload, Kronecker):
-        return _kronecker_squares(workload, sizes)
+        return _squares_of_marginals(terms, sizes)
     spectra = query_spectra(workload, sizes)
     if spectra is None:
         return None
     return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
+
+
+def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Squares:
+    spectrum = _marginal_spectrum(terms, sizes)
+    ranks = ranks_of(spectrum, sizes)
+    return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
+
+
+@_squares.register(Scaled)
+def _(workload: Scaled, sizes: Sizes) -> Squares | None:
+    inner = _squares(workload.operator, sizes)
+    square = float(workload.weight) ** 2
+    return None if inner is None else {s: square * v for s, v in inner.items()}
+
+
+@_squares.register(VStack)
+def _(workload: VStack, sizes: Sizes) -> Squares | None:
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    total: Squares = {}
+    for block in workload.blocks:
+        part = _squares(block, sizes)
+        if part is None:
+            return None
+        for subset, value in part.items():
+            total[subset] = total.get(subset, 0.0) + value
+    return total
+
+
+@_squares.register(Identity)
+def _(workload: Identity, sizes: Sizes) -> Squares | None:
+    return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
+
+
+@_squares.register(Ones)
+def _(workload: Ones, sizes: Sizes) -> Squares | None:
+    return {(): float(workload.m)}
+
+
+@_squares.register(Kronecker)
+def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    return _kronecker_squares(workload, sizes)
 
 
 def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
@@ -290,24 +333,34 @@ class BoxGroup:
         return [BoxGroup(self.attributes, self.rows[own], masks)]
 
 
-def _box_masks(
-    workload: QueryMatrix, sizes: tuple[int, ...]
-) -> Sequence[NDArray[np.bool_]] | None:
+def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     """Return a union of boxes as one mask per attribute, else ``None``."""
-    if getattr(workload, "domain_shape", None) != sizes:
-        return None
-    if isinstance(workload, Conjunctions):
-        return workload._masks
-    if isinstance(workload, PartitionStack):
-        return workload.boxes()
-    if isinstance(workload, Ranges):
-        return [
-            (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
-            for n, low, high in zip(
-                sizes, workload._lower.T, workload._upper.T, strict=True
-            )
-        ]
+    same = getattr(workload, "domain_shape", None) == sizes
+    return _boxes_of(workload, sizes) if same else None
+
+
+@singledispatch
+def _boxes_of(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     return None
+
+
+@_boxes_of.register(Conjunctions)
+def _(workload: Conjunctions, sizes: Sizes) -> Masks | None:
+    return workload._masks
+
+
+@_boxes_of.register(PartitionStack)
+def _(workload: PartitionStack, sizes: Sizes) -> Masks | None:
+    return workload.boxes()
+
+
+@_boxes_of.register(Ranges)
+def _(workload: Ranges, sizes: Sizes) -> Masks | None:
+    sides = zip(sizes, workload._lower.T, workload._upper.T, strict=True)
+    return [
+        (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
+        for n, low, high in sides
+    ]
 
 
 def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] | None:
@@ -333,6 +386,7 @@ def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] 
     return groups
 
 
+@singledispatch
 def query_spectra(
     workload: QueryMatrix, domain_shape: tuple[int, ...]
 ) -> QuerySpectra | None:
@@ -350,10 +404,6 @@ def query_spectra(
     -------
     QuerySpectra or None
     """
-    if isinstance(workload, Kronecker):
-        return _kronecker_spectra(workload, domain_shape)
-    if isinstance(workload, Product):
-        return _product_spectra(workload, domain_shape)
     masks = _box_masks(workload, domain_shape)
     return None if masks is None else _box_spectra(masks, domain_shape)
 
@@ -423,6 +473,7 @@ def _box_spectra(
     return found.spectra(widths.shape[0])
 
 
+@query_spectra.register(Kronecker)
 def _kronecker_spectra(
     workload: Kronecker, sizes: tuple[int, ...]
 ) -> QuerySpectra | None:
@@ -444,6 +495,7 @@ def _kronecker_spectra(
     return found.spectra(m)
 
 
+@query_spectra.register(Product)
 def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra | None:
     """Add up tables: those of a weighted sum of boxes are sums of theirs."""
     groups = box_groups(workload.factors[-1], sizes)

@@ -38,8 +38,9 @@ from mmech import (
     rmse,
     supports,
 )
-from mmech.operators.marginals import anova_energies, subset_cells
+from mmech.operators.marginals import subset_cells
 from mmech.strategies.marginals import domain_shape_of, marginals_strategy
+from mmech.structure.energies import anova_energies
 from mmech_rf import datasets, grow_random_forest, training_workload
 
 compiled = pytest.mark.skipif(

@@ -28,7 +28,7 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.reduction.cells import merge_rows
+from mmech.reduction.columns import merge_rows
 from mmech.structure.shape import kronecker_terms
 from mmech_rf import (
     datasets,

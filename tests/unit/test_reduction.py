@@ -349,7 +349,7 @@ def test_domains_too_large_to_list():
 
 
 def test_large_workloads_of_fractions_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr("mmech.reduction.cells.DENSE_ENTRIES", 3)
+    monkeypatch.setattr("mmech.reduction.columns.DENSE_ENTRIES", 3)
     reduced, groups = reduce_domain(Dense([[0.5, 0.5], [1.0, 1.0]]))
     assert reduced.shape == (2, 2)
     assert groups.tolist() == [0, 1]

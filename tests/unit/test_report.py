@@ -32,7 +32,7 @@ from mmech import (
     rmse,
 )
 from mmech import report as report_function
-from mmech.error import expected as error
+from mmech.error import pairs
 from mmech.operators.base import QueryMatrix
 
 THETA = np.abs(np.sin(np.arange(1.0, 13))).reshape(2, 6)
@@ -66,7 +66,7 @@ def test_marginals_on_marginals_in_closed_form(workload, strategy, monkeypatch):
     def refuse(*_):
         raise AssertionError("the workload was materialised")
 
-    monkeypatch.setattr(error, "_row_gains_by_blocks", refuse)
+    monkeypatch.setattr(pairs, "_row_gains_by_blocks", refuse)
     wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
     actual = per_query_error(workload, strategy, epsilon=1)
     np.testing.assert_allclose(actual, 2 * wanted, rtol=1e-9)
