@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mmech.storage.writing import replacing
+from mmech.writing import replacing
 
 __all__ = [
     "check_keys",

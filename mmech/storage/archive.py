@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.storage.writing import replacing
+from mmech.writing import replacing
 
 __all__ = ["ArchiveError", "position", "read_archive", "write_archive"]
 

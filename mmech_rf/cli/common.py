@@ -111,7 +111,7 @@ def check_new(args: argparse.Namespace, path: str) -> None:
 
     It must not be one that the command reads, nor exist already without ``--force``.
     """
-    from mmech.storage.writing import check_writable
+    from mmech.writing import check_writable
 
     target = check_writable(path)
     if not target.exists():

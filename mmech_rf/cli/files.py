@@ -172,7 +172,7 @@ def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
 @contextmanager
 def writing(path: str | None) -> Iterator[TextIO]:
     """Give a stream to the file, whole or not at all, or to the standard output."""
-    from mmech.storage.writing import replacing
+    from mmech.writing import replacing
 
     if path is None:
         yield sys.stdout

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from mmech.storage.writing import replacing
+from mmech.writing import replacing
 from mmech_rf.evaluation.trials import Summary
 
 __all__ = ["check_plot_path", "plot_accuracy"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mmech.storage.writing import replacing
+from mmech.writing import replacing
 from mmech_rf.evaluation.trials import STAGES, Summary, Trial
 
 __all__ = ["accuracy_table", "comparison_table", "write_csv"]

@@ -14,7 +14,7 @@ ENGINE = Path(mmech.__file__).parent
 FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
-    {"exceptions", "checks", "limits", "threads", "_kernels"},
+    {"exceptions", "checks", "limits", "threads", "writing", "_kernels"},
     {"domain", "privacy", "noise"},
     {"operators"},
     # A pseudoinverse is taken by what the structure tells, and solved where it is mute.

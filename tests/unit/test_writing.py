@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from mmech import Identity, optimize, save
-from mmech.storage.writing import check_writable, replacing
+from mmech.writing import check_writable, replacing
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 
 SCHEMA = Schema([Attribute.categorical("x", [0, 1])], [0, 1])
