@@ -462,7 +462,7 @@ def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
                 f"{option} does not go with --method {args.method}; leave it out, or "
                 f"choose --method {' or '.join(others)}"
             )
-    parameters = _parameters(args, method.options) | method.settings
+    parameters = {**_parameters(args, method.options), **method.settings}
     model: ForestClassifier = getattr(mmech_rf, method.estimator)(schema, **parameters)
     return model
 
