@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mmech_rf.cli.common import (
@@ -58,9 +60,15 @@ sum of both.
 """
 _FIT_EXAMPLES = f"""\
 methods:
-  private           small trees, drawn with their labels for what they get
-                    right; often the most accurate, any number of attributes,
-                    nothing to set: options of forests do not go with it
+  private           what is best for the budget: drawn, or labels where
+                    epsilon is below 0.00001; nothing to set but what is
+                    public: options of forests do not go with it
+  drawn             small trees, drawn with their labels for what they get
+                    right; often the most accurate, any number of attributes
+  blocks            class counts of neighbouring attributes, one complete tree
+                    for each block of them
+  labels            nothing but the labels of leaves, of trees that share out
+                    the records
   training          leaf counts through the matrix mechanism
   laplace           baseline: noise on every leaf, all records in every tree
   laplace-disjoint  baseline: noise on every leaf, every record in one tree
@@ -132,24 +140,52 @@ _NOT_PROTECTED = (
 )
 
 _CHOSEN = ("n_records", "privacy", "delta")
-"""Options of the forest that chooses for itself."""
+"""Options of the forests that choose for themselves."""
 
 _COUNTED = tuple(name for name in _GROWN if name != "template")
-_OPTIONS = {
-    "private": _CHOSEN,
-    "training": _GROWN,
-    "laplace": _COUNTED,
-    "laplace-disjoint": _COUNTED,
+
+
+@dataclass(frozen=True)
+class _Method:
+    """A value of ``fit --method``.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the classifier in `mmech_rf`, which is imported when it is used.
+    options : tuple of str
+        Options that go with it; None stands for one that was not given.
+    settings : mapping of str
+        Further parameters of the classifier.
+    """
+
+    estimator: str
+    options: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+_METHODS = {
+    "private": _Method("PrivateForestClassifier", _CHOSEN),
+    "drawn": _Method("DrawnForestClassifier", _CHOSEN),
+    "blocks": _Method("BlockForestClassifier", _CHOSEN),
+    "labels": _Method("LabelForestClassifier", ("n_records",)),
+    "training": _Method("BatchTrainingClassifier", _GROWN),
+    "laplace": _Method("LaplaceForestClassifier", _COUNTED, {"data": "shared"}),
+    "laplace-disjoint": _Method(
+        "LaplaceForestClassifier", _COUNTED, {"data": "disjoint"}
+    ),
 }
-"""Options of every method of ``fit``; None stands for one that was not given."""
+"""The methods of ``fit``, in the order of its help."""
 
 _PARAMETERS = {"trees": "n_trees", "seed": "random_state"}
 """Parameters that are called otherwise than their options."""
 
 _WORDS = {
-    "method": None,  # that of a classifier, which is not --method
     "n_trees": "--trees",
     "PrivateForestClassifier": "`fit --method private`",
+    "DrawnForestClassifier": "`fit --method drawn`",
+    "BlockForestClassifier": "`fit --method blocks`",
+    "LabelForestClassifier": "`fit --method labels`",
     "BatchTrainingClassifier": "`fit --method training`",
     "LaplaceForestClassifier": "`fit --method laplace`",
     "SubsampleAggregateClassifier": "`predict-batch --method subsample`",
@@ -176,7 +212,8 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
         "--method",
-        choices=("private", "training", "laplace", "laplace-disjoint"),
+        choices=tuple(_METHODS),
+        metavar="NAME",
         default="private",
         help="how the forest is released, see below (default: private)",
     )
@@ -195,15 +232,16 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         type=whole(1),
         metavar="N",
         help="roughly how many records there are, where that is public; for --method "
-        "private only (default: a noisy count, for 3 %% of epsilon)",
+        "private, drawn, blocks or labels (default: a noisy count, for 3 %% of "
+        "epsilon)",
     )
     command.add_argument(
         "--privacy",
         choices=("pure", "zcdp"),
         default="pure",
-        help="guarantee of --method private: pure epsilon, or (epsilon, delta), which "
-        "promises less and is more accurate where there are many records, accounted in "
-        "zCDP (default: pure)",
+        help="guarantee of --method private, drawn or blocks: pure epsilon, or "
+        "(epsilon, delta), which promises less and is more accurate where there are "
+        "many records, accounted in zCDP (default: pure)",
     )
     command.add_argument(
         "--delta",
@@ -297,6 +335,14 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
         help="what is hidden: that a record is there (add_remove), or what it holds "
         "where the number of records is public (replace) (default: add_remove)",
     )
+    command.add_argument(
+        "--records-per-person",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="largest number of records of one person, public; the budget is per "
+        "person, so that more of them cost accuracy (default: 1)",
+    )
 
 
 def _add_ensembles(command: argparse.ArgumentParser) -> None:
@@ -375,6 +421,7 @@ def _parameters(args: argparse.Namespace, options: tuple[str, ...]) -> dict[str,
     return {
         "epsilon": args.epsilon,
         "neighbours": args.neighbours,
+        "records_per_person": args.records_per_person,
         "handle_unknown": args.handle_unknown,
         "handle_missing": args.handle_missing,
         **{
@@ -404,34 +451,24 @@ def _fit(args: argparse.Namespace) -> None:
 
 def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
     """Return the classifier of a method; raise if an option does not go with it."""
-    from mmech_rf import (
-        BatchTrainingClassifier,
-        LaplaceForestClassifier,
-        PrivateForestClassifier,
-    )
+    import mmech_rf
 
-    options = _OPTIONS[args.method]
+    method = _METHODS[args.method]
     for name in (*_GROWN, *_CHOSEN):
-        if name not in options and getattr(args, name) is not None:
-            others = [method for method in _OPTIONS if name in _OPTIONS[method]]
+        if name not in method.options and getattr(args, name) is not None:
+            others = [other for other in _METHODS if name in _METHODS[other].options]
             option = f"--{name.replace('_', '-')}"
             raise InputError(
                 f"{option} does not go with --method {args.method}; leave it out, or "
                 f"choose --method {' or '.join(others)}"
             )
-    parameters = _parameters(args, options)
-    if args.method == "private":
-        return PrivateForestClassifier(schema, **parameters)
-    if args.method == "training":
-        return BatchTrainingClassifier(schema, **parameters)
-    data = "disjoint" if args.method == "laplace-disjoint" else "shared"
-    return LaplaceForestClassifier(schema, data=data, **parameters)
+    parameters = {**_parameters(args, method.options), **method.settings}
+    model: ForestClassifier = getattr(mmech_rf, method.estimator)(schema, **parameters)
+    return model
 
 
 def _structure(model: ForestClassifier) -> str:
-    from mmech_rf import PrivateForestClassifier
-
-    if isinstance(model, PrivateForestClassifier):
+    if hasattr(model, "trees_"):
         trees, leaves = len(model.trees_), sum(tree.n_leaves for tree in model.trees_)
         return (
             f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"

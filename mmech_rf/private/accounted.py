@@ -157,8 +157,7 @@ class AccountedForest(ForestClassifier):
         if self.delta is None or self.ledger_.currency == "epsilon":
             self.ledger_.check(epsilon)
         else:
-            rho = rho_from_epsilon_delta(epsilon, self.delta)
-            self.ledger_.check(rho, currency="rho")
+            self.ledger_.check(self._own_rho(), currency="rho")
 
     def _remaining_rho(self) -> Fraction:
         """Return the rho that is left of this fit's (epsilon, delta), if it has one."""
@@ -166,8 +165,17 @@ class AccountedForest(ForestClassifier):
             return Fraction(0)
         if self.ledger_.currency == "epsilon":
             return self.ledger_.remaining_rho(self.delta)
-        total = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
-        return Fraction(total) - sum((e.cost for e in self.releases_), Fraction(0))
+        return self._own_rho() - sum((e.cost for e in self.releases_), Fraction(0))
+
+    def _own_rho(self) -> Fraction:
+        """Return the rho that this fit's (epsilon, delta) implies.
+
+        As the float that it is and as its decimal digits, whichever is less: a ledger
+        that was made for this fit has one of the two as its total.
+        """
+        assert self.delta is not None
+        rho = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
+        return min(Fraction(rho), check_epsilon(rho, "rho"))
 
     def _concentrate(self) -> None:
         """Account for what was released, and for what follows, in zCDP."""

@@ -402,7 +402,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
-        self.ledger_.check(sum((e.epsilon for e in self.ensembles_), Fraction(0)))
+        costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
+        self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
 
     def _answer(
         self, mechanism: MatrixMechanism, counts: NDArray[np.int64]

@@ -256,9 +256,7 @@ def test_much_budget_finds_an_additive_rule(voting, schema):
     X, _ = records(3000)
     codes = X.astype(int)
     y = np.array(schema.class_labels)[codes[:, 0] % len(schema.class_labels)]
-    model = BlockForestClassifier(
-        schema, epsilon=50, n_records=3000, voting=voting
-    )
+    model = BlockForestClassifier(schema, epsilon=50, n_records=3000, voting=voting)
     model.fit(X, y)
     assert (model.predict(X) == y).mean() > 0.97
     proba = model.predict_proba(RAW)

@@ -55,6 +55,7 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
     datasets,
+    load_model,
     training_workload,
 )
 from mmech_rf.private import base as _base
@@ -759,6 +760,53 @@ def test_estimators_share_a_ledger():
         with pytest.raises(BudgetExceededError, match="only 0 of 3 is left"):
             release(classifier(name, ledger=ledger), X, y)
     assert len(ledger.entries) == 3
+
+
+@ALL
+def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
+    """For every ensemble half the square of its share, not half that of the sum."""
+    X, y = records(30)
+    ledger = PrivacyLedger("1/4", currency="rho")
+    model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 8)] * 2
+    assert model.privacy_statement_.startswith("Released by this fit: rho = 0.25 for")
+    with pytest.raises(BudgetExceededError):
+        release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_models_that_were_paid_in_rho_are_files(name, tmp_path):
+    ledger = PrivacyLedger("1/2", currency="rho")
+    model = classifier(name, ledger=ledger).fit(*records(30))
+    model.save(tmp_path / "model.npz")
+    copy = load_model(tmp_path / "model.npz")
+    assert copy.releases_ == model.releases_
+    assert copy.privacy_statement_ == model.privacy_statement_
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@ALL
+def test_records_of_one_person_make_the_noise_larger(name, neighbours, watch_all):
+    X, y = records(30)
+    scales, statements = rf_cases.silence(watch_all), []
+    for records_per_person in (1, 2):
+        model = classifier(
+            name, neighbours=neighbours, records_per_person=records_per_person
+        )
+        statements.append(release(model, X, y).privacy_statement_)
+    one, two = scales
+    assert two == 2 * one
+    assert "one record." in statements[0]
+    assert "one person with up to 2 records." in statements[1]
+
+
+@ALL
+def test_the_ledger_must_be_for_as_many_records_of_a_person(name):
+    ledger = PrivacyLedger(1, records_per_person=2)
+    with pytest.raises(ValueError, match="same neighbours= and records_per_person="):
+        classifier(name, ledger=ledger).fit(*records(30))
+    assert ledger.spent == 0
 
 
 @ALL

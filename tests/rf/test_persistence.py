@@ -88,7 +88,7 @@ def test_a_model_is_equal_after_reloading(cls, options, path):
         k: v for k, v in theirs.items() if k not in different
     }
     assert float(copy.epsilon) == pytest.approx(
-        float(sum(r.epsilon for r in copy.releases_))
+        float(sum(r.cost for r in copy.releases_))
     )
 
 

@@ -275,9 +275,7 @@ def test_every_addition_of_a_record(shares, accounting, watch_all):
         assert set(kinds) == {"gaussian"}
     else:
         assert kinds.count("k_norm") == bool(plan.scores)
-        units = [
-            d.public["entry"].sensitivity for d in before if d.kind == "laplace"
-        ]
+        units = [d.public["entry"].sensitivity for d in before if d.kind == "laplace"]
         assert units == [1] * plan.votes + [UNIT] * plan.rounds
 
 

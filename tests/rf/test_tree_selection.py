@@ -220,9 +220,7 @@ def test_draws_follow_the_list_of_all_trees(predict, rng):
     counts = dict.fromkeys(keys, 0)
     n = 6000
     for _ in range(n):
-        tree = draw(
-            views, codes, classes, epsilon="0.8", predict=predict, noise=rng
-        )
+        tree = draw(views, codes, classes, epsilon="0.8", predict=predict, noise=rng)
         counts[key_of(tree, views)] += 1
     order = np.argsort(probabilities)
     # Rare trees together, so that every group expects at least 20.
