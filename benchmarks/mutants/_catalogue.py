@@ -185,14 +185,14 @@ NEIGHBOURS = (
         "mmech/privacy/neighbours.py",
         '(2 if self.neighbours == "replace" else 1)',
         "1",
-        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
     ),
     Mutant(
         "replacement as an addition: noise",
         "mmech/release.py",
         "factor = relation.factor**law.power",
         "factor = relation.records_per_person**law.power",
-        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
     ),
     Mutant(
         "a person of several records as one record: noise",

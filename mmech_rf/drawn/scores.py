@@ -3,9 +3,9 @@ r"""Additive scores of attributes, from sums that every record adds to all at on
 Of every class the number of records and, for each attribute, either the sum of their
 positions in the order of its cells, or the counts of its cells, or of the cells of two
 neighbouring attributes, are released together. A record is bounded in each of these
-sums, so that noise shaped like their norm (`mmech.noisy_release` with groups) is up to
-six times less than Laplace noise that shares a budget among attributes. The finest set
-of sums that stands out from its noise is taken; both are public.
+sums, so that noise shaped like their norm (`mmech.noise.k_norm`) is up to six times
+less than Laplace noise that shares a budget among attributes. The finest set of sums
+that stands out from its noise is taken; both are public.
 
 What attributes say of a class then adds up as in naive Bayes,
 
