@@ -334,6 +334,11 @@ class PrivacyLedger(Settled):
 
     def remaining_rho(self, delta: float) -> Fraction:
         """Return the rho that `concentrate` would leave, zero or less if none."""
+        if self.currency == "rho":
+            raise TypeError(
+                "a ledger of rho is concentrated already; its remaining budget is "
+                "what is left"
+            )
         if isinstance(self.total, float):
             raise ValueError("a ledger without a limit has no rho that is left")
         total = Fraction(rho_from_epsilon_delta(self.total, delta))
@@ -359,6 +364,10 @@ class PrivacyLedger(Settled):
         ------
         BudgetExceededError
             If what was released costs more than that.
+        TypeError
+            If the ledger is one of rho already, or a part of another.
+        ValueError
+            If the ledger has no limit.
 
         Notes
         -----
