@@ -138,9 +138,13 @@ def bound():
     def release(counts, runs):
         return mechanism.measure(np.tile(np.array(counts)[:, None], (1, runs))).values.T
 
-    confidence = 1 - 1e-6
     return epsilon_lower_bound(
-        release, [3, 3], [4, 3], runs=40_000, confidence=confidence
+        release,
+        [3, 3],
+        [4, 3],
+        runs=40_000,
+        confidence=1 - 1e-6,
+        statistic=lambda values: values[:, 0],
     )
 
 
