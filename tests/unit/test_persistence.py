@@ -328,7 +328,8 @@ def test_export_by_hand():
     strategy = Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
     # Measured as counts, of weight 1 and 4; nothing of weight 0.
     scale = np.repeat([5.0, 1.25], [3, 6])
-    measurement = Measurement(np.arange(9), scale, 5.0, PAID)
+    variance = np.repeat([ref.discrete_laplace_variance(t) for t in (5, 1.25)], [3, 6])
+    measurement = Measurement(np.arange(9), scale, variance, PAID)
     first, second = export_marginals(strategy, measurement)
     assert first[0] == (1,)
     np.testing.assert_array_equal(first[1], [0, 1, 2])
