@@ -34,7 +34,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "other": "sensitivity {:g}",
     }
 )
-"""Kind of release to how it was made private, given its sensitivity."""
+"""Kind of release to how it was made private, given its sensitivity. A law of noise
+that is not among them goes by its name."""
 
 BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
@@ -51,7 +52,7 @@ class LedgerEntry:
     released : str
         What was released, in words.
     kind : str
-        How it was made private; one of `KINDS`.
+        How it was made private: one of `KINDS`, or the name of another law of noise.
     sensitivity : float
         Sensitivity that the noise, or the draw, was calibrated to, neighbour relation
         included: L1, L2 for Gaussian noise, of a score for a draw.
@@ -83,7 +84,8 @@ class LedgerEntry:
     @property
     def how(self) -> str:
         """How the release was made private, in words."""
-        text = KINDS[self.kind].format(self.sensitivity)
+        known = KINDS.get(self.kind, f"{self.kind} noise of sensitivity {{:g}}")
+        text = known.format(self.sensitivity)
         return f"{text}; PREDICTABLE NOISE" if self.insecure else text
 
 
@@ -196,7 +198,8 @@ class PrivacyLedger(Settled):
         currency : {"epsilon", "rho"}, default="epsilon"
             What `cost` is counted in.
         kind : str, default="other"
-            How the release is made private; one of `KINDS`.
+            How the release is made private: one of `KINDS`, or the name of another law
+            of noise.
 
         Raises
         ------
@@ -207,7 +210,8 @@ class PrivacyLedger(Settled):
             If the cost is in rho and the ledger in pure epsilon.
         """
         check_process(self._process, "a PrivacyLedger")
-        check_choice(kind, "kind", tuple(KINDS))
+        if not isinstance(kind, str) or not kind:
+            raise TypeError(f"kind must be a name, got {kind!r}")
         exact = check_epsilon(cost, currency)
         if currency != self.currency:
             if self.currency == "epsilon":
@@ -253,7 +257,8 @@ class PrivacyLedger(Settled):
         currency : {"epsilon", "rho"}, default="epsilon"
             What `cost` is counted in.
         kind : str, default="other"
-            How the release is made private; one of `KINDS`.
+            How the release is made private: one of `KINDS`, or the name of another law
+            of noise.
         insecure : bool, default=False
             Whether the noise is predictable.
 
@@ -329,6 +334,11 @@ class PrivacyLedger(Settled):
 
     def remaining_rho(self, delta: float) -> Fraction:
         """Return the rho that `concentrate` would leave, zero or less if none."""
+        if self.currency == "rho":
+            raise TypeError(
+                "a ledger of rho is concentrated already; its remaining budget is "
+                "what is left"
+            )
         if isinstance(self.total, float):
             raise ValueError("a ledger without a limit has no rho that is left")
         total = Fraction(rho_from_epsilon_delta(self.total, delta))
@@ -354,6 +364,10 @@ class PrivacyLedger(Settled):
         ------
         BudgetExceededError
             If what was released costs more than that.
+        TypeError
+            If the ledger is one of rho already, or a part of another.
+        ValueError
+            If the ledger has no limit.
 
         Notes
         -----

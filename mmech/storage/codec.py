@@ -366,7 +366,13 @@ def export_marginals(
         strategy = (
             mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
         )
-        form = integer_strategy(strategy, norm=LAWS[measurement.entry.kind].norm).form
+        law = LAWS.get(measurement.entry.kind)
+        if law is None:
+            raise TypeError(
+                f"the measurement has {measurement.entry.kind} noise, which measures "
+                "no strategy; pass what the measure() of a mechanism returned"
+            )
+        form = integer_strategy(strategy, norm=law.norm).form
     parts = _weighted_marginals(form)
     if parts is None:
         raise ValueError(
