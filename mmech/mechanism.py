@@ -29,7 +29,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
-from mmech.strategies.gaussian import optimize_gaussian
 
 __all__ = ["MatrixMechanism"]
 
@@ -423,8 +422,8 @@ def _checked_pair(
             "wrap arrays with Dense"
         )
     if strategy is None:
-        result = optimize(workload) if law.norm == "L1" else optimize_gaussian(workload)
-        strategy = result.strategy
+        privacy = "pure" if law.norm == "L1" else "zcdp"
+        strategy = optimize(workload, privacy=privacy).strategy
     elif isinstance(strategy, StrategyResult):
         if strategy.norm != law.norm:
             raise ValueError(
