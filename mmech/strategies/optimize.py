@@ -10,8 +10,8 @@ import numpy as np
 
 from mmech.checks import check_choice
 from mmech.operators.base import QueryMatrix
-from mmech.operators.checks import check_operator
 from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import merge_rows
@@ -62,7 +62,7 @@ NORMS = {privacy: norm for norm, privacy in PRIVACY.items()}
 
 
 def optimize(
-    workload: QueryMatrix,
+    workload: Matrix,
     *,
     template: str = "auto",
     privacy: str = "pure",
@@ -80,7 +80,7 @@ def optimize(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer.
     template : str, default="auto"
         Family of strategies. Under "pure":
@@ -147,7 +147,7 @@ def optimize(
     DomainTooLargeError
         If the workload is too large for the template.
     TypeError
-        If an option is not one of the template.
+        If the workload is not a matrix, or an option is not one of the template.
 
     See Also
     --------
@@ -184,7 +184,7 @@ def optimize(
     StrategyResult(template='residuals', loss=1.36531e+07,
     strategy=Residuals(466 of 10^30), n_iter=0, success=True, norm='L2')
     """
-    check_operator(workload, "workload")
+    workload = as_query_matrix(workload, "workload")
     norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
     _check_p(options.get("p"), workload.shape[1])
     check_options(template, norm, options)

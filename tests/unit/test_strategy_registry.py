@@ -1,6 +1,6 @@
 """The registry of templates: what it takes to add one, and what "auto" does with it.
 
-`LEVELS` is the template of the maintainers' page ``adding_a_strategy_template.md`` with a
+`LEVELS` is the template of the page ``adding_a_strategy_template.md``, and takes a
 seed and a callback; tests that use it register it and take it out again.
 """
 
