@@ -238,7 +238,8 @@ def find(name: Any, norm: str) -> Template:
     """
     if isinstance(name, str) and (norm, name) in _registry:
         return _registry[norm, name]
-    names = ", ".join(repr(known) for known in ("auto", *map(_name, templates(norm))))
+    known = ["auto", *(template.name for template in templates(norm))]
+    names = ", ".join(map(repr, known))
     raise ValueError(
         f"template must be one of {names} under {_norm_in_words(norm)}, got {name!r}"
     )
@@ -261,10 +262,6 @@ def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
             f"template {template!r} has no option {unknown[0]!r} under "
             f"{_norm_in_words(norm)}; its options are: {known}"
         )
-
-
-def _name(template: Template) -> str:
-    return template.name
 
 
 def _norm_in_words(norm: str) -> str:
