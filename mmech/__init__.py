@@ -88,7 +88,6 @@ from mmech.strategies import (
     optimize,
     reweight,
 )
-from mmech.strategies.gaussian import optimize_gaussian
 
 __version__ = "0.1.0"
 
@@ -168,7 +167,6 @@ __all__ = [
     # zCDP
     "delta_from_rho",
     "epsilon_from_rho",
-    "optimize_gaussian",
     "rho_from_epsilon_delta",
     # errors and warnings
     "BudgetExceededError",

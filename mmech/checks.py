@@ -27,6 +27,7 @@ __all__ = [
     "check_epsilon",
     "check_finite_array",
     "check_integer",
+    "check_tolerance",
     "magnitude",
     "sizes_label",
 ]
@@ -74,6 +75,14 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
         options = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"{name} must be one of {options}, got {_describe(value)}")
     return value
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise unless the relative decrease at which to stop is usable."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, numbers.Real):
+        raise TypeError(f"tolerance must be a number >= 0, got {tolerance!r}")
+    if not 0 <= float(tolerance) < math.inf:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
 
 
 def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:

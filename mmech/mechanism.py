@@ -23,13 +23,13 @@ from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.checks import check_same_domain
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
-from mmech.strategies.gaussian import optimize_gaussian
 
 __all__ = ["MatrixMechanism"]
 
@@ -52,10 +52,10 @@ class MatrixMechanism(Settled):
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W to answer.
-    strategy : QueryMatrix or StrategyResult, default=None
-        Queries A to measure, shape (p, n); ``None`` optimizes one for the noise. The
+    strategy : the same, shape (p, n), or StrategyResult, default=None
+        Queries A to measure; ``None`` optimizes one for the noise. The
         result of an optimization for another norm is refused.
     epsilon, rho : float, str or Fraction
         Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
@@ -136,8 +136,8 @@ class MatrixMechanism(Settled):
 
     def __init__(
         self,
-        workload: QueryMatrix,
-        strategy: QueryMatrix | StrategyResult | None = None,
+        workload: Matrix,
+        strategy: Matrix | StrategyResult | None = None,
         *,
         epsilon: Any = None,
         rho: Any = None,
@@ -417,14 +417,10 @@ def _checked_pair(
     workload: Any, strategy: Any, law: Law
 ) -> tuple[QueryMatrix, QueryMatrix]:
     """Return a workload and a strategy that supports it, optimized if there is none."""
-    if not isinstance(workload, QueryMatrix):
-        raise TypeError(
-            f"workload must be a query matrix, got {type(workload).__name__}; "
-            "wrap arrays with Dense"
-        )
+    workload = as_query_matrix(workload, "workload")
     if strategy is None:
-        result = optimize(workload) if law.norm == "L1" else optimize_gaussian(workload)
-        strategy = result.strategy
+        privacy = "pure" if law.norm == "L1" else "zcdp"
+        strategy = optimize(workload, privacy=privacy).strategy
     elif isinstance(strategy, StrategyResult):
         if strategy.norm != law.norm:
             raise ValueError(
@@ -434,11 +430,7 @@ def _checked_pair(
                 "it all the same"
             )
         strategy = strategy.strategy
-    elif not isinstance(strategy, QueryMatrix):
-        raise TypeError(
-            "strategy must be a query matrix or a StrategyResult, got "
-            f"{type(strategy).__name__}; wrap arrays with Dense"
-        )
+    strategy = as_query_matrix(strategy, "strategy")
     check_same_domain(workload, strategy)
     if not error.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)

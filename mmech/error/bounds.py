@@ -250,9 +250,16 @@ def _(workload: Kronecker) -> float:
 
 @singledispatch
 def dual_loss_bound(
-    workload: QueryMatrix, *, max_iter: int = 1000, tolerance: float = 1e-4
+    workload: QueryMatrix,
+    *,
+    max_iter: int = 1000,
+    tolerance: float = 1e-4,
+    stop: Callable[[], bool] | None = None,
 ) -> BoundResult:
-    """Return the dual bound on the loss; see `dual_bound`."""
+    """Return the dual bound on the loss; see `dual_bound`.
+
+    After every iteration `stop` is asked whether it is to be the last.
+    """
     n = workload.shape[1]
     closed = _closed_dual_bound(workload)
     if closed is not None:
@@ -260,9 +267,11 @@ def dual_loss_bound(
     if n <= MAX_CELLS:
         reduced, groups = reduce_domain(workload)
         if reduced is not workload:
-            inner = dual_loss_bound(reduced, max_iter=max_iter, tolerance=tolerance)
+            inner = dual_loss_bound(
+                reduced, max_iter=max_iter, tolerance=tolerance, stop=stop
+            )
             return _spread_bound(inner, groups)
-    return _iterate(_spectral_step(workload), n, max_iter, tolerance)
+    return _iterate(_spectral_step(workload), n, max_iter, tolerance, stop)
 
 
 @dual_loss_bound.register(Scaled)
@@ -561,7 +570,13 @@ def _step_by_rows(rows: NDArray[np.float64]) -> Step:
     return step
 
 
-def _iterate(step: Step, n: int, max_iter: int, tolerance: float) -> BoundResult:
+def _iterate(
+    step: Step,
+    n: int,
+    max_iter: int,
+    tolerance: float,
+    stop: Callable[[], bool] | None = None,
+) -> BoundResult:
     """Maximise φ over p by p_j <- p_j (M_j / (p_j φ))^exponent, normalised.
 
     φ² bounds from below at every p; φ² max_j M_j / (p_j φ), the error of the
@@ -580,7 +595,7 @@ def _iterate(step: Step, n: int, max_iter: int, tolerance: float) -> BoundResult
         elif exponent > 1:  # too long a step: go back and take the monotone one
             exponent, p = 1.0, best_p
             continue
-        if upper <= best**2 * (1 + tolerance):
+        if upper <= best**2 * (1 + tolerance) or (stop is not None and stop()):
             break
         p = p * ratios**exponent
         p[support] = np.maximum(p[support] / p.sum(), FLOOR / n)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import (
@@ -19,7 +19,10 @@ from mmech.operators.base import (
     read_only,
 )
 
-__all__ = ["Dense", "Sparse"]
+__all__ = ["Dense", "Matrix", "Sparse", "as_query_matrix"]
+
+Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
+"""What `as_query_matrix` takes; SciPy's sparse matrices have no types."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -277,3 +280,37 @@ def _sparse_product(matrix: Any, x: Array) -> Array:
     if x.shape[1] == 1:
         return np.asarray(matrix @ x[:, 0])[:, None]
     return np.asarray(matrix @ x)
+
+
+def as_query_matrix(value: Any, name: str) -> QueryMatrix:
+    """Return a query matrix as it is, and an array or sparse matrix wrapped.
+
+    Parameters
+    ----------
+    value : QueryMatrix, ndarray, or SciPy sparse array or matrix, shape (m, n)
+        Queries; entries are finite and real.
+    name : str
+        The argument's name, for error messages.
+
+    Returns
+    -------
+    QueryMatrix, shape (m, n)
+        A `Dense` of an array, a `Sparse` of a sparse one: both hold copies.
+
+    Raises
+    ------
+    TypeError
+        If the value is none of these.
+    ValueError
+        If it is not two-dimensional, or an entry is not finite.
+    """
+    if isinstance(value, QueryMatrix):
+        return value
+    if sp.issparse(value):
+        return Sparse(value)
+    if isinstance(value, np.ndarray):
+        return Dense(check_finite_array(value, name, ndim=2))
+    raise TypeError(
+        f"{name} must be a query matrix, a two-dimensional array or a SciPy sparse "
+        f"matrix, got {type(value).__name__}; wrap other sequences with Dense"
+    )

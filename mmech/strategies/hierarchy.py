@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,16 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.hierarchy import Hierarchy
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.result import StrategyResult
+from mmech.strategies.pidentity import LARGE_DOMAIN
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import (
     BlockEnergies,
     block_energies,
     tree_components,
 )
 
-__all__ = ["hierarchy_strategy"]
+__all__ = ["HIERARCHY", "hierarchy_strategy"]
 
 Floats = NDArray[np.float64]
 Sizes = tuple[int, ...]
@@ -54,7 +55,7 @@ FINALISTS = 24
 def hierarchy_strategy(
     workload: QueryMatrix,
     *,
-    callback: Callable[[StrategyResult], Any] | None = None,
+    callback: Callback | None = None,
 ) -> StrategyResult:
     """Measure sums over nested blocks of neighbours: the best tree.
 
@@ -281,3 +282,15 @@ def _tree(n: int, branchings: Iterable[int]) -> Sizes:
             break
         sizes.append(sizes[-1] * min(branching, -(-n // sizes[-1])))
     return tuple(sizes)
+
+
+def look_at_hierarchy(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out domains that p-Identity can treat, and workloads without an order."""
+    if workload.shape[1] <= LARGE_DOMAIN:
+        return Skip("p-Identity suits ordered domains of this size")
+    if block_energies(workload) is None:
+        return Skip("not ranges of an ordered domain")
+    return None
+
+
+HIERARCHY = Template("hierarchy", hierarchy_strategy, 50, look=look_at_hierarchy)

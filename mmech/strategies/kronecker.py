@@ -8,6 +8,7 @@ With the other factors fixed, factor i sees the surrogate gram
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,18 +24,29 @@ from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
+from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import (
-    Callback,
+    better_than_cells,
     default_p,
+    default_p_l2,
     minimize_pidentity,
     pidentity_strategy,
+    without_idle_rows,
 )
-from mmech.strategies.result import StrategyResult
+from mmech.strategies.registry import Found, Skip, Template, try_all
+from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import random_starts
 from mmech.structure.shape import frobenius_squared, kronecker_terms
 
-__all__ = ["SurrogateGrams", "alternate_factors", "kronecker_strategy"]
+__all__ = [
+    "KRONECKER",
+    "KRONECKER_L2",
+    "SurrogateGrams",
+    "alternate_factors",
+    "kronecker_l2_strategy",
+    "kronecker_strategy",
+]
 
 Floats = NDArray[np.float64]
 
@@ -123,7 +135,7 @@ def kronecker_strategy(
         thetas, history, success = alternate_factors(
             thetas, weights, surrogates, max_iter, tolerance
         )
-        strategy = Kronecker([_factor(theta) for theta in thetas])
+        strategy = Kronecker([without_idle_rows(theta) for theta in thetas])
         result = StrategyResult(
             strategy,
             "kronecker",
@@ -152,12 +164,6 @@ def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
             f"{len(checked)}"
         )
     return checked
-
-
-def _factor(theta: Floats) -> QueryMatrix:
-    """Return the factor, without rows that the descent set to zero."""
-    rows = theta.T[theta.any(axis=0)]
-    return PIdentity(rows) if rows.size else Identity(theta.shape[0])
 
 
 def _single_product(
@@ -304,3 +310,127 @@ def alternate_factors(
         if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
             return thetas, history, True
     return thetas, history, False
+
+
+# ---- under L2 ------------------------------------------------------------------
+
+
+def kronecker_l2_strategy(
+    workload: QueryMatrix,
+    *,
+    max_iter: int = 300,
+    tolerance: float = 2e-5,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Multiply optimal factors; for a union, descend on one p-Identity per attribute.
+
+    Bounds and losses of a product under L2 are the products of those of its factors,
+    and so are optima. A union of products has no such form: the factors descend in
+    turn on their surrogates.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor sizes.
+    max_iter : int, default=300
+        Iterations per factor, and sweep of a union.
+    tolerance : float, default=2e-5
+        Relative gap to the optimum, or decrease per sweep, at which to stop.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the starts.
+    callback : callable, default=None
+        Called with the `StrategyResult` of all factors.
+
+    Returns
+    -------
+    StrategyResult
+        Never worse than the identity.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload is not a union of products.
+    """
+    terms = kronecker_terms(workload)
+    if terms is None:
+        raise UnsupportedWorkloadError(
+            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
+            f"equal factor sizes, got {workload!r}; use template='pidentity' or 'dense'"
+        )
+    if len(terms) == 1:
+        result = _product_of_optima(terms[0], max_iter, tolerance, seed)
+    else:
+        result = _alternate_l2(workload, terms, max_iter, tolerance, seed)
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def _product_of_optima(
+    term: tuple[float, tuple[QueryMatrix, ...]],
+    max_iter: int,
+    tolerance: float,
+    seed: Any,
+) -> StrategyResult:
+    weight, factors = term
+    options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
+    parts = [try_all(factor, "L2", seed=seed, options=options) for factor in factors]
+    return StrategyResult(
+        Kronecker([part.strategy for part in parts]),
+        "kronecker",
+        weight**2 * math.prod(part.loss for part in parts),
+        n_iter=sum(part.n_iter for part in parts),
+        success=all(part.success for part in parts),
+        message="product of: " + "; ".join(part.message for part in parts),
+    )
+
+
+def _alternate_l2(
+    workload: QueryMatrix,
+    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    max_iter: int,
+    tolerance: float,
+    seed: Any,
+) -> StrategyResult:
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    rng = np.random.default_rng(seed)
+    thetas, history, success = alternate_factors(
+        [next(random_starts(n, default_p_l2(n), rng, 1)) for n in sizes],
+        np.array([weight for weight, _ in terms]),
+        [SurrogateGrams([f[i] for _, f in terms]) for i in range(len(sizes))],
+        max_iter,
+        tolerance,
+        "L2",
+    )
+    return better_than_cells(
+        workload,
+        Kronecker([without_idle_rows(theta, "L2") for theta in thetas]),
+        "kronecker",
+        n_iter=len(history),
+        success=success,
+        history=tuple(history),
+        ended=f"{len(history)} sweeps over {len(sizes)} factors",
+    )
+
+
+# ---- in "auto" -----------------------------------------------------------------
+
+
+def look_at_products(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what is no union of products, and what has a better template."""
+    products = kronecker_terms(workload)
+    if products is None or len(products[0][1]) < 2:
+        return Skip("not a union of products")
+    if found.norm == "L2":
+        optimum = optimum_under_l2(workload, found)
+        return Skip(optimum) if optimum else None
+    if found.has("marginal_pool") and has_closed_form(workload):
+        return Skip("marginals are optimized as such")
+    return None
+
+
+KRONECKER = Template("kronecker", kronecker_strategy, 70, look=look_at_products)
+KRONECKER_L2 = Template(
+    "kronecker", kronecker_l2_strategy, 40, ("L2",), look_at_products
+)

@@ -24,12 +24,12 @@ from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals, check_attributes
 from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.marginals import attribute_sizes
-from mmech.strategies.pidentity import Callback
-from mmech.strategies.result import StrategyResult
+from mmech.strategies.marginals import attribute_sizes, is_beyond_lattices
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = ["marginal_pool_strategy"]
+__all__ = ["MARGINAL_POOL", "marginal_pool_strategy"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -539,3 +539,13 @@ class _Search:
         if loss <= self.best_loss:
             self.best, self.best_loss = (blocks, theta), loss
             self.history.append(loss)
+
+
+def look_at_pool(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave to the search of the lattice what a lattice can list."""
+    if is_beyond_lattices(workload):
+        return None
+    return Skip("for workloads over more attributes than a lattice lists")
+
+
+MARGINAL_POOL = Template(NAME, marginal_pool_strategy, 40, look=look_at_pool)

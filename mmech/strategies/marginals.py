@@ -29,11 +29,21 @@ from mmech.operators.marginals import (
     subset_cells,
 )
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.pidentity import Callback
-from mmech.strategies.result import StrategyResult
+from mmech.strategies.registry import TIE, Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
+from mmech.structure.attributes import domain_shape_of
+from mmech.structure.boxes import comes_from_partitions, is_union_of_boxes
 from mmech.structure.energies import anova_energies
+from mmech.structure.spectrum import mean_spectrum
 
-__all__ = ["attribute_sizes", "domain_shape_of", "marginals_strategy"]
+__all__ = [
+    "MARGINALS",
+    "attribute_sizes",
+    "evaluations",
+    "forest_work",
+    "is_beyond_lattices",
+    "marginals_strategy",
+]
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +83,20 @@ CHAINS = 24
 
 CHAIN_HEAT = 0.05
 """Relative worsening that the local search accepts at first, on average."""
+
+GLANCE = 10_000
+"""Evaluations after which "auto" decides whether to search marginals in earnest."""
+
+GLANCE_WORK = 2 * 10**9
+FOREST_WORK = 10**10
+"""The same in element operations of the loss, which lattices of more than a dozen
+attributes reach first: those of a glance, and of a search for a forest."""
+
+FOREST_EVALUATIONS = 100_000
+FOREST_PAIR_EVALUATIONS = 32
+"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry: at
+most, and per pair of subsets of the attributes. More has found nothing better on
+lattices of up to five attributes."""
 
 SEARCH_ITERATIONS = 15
 SEARCH_TOLERANCE = 1e-6
@@ -164,27 +188,6 @@ def attribute_sizes(
             f"{workload.shape[1]} columns; both must be the same domain"
         )
     return sizes
-
-
-def domain_shape_of(workload: QueryMatrix) -> tuple[int, ...] | None:
-    """Return the attribute sizes that a workload knows of, else ``None``."""
-    from mmech.operators.compose import Product, Scaled
-    from mmech.operators.kronecker import Kronecker
-    from mmech.operators.stack import VStack
-
-    known = getattr(workload, "domain_shape", None)
-    if known is not None:
-        return tuple(known)
-    if isinstance(workload, Kronecker):
-        return tuple(factor.shape[1] for factor in workload.factors)
-    if isinstance(workload, Scaled):
-        return domain_shape_of(workload.operator)
-    if isinstance(workload, Product):
-        return domain_shape_of(workload.factors[-1])
-    if isinstance(workload, VStack):
-        shapes = {domain_shape_of(block) for block in workload.blocks}
-        return shapes.pop() if len(shapes) == 1 else None
-    return None
 
 
 def evaluations(n_attributes: int, work: int) -> int:
@@ -538,3 +541,60 @@ def _maximal(active: NDArray[np.bool_]) -> list[int]:
 def _subsets(points: int, size: int) -> list[int]:
     """All subsets of one size as bit masks, in lexicographic order."""
     return [mask_of(block) for block in combinations(range(points), size)]
+
+
+# ---- in "auto" ---------------------------------------------------------------
+
+
+def forest_work(workload: QueryMatrix) -> int:
+    """Return the evaluations that a search of marginals for a forest may take."""
+    sizes = domain_shape_of(workload) or ()
+    pairs = 4 ** sum(size > 1 for size in sizes)
+    return min(
+        FOREST_EVALUATIONS,
+        FOREST_PAIR_EVALUATIONS * pairs,
+        evaluations(min(len(sizes), MAX_LATTICE_ATTRIBUTES), FOREST_WORK),
+    )
+
+
+def is_beyond_lattices(workload: QueryMatrix) -> bool:
+    """Whether a workload asks for subsets of more attributes than a lattice has."""
+    shape = domain_shape_of(workload)
+    if shape is None or len(shape) <= MAX_LATTICE_ATTRIBUTES:
+        return False
+    try:
+        return mean_spectrum(workload, shape) is not None
+    except DomainTooLargeError:
+        return False
+
+
+def look_at_marginals(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Search in earnest where a short search improves on what is known."""
+    shape = domain_shape_of(workload)
+    if shape is None or len(shape) < 2 or len(shape) > MAX_LATTICE_ATTRIBUTES:
+        return Skip("no product domain with a listable lattice")
+    if not is_union_of_boxes(workload):
+        return Skip("no projection on the marginal algebra")
+    work = min(GLANCE, forest_work(workload) // 2)
+    work = max(1, min(work, evaluations(len(shape), GLANCE_WORK)))
+    glance = marginals_strategy(workload, max_evaluations=work, seed=0)
+    if glance.loss >= found.best_loss * (1 - TIE):
+        return Skip("a short search did not improve on the best", glance.loss)
+    return None
+
+
+def _hurry_for_forests(
+    workload: QueryMatrix, options: dict[str, Any]
+) -> dict[str, Any]:
+    if not comes_from_partitions(workload):
+        return options
+    return {"max_evaluations": forest_work(workload), **options}
+
+
+MARGINALS = Template(
+    "marginals",
+    marginals_strategy,
+    30,
+    look=look_at_marginals,
+    adapt=_hurry_for_forests,
+)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from mmech.operators.base import QueryMatrix
 
-__all__ = ["Candidate", "StrategyResult"]
+__all__ = ["Callback", "Candidate", "StrategyResult"]
 
 
 @dataclass(frozen=True)
@@ -116,3 +118,7 @@ class StrategyResult:
             f"strategy={self.strategy._label()}, n_iter={self.n_iter}, "
             f"success={self.success}{norm})"
         )
+
+
+Callback = Callable[[StrategyResult], Any]
+"""What `optimize` calls with intermediate results; True ends a search."""

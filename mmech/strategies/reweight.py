@@ -12,16 +12,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer
+from mmech.checks import check_integer, check_tolerance
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.explicit import Dense
-from mmech.strategies.pidentity import check_tolerance
+from mmech.operators.marginals import Marginals
+from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["low_rank_strategy", "reweight"]
+__all__ = ["LOW_RANK", "low_rank_strategy", "reweight"]
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +31,10 @@ MAX_RANK = 1024
 
 MAX_ENTRIES = 2**24
 """Largest explicit strategy that is reweighted."""
+
+LOW_RANK_ROWS = 128
+LOW_RANK_CELLS = 1024
+"""Largest workload of few queries that "auto" reweights."""
 
 INNER_ITERATIONS = 60
 
@@ -218,3 +223,16 @@ def _budgets(
         if use.max() <= 1 + 1e-9:
             break
     return weights / use.max(), np.maximum(multipliers, 1e-300)
+
+
+def look_at_low_rank(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what has many queries, and marginals."""
+    m, n = workload.shape
+    if m > LOW_RANK_ROWS or m >= n or n > LOW_RANK_CELLS:
+        return Skip("not a workload of few queries")
+    if isinstance(workload, Marginals):
+        return Skip("marginals are optimized as such")
+    return None
+
+
+LOW_RANK = Template("low_rank", low_rank_strategy, 90, look=look_at_low_rank)

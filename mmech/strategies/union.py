@@ -20,23 +20,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer
+from mmech.checks import check_integer, check_tolerance
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.joint import MAX_FACTOR
 from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginals
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
-from mmech.strategies.pidentity import Callback, check_tolerance
-from mmech.strategies.result import StrategyResult
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.shape import kronecker_terms
 
-__all__ = ["union_strategy"]
+__all__ = ["UNION", "union_strategy"]
 
 Floats = NDArray[np.float64]
 Term = tuple[float, tuple[QueryMatrix, ...]]
@@ -49,6 +50,9 @@ TILT = 2.5
 
 MAX_CELLS = 2**22
 """Largest domain whose joint spectrum is formed."""
+
+MAX_TERMS = 16
+"""Largest union that "auto" optimizes jointly."""
 
 MAX_GROUPS = 12
 """More groups than these are merged."""
@@ -322,3 +326,17 @@ def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
         return products[0], shares
     pairs = zip(shares, products, strict=True)
     return VStack([Scaled(share, product) for share, product in pairs]), shares
+
+
+def look_at_union(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what is no union of a few products over several attributes."""
+    products = kronecker_terms(workload)
+    if products is None or not 2 <= len(products) <= MAX_TERMS:
+        return Skip("not a union of a few products")
+    large = workload.shape[1] > MAX_CELLS or len(products[0][1]) < 2
+    if large or isinstance(workload, Marginals):
+        return Skip("marginals and large domains are not optimized as unions")
+    return None
+
+
+UNION = Template("union", union_strategy, 80, look=look_at_union)

@@ -27,7 +27,6 @@ from mmech import (
     epsilon_from_rho,
     noisy_release,
     optimize,
-    optimize_gaussian,
     rho_from_epsilon_delta,
 )
 from mmech.noise import discrete_gaussian, discrete_gaussian_variance
@@ -186,7 +185,7 @@ def test_neighbours_and_contribution_scale_the_noise():
 def test_default_strategy_is_the_gaussian_optimum():
     mechanism = MatrixMechanism(Prefix(16), rho=0.5)
     assert mechanism.expected_error() == pytest.approx(
-        optimize_gaussian(Prefix(16)).loss, rel=1e-4
+        optimize(Prefix(16), privacy="zcdp").loss, rel=1e-4
     )
     assert "rho=0.5" in repr(mechanism)
 
@@ -195,9 +194,9 @@ def test_results_of_the_other_norm_are_refused():
     with pytest.raises(ValueError, match="for L1 sensitivity but gaussian noise"):
         MatrixMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
     with pytest.raises(ValueError, match="for L2 sensitivity but laplace noise"):
-        MatrixMechanism(Prefix(8), optimize_gaussian(Prefix(8)), epsilon=1)
+        MatrixMechanism(Prefix(8), optimize(Prefix(8), privacy="zcdp"), epsilon=1)
     # Measuring it all the same is safe: the noise is calibrated to the operator.
-    strategy = optimize_gaussian(Prefix(8)).strategy
+    strategy = optimize(Prefix(8), privacy="zcdp").strategy
     assert MatrixMechanism(Prefix(8), strategy, epsilon=1).expected_error() > 0
 
 

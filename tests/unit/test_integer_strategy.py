@@ -39,7 +39,6 @@ from mmech import (
     loss,
     noisy_release,
     optimize,
-    optimize_gaussian,
     permute_and_flip,
 )
 from mmech.exceptions import EntropyError
@@ -88,7 +87,7 @@ TEMPLATES = {
 }
 for _name, (_workload, _options) in TEMPLATES.items():
     STRATEGIES[f"optimized {_name}"] = optimize(_workload, seed=0, **_options).strategy
-    _gaussian = optimize_gaussian(_workload).strategy
+    _gaussian = optimize(_workload, privacy="zcdp").strategy
     STRATEGIES[f"optimized {_name}, L2"] = _gaussian
 every_strategy = pytest.mark.parametrize("name", STRATEGIES)
 norms = pytest.mark.parametrize("norm", ["L1", "L2"])

@@ -379,14 +379,14 @@ def test_optimizer_seeds_do_not_seed_the_noise():
             r"neighbours must be one of 'add_remove', 'replace', got 'bounded'",
         ),
         (
-            {"epsilon": 1, "workload": np.eye(3)},
+            {"epsilon": 1, "workload": [[1, 0, 0]]},
             TypeError,
-            r"workload must be a query matrix, got ndarray; wrap arrays with Dense",
+            r"workload must be a query matrix, a .*, got list; wrap .* with Dense",
         ),
         (
-            {"epsilon": 1, "strategy": np.eye(3)},
+            {"epsilon": 1, "strategy": [[1, 0, 0]]},
             TypeError,
-            r"strategy must be a query matrix or a StrategyResult, got ndarray; wrap",
+            r"strategy must be a query matrix, a .*, got list; wrap .* with Dense",
         ),
         (
             {"epsilon": 1, "strategy": Identity(4)},
