@@ -31,6 +31,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
     AllRange,
     Anova,
+    Circulant,
     Conjunctions,
     Dense,
     Diagonal,
@@ -89,6 +90,7 @@ from mmech.strategies import (
     reweight,
 )
 from mmech.strategies.gaussian import optimize_gaussian
+from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
 
 __version__ = "0.1.0"
 
@@ -99,6 +101,7 @@ __all__ = [
     # operators
     "AllRange",
     "Anova",
+    "Circulant",
     "Conjunctions",
     "Dense",
     "Diagonal",
