@@ -31,6 +31,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
     AllRange,
     Anova,
+    Circulant,
     Conjunctions,
     Dense,
     Diagonal,
@@ -88,6 +89,7 @@ from mmech.strategies import (
     optimize,
     reweight,
 )
+from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
 
 __version__ = "0.1.0"
 
@@ -98,6 +100,7 @@ __all__ = [
     # operators
     "AllRange",
     "Anova",
+    "Circulant",
     "Conjunctions",
     "Dense",
     "Diagonal",

@@ -12,6 +12,7 @@ from mmech.operators.basic import (
     Suffix,
     Total,
 )
+from mmech.operators.circulant import Circulant
 from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
@@ -29,6 +30,7 @@ __all__ = [
     "AllRange",
     "AllRangeGram",
     "Anova",
+    "Circulant",
     "Conjunctions",
     "Dense",
     "Diagonal",

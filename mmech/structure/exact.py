@@ -115,7 +115,7 @@ def norm_bounds(operator: QueryMatrix) -> Bounds | None:
         return None
     kind = type(operator)
     if kind not in _PARTS:
-        return _BOUNDS[kind](operator)
+        return BOUNDS[kind](operator)
     known = [part._norm_bounds or (0, 0) for part in _PARTS[kind](operator)]
     rows, columns = zip(*known, strict=True)
     return _JOINT_BOUNDS[kind](operator, rows, columns)
@@ -126,7 +126,7 @@ def is_known(operator: QueryMatrix) -> bool:
     kind = type(operator)
     if kind in _PARTS:
         return all(is_known(part) for part in _PARTS[kind](operator))
-    return kind in _BOUNDS
+    return kind in BOUNDS
 
 
 def _explicit(operator: Dense | Sparse) -> Bounds:
@@ -197,7 +197,7 @@ def column_sums(
             f"the entries of {operator!r} are not known to be integers; list them with "
             "Dense or Sparse"
         )
-    rule = _SUMS.get(type(operator))
+    rule = SUMS.get(type(operator))
     sums = None if rule is None else rule(operator, power, weights)
     return _listed(operator, power, weights) if sums is None else sums
 
@@ -279,7 +279,7 @@ def _listed(
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def _transposed(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
+def transposed_sums(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
     """Multiply the weights with the transpose: for entries >= 0 and their sums."""
     bounds = operator._norm_bounds
     assert bounds is not None
@@ -293,7 +293,7 @@ def _transposed(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
 
 def _zeros_and_ones(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
     if not isinstance(weights, int):
-        return _transposed(operator, 1, weights)
+        return transposed_sums(operator, 1, weights)
     counts = operator.column_abs_sums()
     return None if counts.dtype != np.int64 else _times(counts, weights)
 
@@ -305,7 +305,7 @@ def _alike(count: Callable[[Any, int], int]) -> Callable[..., Sums | None]:
         if isinstance(weights, int):
             return weights * count(operator, power)
         if isinstance(operator, Hierarchy):
-            return _transposed(operator, power, weights)
+            return transposed_sums(operator, power, weights)
         return _zeros_and_ones(operator, power, weights)
 
     return rule
@@ -383,7 +383,7 @@ def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums |
         power = 1
     if power == 1:
         if operator.is_nonnegative:
-            return _transposed(operator, power, weights)
+            return transposed_sums(operator, power, weights)
         return column_sums(operator.abs(), power, weights)
     if min(operator._norm_bounds or (FITS,)) >= FITS:
         return None
@@ -481,7 +481,7 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-_BOUNDS: dict[type, Callable[[Any], Bounds]] = {
+BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     Identity: lambda a: (1, 1),
     Ones: lambda a: (a.n, a.m),
     Total: lambda a: (a.n, 1),
@@ -548,7 +548,7 @@ _ZEROS_AND_ONES = (
     Marginal,
 )
 
-_SUMS: dict[type, Callable[..., Sums | None]] = {
+SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, _zeros_and_ones),
     **dict.fromkeys((Identity, Marginal, Partition), _alike(lambda a, power: 1)),
     **dict.fromkeys((Ones, Total), _alike(lambda a, power: int(a.m))),
@@ -567,7 +567,7 @@ _SUMS: dict[type, Callable[..., Sums | None]] = {
     Product: _product_sums,
     Merged: _merged_sums,
     Permuted: _permuted_sums,
-    Transpose: _transposed,
+    Transpose: transposed_sums,
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the
 columns are listed."""

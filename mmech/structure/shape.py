@@ -33,6 +33,7 @@ __all__ = [
     "frobenius_squared",
     "has_full_column_rank",
     "is_uniform",
+    "known_rank",
     "kronecker_terms",
     "rank",
     "measured_loss_bound",
@@ -211,7 +212,7 @@ def rank(workload: QueryMatrix) -> int:
     """Return the rank, by the singular values where the structure does not tell."""
     if has_full_column_rank(workload):
         return workload.shape[1]
-    known = _known_rank(workload)
+    known = known_rank(workload)
     if known is not None:
         return known
     shape = _domain_of_marginals(workload)
@@ -223,26 +224,27 @@ def rank(workload: QueryMatrix) -> int:
 
 
 @singledispatch
-def _known_rank(workload: QueryMatrix) -> int | None:
+def known_rank(workload: QueryMatrix) -> int | None:
+    """Return a rank that is known though it may not be full, else ``None``."""
     return None
 
 
-@_known_rank.register(Ones)
+@known_rank.register(Ones)
 def _(workload: Ones) -> int | None:
     return 1
 
 
-@_known_rank.register(Kronecker)
+@known_rank.register(Kronecker)
 def _(workload: Kronecker) -> int | None:
     return math.prod(rank(factor) for factor in workload.factors)
 
 
-@_known_rank.register(Marginals)
+@known_rank.register(Marginals)
 def _(workload: Marginals) -> int | None:
     return _rank_of_marginals(workload, workload.domain_shape)
 
 
-@_known_rank.register(Scaled)
+@known_rank.register(Scaled)
 def _(workload: Scaled) -> int | None:
     return None if workload.weight == 0 else rank(workload.operator)
 
