@@ -51,15 +51,13 @@ from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.noise.seam import drawn
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 
 __all__ = ["SelectedTree", "select_tree"]
 
 LARGEST_RATE = 2**60
 """What the arithmetic takes: 2^24 nats for each unit of a score."""
-
-SPLITTING = 0.5
-"""Prior probability that a cell of the root is split once more."""
 
 WORK = 3e8
 """Records that a draw looks at, counted once for each pair of a root and a view below
@@ -146,6 +144,7 @@ def select_tree(
     weights: NDArray[np.int64] | None = None,
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
+    splitting: float = DrawnSettings.splitting,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -175,6 +174,8 @@ def select_tree(
         An earlier prediction of the class of every record, a function of the record's
         attributes and of what was released before. A leaf may then be labelled with
         `n_classes`, which stands for it. Sensitive.
+    splitting : float, default=0.5
+        Tree prior: probability that a cell of the root is split once more.
     relation : Relation
         Neighbour relation of the guarantee.
     pay : callable
@@ -213,9 +214,9 @@ def select_tree(
         weights = np.full(class_codes.size, unit, np.int64)
 
     def draw() -> SelectedTree:
-        return _draw(
+        return _draw_top_down(
             views, cells, class_codes, weights, predicted, n_classes, rate,
-            _roots(views, n_records), noise,
+            _roots(views, n_records), splitting, noise,
         )  # fmt: skip
 
     seen = {
@@ -229,7 +230,7 @@ def select_tree(
     )  # fmt: skip
 
 
-def _draw(
+def _draw_top_down(
     views: Views,
     cells: NDArray[np.uint8],
     class_codes: NDArray[np.int64],
@@ -238,6 +239,7 @@ def _draw(
     n_classes: int,
     rate: int,
     roots: NDArray[np.int64],
+    splitting: float,
     noise: np.random.Generator | None,
 ) -> SelectedTree:
     """Draw the root, then the views of its cells, then the labels."""
@@ -253,8 +255,8 @@ def _draw(
         weights = np.concatenate([weights, weights[right]])
         n_classes += 1
     log_prior = _fixed(views.log_prior)
-    log_split = log_prior + _fixed(math.log(SPLITTING))
-    log_stop = _fixed(math.log(1 - SPLITTING))
+    log_split = log_prior + _fixed(math.log(splitting))
+    log_stop = _fixed(math.log(1 - splitting))
     chances = np.empty((roots.size, 2), np.int64)
     root_log_weights(
         roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
