@@ -53,15 +53,12 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
+from mmech_rf.limits import LIMITS
 
 __all__ = ["SelectedTree", "select_tree"]
 
 LARGEST_RATE = 2**60
 """What the arithmetic takes: 2^24 nats for each unit of a score."""
-
-WORK = 3e8
-"""Records that a draw looks at, counted once for each pair of a root and a view below
-it; roots beyond that are left out, by public numbers only."""
 
 COARSE = 16
 """Single attributes of at most so many cells always may come first."""
@@ -309,5 +306,5 @@ def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
     coarse = (families[order] <= 2) & (sizes[order] <= COARSE)
-    within = (np.cumsum(work[order]) <= WORK) | coarse
+    within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     return np.sort(order[within])
