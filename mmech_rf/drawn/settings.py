@@ -118,12 +118,12 @@ class DrawnSettings(CountSettings):
     --------
     >>> from mmech_rf import DrawnForestClassifier, DrawnSettings, datasets
     >>> car = datasets.load_car()
-    >>> settings = DrawnSettings(learning_rate=0.3, most_rounds=4)
+    >>> settings = DrawnSettings(learning_rate=0.3, most_rounds=2)
     >>> model = DrawnForestClassifier(
     ...     car.schema, epsilon=10, n_records=1728, settings=settings
     ... )
     >>> model.fit(car.data, car.target).choice_.rounds
-    4
+    2
     """
 
     boosting_from: float = setting(12000.0)
