@@ -38,7 +38,8 @@ __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
 NEGLIGIBLE = 1e-6
-"""Least variance of noise in a count: that of a huge epsilon rounds to zero."""
+"""Numerical guard: least variance of noise in a count. That of a huge epsilon rounds to
+zero."""
 
 
 class _CompleteTrees(AccountedForest):

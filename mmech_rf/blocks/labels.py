@@ -38,7 +38,7 @@ Codes = NDArray[np.int64]
 Subset = tuple[int, ...]
 
 LABELS = "labels of the leaves of a disjoint forest"
-"""Words for the release."""
+"""Name of the release in ledgers and privacy statements."""
 
 
 def label_blocks(

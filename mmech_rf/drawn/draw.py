@@ -58,13 +58,13 @@ from mmech_rf.limits import LIMITS
 __all__ = ["SelectedTree", "select_tree"]
 
 LARGEST_RATE = 2**60
-"""What the arithmetic takes: 2^24 nats for each unit of a score."""
+"""Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
 
 COARSE = 16
-"""Single attributes of at most so many cells always may come first."""
+"""Candidate roots: single attributes of at most so many cells always are some."""
 
 LEAF_WORK = 20.0
-"""What a leaf of a candidate costs, in records."""
+"""Cost model: work for a leaf of a candidate, in records that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,10 @@ def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
-    """Return positions of the views that may come first: all, or the simplest."""
+    """Return the positions of candidate roots: all views, or the simplest.
+
+    Work is bounded by public numbers only (`Limits.draw_visits`).
+    """
     sizes = views.sizes
     work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
     kinds = ("whole", "score", "single", "sum", "pair")

@@ -29,14 +29,15 @@ __all__ = ["Grower", "ViewedRecords"]
 Floats = NDArray[np.float64]
 
 UNIT = 256
-"""Weights of records are multiples of 1 / UNIT."""
+"""Weight resolution: boosting weights of records are multiples of 1 / UNIT."""
 
 EXPONENTIALS = np.rint(
     2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
 ).astype(np.int64)
 EXPONENTIALS[-1] = 0
 EXPONENTIALS.flags.writeable = False
-"""Exponentials of minus so many steps, in units of 2**-32; none beyond the last."""
+"""Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
+and stands for all beyond."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class ViewedRecords:
 
 @dataclass(frozen=True)
 class Grower:
-    """Releases trees of one set of records, for shares of a total cost.
+    """Growth of a forest: releases its trees, for shares of a total cost.
 
     Attributes
     ----------
@@ -119,10 +120,11 @@ class Grower:
         seen: ViewedRecords,
         additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
-        """Release labelled trees, each drawn as a whole.
+        """Release labelled trees that vote, each drawn as a whole.
 
-        A count of what each gets right weighs its vote. Where there are scores, the
-        leaves of one tree may stand for them.
+        Calibration: noisy counts of the right and wrong labels of a tree are the
+        log-odds of its votes. Where there are scores, leaves may stand for them in
+        place of a class.
         """
         share, counted = cost / n_trees, self.settings.calibration_share
         predicted = None if additive is None else additive.classes(self.codes)
@@ -157,7 +159,7 @@ class Grower:
         seen: ViewedRecords,
         additive: AdditiveScores | None = None,
     ) -> SelectedTrees:
-        """Release trees, each for the records that those before it get wrong.
+        """Release boosted trees, each for the records that those before it get wrong.
 
         The leaves of the first tree vote with the log-odds of their released class
         counts, or stand for scores of all attributes. Every further tree weighs records
@@ -245,7 +247,7 @@ class Grower:
 def _weights(
     votes: NDArray[np.int64], class_codes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    r"""Return min(1, (1 - p) / p) of every record, in units of 1 / UNIT.
+    r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
 
     With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
     are added up in whole numbers from a table of exponentials, so that the weight of a
@@ -260,7 +262,7 @@ def _weights(
 
 
 def _accuracy(measured: Measurement, n_classes: int) -> float:
-    """Return how often labels are right, from noisy counts of right and wrong ones."""
+    """Return the accuracy of labels, from noisy counts of right and wrong ones."""
     added = max(_deviation(measured), 1.0)
     right, wrong = np.maximum(measured.values, 0.0)
     even = 1.0 / n_classes

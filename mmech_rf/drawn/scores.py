@@ -58,15 +58,15 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SUMS = "class counts and sums of all attributes"
-"""Words for the release."""
+"""Name of the release in ledgers and privacy statements."""
 
 VOTE_STEPS = 256
-"""Scores and votes are added in whole steps of 1 / VOTE_STEPS."""
+"""Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What records add up of one view.
+    """One sum over records: of positions, or of counts, in one view.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def _neighbours(attributes: list[tuple[int, int]], groups: int) -> list[Sum]:
 
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
-    """What the cells of views say of every class: post-processed release.
+    """Additive scores of every class in the cells of views: a post-processed release.
 
     Attributes
     ----------

@@ -42,10 +42,10 @@ __all__ = [
 Codes = NDArray[np.int64]
 
 MOST_CELLS = 64
-"""Most cells of a view."""
+"""View size: most cells of a view."""
 
 GRID = 64
-"""Positions of cells are multiples of 1 / GRID."""
+"""Position resolution: positions of cells are multiples of 1 / GRID."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Views:
 def public_views(
     domain_shape: Sequence[int], settings: DrawnSettings | None = None
 ) -> Views:
-    """Return the views that a domain is looked at.
+    """Return the public views of a domain.
 
     Parameters
     ----------

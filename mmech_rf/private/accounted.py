@@ -38,10 +38,11 @@ from mmech_rf.schema import Schema
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
 
 NUMBER = "number of records"
-"""Words for the noisy number of records."""
+"""Name of the noisy number of records in ledgers and privacy statements."""
 
 LEAST_EPSILON = Fraction(1, 100_000)
-"""Budgets below this drown in what roundings of a draw may add up to."""
+"""Numerical guard: smallest epsilon that trees are drawn with. Roundings of the
+arithmetic, which are paid for, would use up a smaller one."""
 
 
 class AccountedForest(ForestClassifier):
