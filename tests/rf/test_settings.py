@@ -15,6 +15,7 @@ from mmech_rf import (
     DrawnForestClassifier,
     DrawnSettings,
     LabelForestClassifier,
+    PrivateForestClassifier,
     load_model,
 )
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
@@ -78,6 +79,13 @@ def test_settings_are_saved_and_copied(cls, given, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
 
 
+def test_the_forest_that_chooses_has_parameters_of_its_own_only():
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    before = set(vars(model))
+    added = set(vars(model.fit(*records(20)))) - before
+    assert all(name.startswith("_") or name.endswith("_") for name in added)
+
+
 # ----------------------------------------------------------------------- what they do
 def test_plans_follow_settings():
     many = 10**6, Fraction(1), 10, 2
@@ -103,7 +111,7 @@ def test_a_prior_against_splitting_gives_trees_of_one_level():
 
 def test_learning_rate_zero_leaves_the_first_tree():
     X, y = records(200)
-    settings = DrawnSettings(learning_rate=0)
+    settings = DrawnSettings(learning_rate=0, scores_from=np.inf)
     many = {"epsilon": 2, "n_records": 10**6}
     model = DrawnForestClassifier(SCHEMA, settings=settings, **many).fit(X, y)
     first, *further = model._experts.scores
