@@ -15,12 +15,12 @@ __all__ = ["DrawnSettings"]
 class DrawnSettings(CountSettings):
     r"""Budget split, priors, smoothing and learning rate of a drawn forest.
 
-    Provenance: the defaults were chosen by hand on thirteen public sets (car,
-    balance-scale, iris, heart, mushroom, adult, adult-binary, nursery, claves, magic,
-    wall-robot, tic-tac-toe and student-por) at epsilon from 0.1 to 2, one setting for
-    all sets and budgets, by mean test accuracy over repeated splits
-    (``benchmarks/README.md`` has what was tried where accuracy is least). Numbers on
-    these sets may therefore flatter the forest a little. Releases are private whatever
+    Provenance: the defaults were set by hand, looking at test accuracy on public sets:
+    some or all of car, balance-scale, iris, heart, mushroom, adult, adult-binary,
+    nursery, claves, magic, wall-robot, tic-tac-toe and student-por, at epsilon from 0.1
+    to 2, with one setting for all sets and budgets (``benchmarks/README.md`` has what
+    was tried where accuracy is least). Accuracies on these sets may therefore flatter
+    the forest a little. Releases are private whatever
     the settings, as long as they do not come from the records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
