@@ -16,7 +16,9 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from mmech_rf import datasets, fetch
     from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
+    from mmech_rf.blocks.settings import BlockSettings
     from mmech_rf.drawn.classifier import DrawnForestClassifier
+    from mmech_rf.drawn.settings import DrawnSettings
     from mmech_rf.forest.forest import Forest
     from mmech_rf.forest.growth import (
         complete_forest,
@@ -64,6 +66,9 @@ __all__ = [
     "NonPrivateForestClassifier",
     "PrivateForestClassifier",
     "SubsampleAggregateClassifier",
+    # settings of classifiers, with their provenance
+    "BlockSettings",
+    "DrawnSettings",
     # released models as files
     "load_model",
     # choosing settings
@@ -81,7 +86,9 @@ _HOMES = {
     "private.nonprivate": ["NonPrivateForestClassifier"],
     "private.private_forest": ["PrivateForestClassifier"],
     "private.subsample_aggregate": ["SubsampleAggregateClassifier"],
+    "blocks.settings": ["BlockSettings"],
     "drawn.classifier": ["DrawnForestClassifier"],
+    "drawn.settings": ["DrawnSettings"],
     "forest": [
         "Forest",
         "complete_forest",

@@ -545,21 +545,21 @@ SELECTING = (
     ),
     Mutant(
         "weights of records not clipped",
-        "mmech_rf/drawn/trees.py",
+        "mmech_rf/drawn/grow.py",
         "np.minimum(against * UNIT // EXPONENTIALS[0], UNIT)",
         "against * UNIT // EXPONENTIALS[0]",
         (f"{TREES}::test_weights_are_the_odds_against_in_whole_numbers",),
     ),
     Mutant(
         "largest weight of a record left out: draws",
-        "mmech_rf/drawn/trees.py",
+        "mmech_rf/drawn/grow.py",
         "unit=1 if weights is None else UNIT,",
         "unit=1,",
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "largest weight of a record left out: counts",
-        "mmech_rf/drawn/trees.py",
+        "mmech_rf/drawn/grow.py",
         "unit = 1 if weights is None else UNIT\n",
         "unit = 1\n",
         (f"{TREES}::test_every_addition_of_a_record",),
@@ -614,13 +614,13 @@ LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
         "mmech_rf/drawn/draw.py",
-        "_roots(views, n_records), noise,",
-        "_roots(views, class_codes.size), noise,",
+        "_roots(views, n_records), splitting, noise,",
+        "_roots(views, class_codes.size), splitting, noise,",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
         "exact number of records: accuracy of votes",
-        "mmech_rf/drawn/trees.py",
+        "mmech_rf/drawn/grow.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
         f"            {ACCURACY_OF_REST}",
@@ -665,14 +665,14 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: scores of the first tree",
-        "mmech_rf/drawn/trees.py",
-        "return _log_shares(measured, unit)\n",
-        f"return _log_shares({MEASURED}(counts), unit)\n",
+        "mmech_rf/drawn/grow.py",
+        "return _log_shares(measured, unit, self.settings.smoothing)\n",
+        f"return _log_shares({MEASURED}(counts), unit, self.settings.smoothing)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: accuracy of votes",
-        "mmech_rf/drawn/trees.py",
+        "mmech_rf/drawn/grow.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([right.sum(), right.size - right.sum()])\n"
         f"            {ACCURACY_OF_REST}",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import check_domain_shape
 
@@ -46,12 +47,6 @@ decide, which often finds small designs of few attributes."""
 
 TRIES = 64
 """Covering designs of which the smallest is taken."""
-
-MAX_SETS = 10**6
-"""Designs cover at most so many sets."""
-
-MAX_TARGETS = 10_000
-"""Sets to cover by all tries together, beyond the first."""
 
 
 def block_partitions(
@@ -165,10 +160,10 @@ def covering_design(
     order = check_integer(order, "order")
     cap = check_integer(max_cells, "max_cells")
     n_sets = math.comb(len(sizes), order)
-    if n_sets > MAX_SETS:
+    if n_sets > LIMITS.design_sets:
         raise DomainTooLargeError(
             f"a design that covers all {n_sets:,} sets of {order} attributes is too "
-            f"large to search (at most {MAX_SETS:,}); use a lower order"
+            f"large to search (at most {LIMITS.design_sets:,}); use a lower order"
         )
     targets = _targets(sizes, order, cap)
     if not targets:
@@ -176,7 +171,7 @@ def covering_design(
     logs = np.log(np.array(sizes, dtype=np.float64))
     rng = np.random.default_rng(0)
     best: list[Subset] = []
-    for number in range(min(TRIES, 2 + MAX_TARGETS // len(targets))):
+    for number in range(min(TRIES, 2 + LIMITS.design_targets // len(targets))):
         ties = rng.random((64, len(sizes)))
         decay = DECAYS[number % len(DECAYS)]
         blocks = cover_greedily(targets, logs, cap, ties, decay=decay)

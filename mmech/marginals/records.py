@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.merged import Merged
@@ -24,9 +25,6 @@ from mmech.privacy.guards import check_process
 from mmech.structure.by_marginals import answers_by_marginals
 
 __all__ = ["Records", "exact_answers"]
-
-MAX_TABLE_ENTRIES = 2**27
-"""Largest table of counts that is made from records (1 GiB of int64)."""
 
 
 class Records:
@@ -182,12 +180,12 @@ class Records:
         """Return the exact marginal over some attributes, shape (n_a, k). Sensitive."""
         sizes = [self.domain_shape[i] for i in attributes]
         entries = product_of(sizes) * self.n_columns
-        if entries > MAX_TABLE_ENTRIES:
+        if entries > LIMITS.table_entries:
             raise DomainTooLargeError(
                 f"a table of counts over {len(attributes)} attributes has "
                 f"{magnitude(entries)} entries, too many (at most "
-                f"{MAX_TABLE_ENTRIES}); measure marginals over fewer attributes, such "
-                "as optimize(workload, template='marginal_pool') chooses"
+                f"{LIMITS.table_entries}); measure marginals over fewer attributes, "
+                "such as optimize(workload, template='marginal_pool') chooses"
             )
         place = np.zeros(self._codes.shape[1], np.int64)
         for i, size in zip(attributes, sizes, strict=True):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array, magnitude
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.checks import check_operator
 from mmech.operators.marginals import (
@@ -30,17 +31,11 @@ __all__ = ["MarginalEstimate", "is_lazy"]
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
-LAZY_CELLS = 2**24
-"""Above this domain size an estimate from marginals does not list the cells."""
-
-MAX_TABLE_ENTRIES = 2**27
-"""Largest table that an estimate returns (1 GiB)."""
-
 
 def is_lazy(strategy: QueryMatrix) -> bool:
     """Whether the cells of an estimate from this strategy are too many to list."""
     return isinstance(strategy, (Marginals, Marginal)) and (
-        strategy.shape[1] > LAZY_CELLS
+        strategy.shape[1] > LIMITS.listed_cells
         or len(strategy.domain_shape) > MAX_LATTICE_ATTRIBUTES
     )
 
@@ -176,10 +171,10 @@ class MarginalEstimate:
         """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
         sizes = self._sizes(kept)
         entries = product_of(sizes) * self._columns
-        if entries > MAX_TABLE_ENTRIES:
+        if entries > LIMITS.table_entries:
             raise DomainTooLargeError(
                 f"a table over {len(kept)} attributes has {magnitude(entries)} "
-                f"entries, too many (at most {MAX_TABLE_ENTRIES}); ask for fewer "
+                f"entries, too many (at most {LIMITS.table_entries}); ask for fewer "
                 "attributes"
             )
         out = np.zeros((*sizes, self._columns))

@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from mmech.checks import check_finite_array, check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals, check_attributes
@@ -21,9 +22,6 @@ __all__ = ["MaximumEntropy", "maximum_entropy"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
-
-MAX_ENTRIES = 2**23
-"""Largest explicit table, cells of linked attributes times columns."""
 
 GROWTH = 1.3
 """Steps grow by this factor while the objective falls."""
@@ -101,7 +99,7 @@ class MaximumEntropy:
         """Return the expected table of counts over some attributes, shape (n_a, k)."""
         kept = check_attributes(attributes, len(self.domain_shape))
         sizes = [self.domain_shape[i] for i in kept]
-        if product_of(sizes) * self.log_columns.size > MAX_ENTRIES:
+        if product_of(sizes) * self.log_columns.size > LIMITS.joint_entries:
             raise _too_large(product_of(sizes) * self.log_columns.size)
         linked = {i for group in self.groups for i in group}
         labels = {i: place for place, i in enumerate(sorted(linked))}
@@ -242,7 +240,7 @@ class _Fit:
         self.cliques: list[Clique] = []
         for group in groups:
             cliques = [Clique(group)]
-            if factorise and self._entries(group) > MAX_ENTRIES:
+            if factorise and self._entries(group) > LIMITS.joint_entries:
                 inside = [a for a in blocks if a and set(a) <= set(group)]
                 cliques = junction_tree(inside, self.sizes)
             before = len(self.cliques)
@@ -268,7 +266,7 @@ class _Fit:
             )
             start = stop
         largest = max(map(self._entries, self.groups))
-        if largest > MAX_ENTRIES:
+        if largest > LIMITS.joint_entries:
             raise _too_large(largest)
 
     def _entries(self, group: Subset) -> int:
@@ -402,5 +400,6 @@ def _linked(blocks: list[Subset]) -> list[Subset]:
 def _too_large(entries: int) -> DomainTooLargeError:
     return DomainTooLargeError(
         f"a distribution over linked attributes has {magnitude(entries)} entries, too "
-        f"many (at most {MAX_ENTRIES}); measure marginals that share fewer attributes"
+        f"many (at most {LIMITS.joint_entries}); measure marginals that share fewer "
+        "attributes"
     )

@@ -25,29 +25,27 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech.reconstruction.shrinkage import ShrunkEstimate
 from mmech.release import charge
 from mmech_rf.blocks.labels import LABELS, draw_labels, label_blocks
+from mmech_rf.blocks.settings import BlockSettings
+from mmech_rf.blocks.votes import Differences, Distribution, LogOdds, Weights
 from mmech_rf.forest.growth import complete_forest
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
-from mmech_rf.private.votes import Differences, Distribution, LogOdds, Weights
 from mmech_rf.schema import Schema
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
 
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
 
-FEW = 500.0
-"""Below this number of records times epsilon noise weighs more than the bias of weight
-votes, which take attributes for evenly spread: two classes are then told apart by
-their measured difference, which has half the variance."""
-
 NEGLIGIBLE = 1e-6
-"""Least variance of noise in a count: that of a huge epsilon rounds to zero."""
+"""Numerical guard: least variance of noise in a count. That of a huge epsilon rounds to
+zero."""
 
 
 class _CompleteTrees(AccountedForest):
     """Base of the forests with one complete tree per block of attributes."""
 
+    _settings_type = BlockSettings
     _released = "class counts"
 
     def _tree(self, block: tuple[int, ...], cost: Fraction) -> Ensemble:
@@ -104,6 +102,8 @@ class BlockForestClassifier(_CompleteTrees):
         number of records times epsilon is below 500, else log-odds.
     prior : SignalPrior, default=None
         Public guess of the signal; ``None`` for its defaults.
+    settings : BlockSettings, default=None
+        Budget split, smoothing and thresholds, public; ``None`` for the defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
     records_per_person : int, default=1
@@ -167,6 +167,7 @@ class BlockForestClassifier(_CompleteTrees):
         n_records: int | None = None,
         voting: str = "auto",
         prior: SignalPrior | None = None,
+        settings: BlockSettings | None = None,
         neighbours: str = "add_remove",
         records_per_person: int = 1,
         handle_unknown: str = "error",
@@ -191,6 +192,7 @@ class BlockForestClassifier(_CompleteTrees):
         )
         self.voting = voting
         self.prior = prior
+        self.settings = settings
 
     def _check_parameters(self) -> Fraction:
         check_choice(self.voting, "voting", VOTINGS)
@@ -251,7 +253,8 @@ class BlockForestClassifier(_CompleteTrees):
         """Whether to measure differences of two classes, from public facts."""
         if self.schema_.n_classes != 2:
             return False
-        return self.voting == "weight" or (self.voting == "auto" and information < FEW)
+        few = information < self._settings.differences_below
+        return self.voting == "weight" or (self.voting == "auto" and few)
 
     def _shares(self, strategy: Marginals) -> dict[tuple[int, ...], Fraction]:
         """Return the share of the cost of every block; its variance is one over it."""
@@ -284,7 +287,7 @@ class BlockForestClassifier(_CompleteTrees):
             fit = maximum_entropy(tables, values, variance=variance, total=n_records)
             self._experts = Distribution(fit)
         else:
-            self._experts = LogOdds(self.estimate_, blocks)
+            self._experts = LogOdds(self.estimate_, blocks, self._settings)
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
@@ -319,6 +322,8 @@ class LabelForestClassifier(_CompleteTrees):
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
+    settings : BlockSettings, default=None
+        Budget split and depth of the trees, public; ``None`` for the defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
     records_per_person : int, default=1
@@ -375,6 +380,7 @@ class LabelForestClassifier(_CompleteTrees):
         *,
         epsilon: Any,
         n_records: int | None = None,
+        settings: BlockSettings | None = None,
         neighbours: str = "add_remove",
         records_per_person: int = 1,
         handle_unknown: str = "error",
@@ -386,6 +392,7 @@ class LabelForestClassifier(_CompleteTrees):
         self.schema = schema
         self.epsilon = epsilon
         self.n_records = n_records
+        self.settings = settings
         self.neighbours = neighbours
         self.records_per_person = records_per_person
         self.handle_unknown = handle_unknown
@@ -405,7 +412,12 @@ class LabelForestClassifier(_CompleteTrees):
         n_records: float,
     ) -> None:
         sizes = self.schema_.domain_shape
-        blocks = label_blocks(sizes, epsilon=float(epsilon), n_records=n_records)
+        blocks = label_blocks(
+            sizes,
+            epsilon=float(epsilon),
+            n_records=n_records,
+            settings=self._settings,
+        )
         with self._timed("trees"):
             # Every record trains one tree: each has all of epsilon.
             self.ensembles_ = [self._tree(block, epsilon) for block in blocks]

@@ -29,6 +29,7 @@ from mmech.operators.base import product_of
 from mmech.privacy.neighbours import Relation
 from mmech.selection import flip
 from mmech.strategies import block_partitions
+from mmech_rf.blocks.settings import BlockSettings
 from mmech_rf.private.votes import Experts
 
 __all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
@@ -37,14 +38,15 @@ Codes = NDArray[np.int64]
 Subset = tuple[int, ...]
 
 LABELS = "labels of the leaves of a disjoint forest"
-"""Words for the release."""
-
-LABEL_INFORMATION = 4.0
-"""Records times epsilon that a leaf needs, so that its label is mostly right."""
+"""Name of the release in ledgers and privacy statements."""
 
 
 def label_blocks(
-    domain_shape: Sequence[int], *, epsilon: float, n_records: float
+    domain_shape: Sequence[int],
+    *,
+    epsilon: float,
+    n_records: float,
+    settings: BlockSettings | None = None,
 ) -> list[Subset]:
     """Return the attributes of every tree: the longest blocks with records enough.
 
@@ -56,6 +58,8 @@ def label_blocks(
         Budget, nats.
     n_records : float
         Public number of records, roughly.
+    settings : BlockSettings, optional
+        How many records a leaf needs.
 
     Returns
     -------
@@ -63,11 +67,12 @@ def label_blocks(
         Blocks of neighbours, a partition of the attributes; single attributes where
         records times epsilon are few.
     """
+    needed = (settings or BlockSettings()).label_records
     finest, *coarser = block_partitions(domain_shape)
     chosen = finest
     for blocks in coarser:
         leaves = max(product_of(domain_shape[i] for i in b) for b in blocks)
-        if n_records * epsilon >= LABEL_INFORMATION * len(blocks) * leaves:
+        if n_records * epsilon >= needed * len(blocks) * leaves:
             chosen = blocks
     return chosen
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import ParameterError
+from mmech import ParameterError, PrivacyLedger
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech_rf.drawn.draw import SelectedTree
-from mmech_rf.drawn.trees import Grower, Plan, SelectedTrees
+from mmech_rf.drawn.grow import Grower
+from mmech_rf.drawn.plan import Plan, concentrated_plan
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.choice import Choice
-from mmech_rf.private.concentrated import concentrated_plan
+from mmech_rf.schema import Schema
 
 __all__ = ["DrawnForestClassifier"]
 
@@ -49,6 +53,9 @@ class DrawnForestClassifier(AccountedForest):
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
+    settings : DrawnSettings, default=None
+        Budget split, priors, smoothing and learning rate, public; ``None`` for the
+        defaults.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation of the guarantee.
     records_per_person : int, default=1
@@ -105,6 +112,40 @@ class DrawnForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...]
     _experts: SelectedTrees
+    _settings_type = DrawnSettings
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        privacy: str = "pure",
+        delta: float | None = None,
+        n_records: int | None = None,
+        settings: DrawnSettings | None = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        super().__init__(
+            schema,
+            epsilon=epsilon,
+            privacy=privacy,
+            delta=delta,
+            n_records=n_records,
+            neighbours=neighbours,
+            records_per_person=records_per_person,
+            handle_unknown=handle_unknown,
+            handle_missing=handle_missing,
+            ledger=ledger,
+            random_state=random_state,
+            insecure_rng=insecure_rng,
+        )
+        self.settings = settings
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -128,8 +169,11 @@ class DrawnForestClassifier(AccountedForest):
         d, rho = len(domain_shape), self._remaining_rho()
         shared = self._accounting == "zcdp"
         cost = bounded_range_epsilon(rho) if shared else epsilon
-        plan = Plan.of(n_records, cost, d, self.schema_.n_classes)
-        other = concentrated_plan(plan, n_records, cost, rho, d, better=not shared)
+        settings = self._settings
+        plan = Plan.of(n_records, cost, d, self.schema_.n_classes, settings)
+        other = concentrated_plan(
+            plan, n_records, cost, rho, d, better=not shared, settings=settings
+        )
         if shared:
             cost, plan = rho, other or plan
         elif other is not None:
@@ -142,6 +186,7 @@ class DrawnForestClassifier(AccountedForest):
             n_classes=self.schema_.n_classes,
             n_records=n_records,
             payments=self._payments(),
+            settings=settings,
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)

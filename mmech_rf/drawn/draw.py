@@ -51,25 +51,20 @@ from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.noise.seam import drawn
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
+from mmech_rf.limits import LIMITS
 
 __all__ = ["SelectedTree", "select_tree"]
 
 LARGEST_RATE = 2**60
-"""What the arithmetic takes: 2^24 nats for each unit of a score."""
-
-SPLITTING = 0.5
-"""Prior probability that a cell of the root is split once more."""
-
-WORK = 3e8
-"""Records that a draw looks at, counted once for each pair of a root and a view below
-it; roots beyond that are left out, by public numbers only."""
+"""Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
 
 COARSE = 16
-"""Single attributes of at most so many cells always may come first."""
+"""Candidate roots: single attributes of at most so many cells always are some."""
 
 LEAF_WORK = 20.0
-"""What a leaf of a candidate costs, in records."""
+"""Cost model: work for a leaf of a candidate, in records that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +141,7 @@ def select_tree(
     weights: NDArray[np.int64] | None = None,
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
+    splitting: float = DrawnSettings.splitting,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -175,6 +171,8 @@ def select_tree(
         An earlier prediction of the class of every record, a function of the record's
         attributes and of what was released before. A leaf may then be labelled with
         `n_classes`, which stands for it. Sensitive.
+    splitting : float, default=0.5
+        Tree prior: probability that a cell of the root is split once more.
     relation : Relation
         Neighbour relation of the guarantee.
     pay : callable
@@ -213,9 +211,9 @@ def select_tree(
         weights = np.full(class_codes.size, unit, np.int64)
 
     def draw() -> SelectedTree:
-        return _draw(
+        return _draw_top_down(
             views, cells, class_codes, weights, predicted, n_classes, rate,
-            _roots(views, n_records), noise,
+            _roots(views, n_records), splitting, noise,
         )  # fmt: skip
 
     seen = {
@@ -229,7 +227,7 @@ def select_tree(
     )  # fmt: skip
 
 
-def _draw(
+def _draw_top_down(
     views: Views,
     cells: NDArray[np.uint8],
     class_codes: NDArray[np.int64],
@@ -238,6 +236,7 @@ def _draw(
     n_classes: int,
     rate: int,
     roots: NDArray[np.int64],
+    splitting: float,
     noise: np.random.Generator | None,
 ) -> SelectedTree:
     """Draw the root, then the views of its cells, then the labels."""
@@ -253,8 +252,8 @@ def _draw(
         weights = np.concatenate([weights, weights[right]])
         n_classes += 1
     log_prior = _fixed(views.log_prior)
-    log_split = log_prior + _fixed(math.log(SPLITTING))
-    log_stop = _fixed(math.log(1 - SPLITTING))
+    log_split = log_prior + _fixed(math.log(splitting))
+    log_stop = _fixed(math.log(1 - splitting))
     chances = np.empty((roots.size, 2), np.int64)
     root_log_weights(
         roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
@@ -298,7 +297,10 @@ def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
-    """Return positions of the views that may come first: all, or the simplest."""
+    """Return the positions of candidate roots: all views, or the simplest.
+
+    Work is bounded by public numbers only (`Limits.draw_visits`).
+    """
     sizes = views.sizes
     work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
     kinds = ("whole", "score", "single", "sum", "pair")
@@ -307,5 +309,5 @@ def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
     coarse = (families[order] <= 2) & (sizes[order] <= COARSE)
-    within = (np.cumsum(work[order]) <= WORK) | coarse
+    within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     return np.sort(order[within])

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
@@ -57,36 +58,15 @@ Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 SUMS = "class counts and sums of all attributes"
-"""Words for the release."""
+"""Name of the release in ledgers and privacy statements."""
 
 VOTE_STEPS = 256
-"""Scores and votes are added in whole steps of 1 / VOTE_STEPS."""
-
-RESOLUTIONS = (4, 8, 16)
-"""Largest numbers of groups of an attribute, from coarse to fine."""
-
-OF_A_PAIR = 8
-"""Largest number of groups of an attribute that is counted with its neighbour."""
-
-STANDS_OUT = 10.0
-"""Records per class that a set of sums needs, in deviations of their noisy number."""
-
-LEAST_EVIDENCE = 0.4
-"""Deviations of classes keep this part at least."""
-
-FARTHEST = 0.98
-"""Means of positions are cut off here."""
-
-PIECES = (6, 12)
-"""Numbers of cells that scores are cut into."""
-
-WIDTH = 1.3
-"""Scores spread by this much more than those of independent attributes would."""
+"""Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """What records add up of one view.
+    """One sum over records: of positions, or of counts, in one view.
 
     Attributes
     ----------
@@ -141,26 +121,29 @@ class Sums:
         return np.concatenate(found).astype(np.int64)
 
 
-def sums_from_coarse_to_fine(domain_shape: Sequence[int]) -> list[Sums]:
+def sums_from_coarse_to_fine(
+    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+) -> list[Sums]:
     """Return the sets of sums that there are to choose from."""
+    settings = settings or DrawnSettings()
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
     found = [
         Sums(tuple(Sum(single_view(i, n, MOST_CELLS), True) for i, n in attributes))
     ]
-    for groups in RESOLUTIONS:
+    for groups in settings.resolutions:
         found.append(
             Sums(tuple(Sum(single_view(i, n, groups), n == 2) for i, n in attributes))
         )
-    found.append(Sums(tuple(_neighbours(attributes))))
+    found.append(Sums(tuple(_neighbours(attributes, settings.pair_resolution))))
     return list(dict.fromkeys(found))
 
 
-def _neighbours(attributes: list[tuple[int, int]]) -> list[Sum]:
+def _neighbours(attributes: list[tuple[int, int]], groups: int) -> list[Sum]:
     """Return counts of the cells of every two attributes that stand together."""
     terms = []
     for start in range(0, len(attributes), 2):
         two = attributes[start : start + 2]
-        views = [single_view(i, n, OF_A_PAIR) for i, n in two]
+        views = [single_view(i, n, groups) for i, n in two]
         if len(views) == 1:
             terms.append(Sum(views[0], views[0].size == 2))
             continue
@@ -176,7 +159,7 @@ def _neighbours(attributes: list[tuple[int, int]]) -> list[Sum]:
 
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
-    """What the cells of views say of every class: post-processed release.
+    """Additive scores of every class in the cells of views: a post-processed release.
 
     Attributes
     ----------
@@ -213,6 +196,7 @@ def release_scores(
     *,
     n_classes: int,
     n_records: float,
+    settings: DrawnSettings | None = None,
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -230,11 +214,14 @@ def release_scores(
         Number of classes.
     n_records : float
         Public number of records, roughly.
+    settings : DrawnSettings, optional
+        Resolutions, clipping and shrinkage.
     """
-    sums, *finer = sums_from_coarse_to_fine(domain_shape)
+    settings = settings or DrawnSettings()
+    sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
         deviation = payments.deviation(other.groups, cost)
-        if n_records / n_classes >= STANDS_OUT * deviation:
+        if n_records / n_classes >= settings.signal_to_noise * deviation:
             sums = other
     released = payments.release_sums(
         sums.of(codes, class_codes, n_classes),
@@ -243,7 +230,7 @@ def release_scores(
         SUMS,
         GRID,
     )
-    return _scores(sums, released)
+    return _scores(sums, released, settings)
 
 
 @dataclass(frozen=True)
@@ -259,12 +246,15 @@ class _Rows:
         Sums of classes less what their number of records would add to `common`.
     noise : float
         Standard deviation of a row.
+    largest_mean : float
+        Where mean positions are cut off.
     """
 
     term: Sum
     common: Floats
     deviations: Floats
     noise: float
+    largest_mean: float
 
     @cached_property
     def standardised(self) -> Floats:
@@ -278,7 +268,7 @@ class _Rows:
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
             t = positions(self.term.view.size) / GRID
-            tilts, logs = _tilted(np.append(means, self.common), t)
+            tilts, logs = _tilted(np.append(means, self.common), t, self.largest_mean)
             lines = np.outer(t, tilts) - logs
             return np.asarray(lines[:, :-1] - lines[:, -1:])
         common = self.common[:, None]
@@ -288,7 +278,11 @@ class _Rows:
         return np.asarray(np.log(smooth / smooth.sum(axis=0)) - np.log(common))
 
 
-def _scores(sums: Sums, released: Measurement) -> AdditiveScores:
+def _scores(
+    sums: Sums, released: Measurement, settings: DrawnSettings | None = None
+) -> AdditiveScores:
+    settings = settings or DrawnSettings()
+    farthest = settings.largest_mean
     values = released.values / GRID
     # Positions are whole units: next to no noise counts as a rounding.
     deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
@@ -301,16 +295,16 @@ def _scores(sums: Sums, released: Measurement) -> AdditiveScores:
     for term, (start, stop) in zip(sums.terms, pairwise(ends), strict=True):
         block, deviation = values[start:stop], float(noise[start])
         if term.by_position:
-            common = np.clip(block.sum(axis=1) / total, -FARTHEST, FARTHEST)
+            common = np.clip(block.sum(axis=1) / total, -farthest, farthest)
         else:
             common = np.maximum(block.sum(axis=1), 0) + deviation * k / 2 + 0.5
             common /= common.sum()
         apart = block - common[:, None] * values[0]
-        rows.append(_Rows(term, common, apart, deviation))
+        rows.append(_Rows(term, common, apart, deviation, farthest))
     kept = 1.0
     if rows:
         energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
-        kept = max(1 - energies.size / max(energies.sum(), 1.0), LEAST_EVIDENCE)
+        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
     return AdditiveScores(
         _steps(np.log(numbers / total)),
         tuple(row.term.view for row in rows),
@@ -322,13 +316,15 @@ def _steps(scores: Floats) -> NDArray[np.int64]:
     return np.rint(VOTE_STEPS * scores).astype(np.int64)
 
 
-def _tilted(means: Floats, t: Floats) -> tuple[Floats, Floats]:
+def _tilted(
+    means: Floats, t: Floats, farthest: float = DrawnSettings.largest_mean
+) -> tuple[Floats, Floats]:
     r"""Return :math:`\theta` of distributions with given means, and log normalisers.
 
     Of :math:`p(t) \propto e^{\theta t}` on evenly weighted points, by Newton's method
-    with bounded steps; means are cut off at FARTHEST.
+    with bounded steps; means are cut off at `farthest`.
     """
-    goals = np.clip(means, -FARTHEST, FARTHEST)
+    goals = np.clip(means, -farthest, farthest)
     theta = np.arctanh(goals)
     for _ in range(60):
         weights = np.exp(np.outer(theta, t))
@@ -339,12 +335,15 @@ def _tilted(means: Floats, t: Floats) -> tuple[Floats, Floats]:
     return theta, np.log(np.exp(np.outer(theta, t)).mean(axis=1))
 
 
-def score_views(scores: AdditiveScores) -> list[ScoreView]:
+def score_views(
+    scores: AdditiveScores, settings: DrawnSettings | None = None
+) -> list[ScoreView]:
     """Return views of released scores: of each class against the others, cut to pieces.
 
     Cuts are at quantiles of a normal distribution, that of a sum over evenly spread
     cells. Of two classes one is enough.
     """
+    settings = settings or DrawnSettings()
     k = scores.constant.size
     found = []
     for c in range(1 if k == 2 else 0, k):
@@ -357,8 +356,8 @@ def score_views(scores: AdditiveScores) -> list[ScoreView]:
         variance = sum(float(table.var()) for table in tables)
         if variance == 0:
             continue
-        spread = NormalDist(mean, WIDTH * variance**0.5)
-        for pieces in PIECES:
+        spread = NormalDist(mean, settings.score_width * variance**0.5)
+        for pieces in settings.score_pieces:
             cuts = {round(spread.inv_cdf(i / pieces)) for i in range(1, pieces)}
             whole = tuple(tuple(table.tolist()) for table in tables)
             found.append(ScoreView(scores.views, whole, tuple(sorted(cuts))))

@@ -27,6 +27,8 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech_rf.drawn.settings import DrawnSettings
+
 __all__ = [
     "ScoreView",
     "View",
@@ -39,29 +41,11 @@ __all__ = [
 
 Codes = NDArray[np.int64]
 
-FLAT = 8
-"""Attributes of at most so many cells are seen cell by cell only."""
-
 MOST_CELLS = 64
-"""Most cells of a view."""
-
-WHOLE = 0.05
-"""Prior probability of looking at nothing."""
-
-MOST_SUMS = 1500
-"""Sums of one more attribute are left out when there would be more of them."""
-
-MOST_TERMS = 6
-"""Most attributes in a sum."""
-
-MOST_PAIRS = 2000
-"""Pairs are left out, finest first, when there would be more of them."""
-
-PIECES = (6,)
-"""Numbers of cells that sums are cut into."""
+"""View size: most cells of a view."""
 
 GRID = 64
-"""Positions of cells are multiples of 1 / GRID."""
+"""Position resolution: positions of cells are multiples of 1 / GRID."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +168,8 @@ class Views:
     Attributes
     ----------
     items : tuple of View or ScoreView
+    whole_prior : float
+        Tree prior: probability of a view that tells no records apart.
     sizes : ndarray of int64, shape (v,)
         Cells of every view.
     log_prior : ndarray of float64, shape (v,)
@@ -191,6 +177,7 @@ class Views:
     """
 
     items: tuple[View | ScoreView, ...]
+    whole_prior: float = DrawnSettings.whole_prior
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -203,7 +190,8 @@ class Views:
         families = [view.family for view in self.items]
         shares = dict.fromkeys(families, 1.0)
         if len(shares) > 1 and "whole" in shares:
-            shares["whole"] = WHOLE / (1 - WHOLE) * (len(shares) - 1)
+            odds = self.whole_prior / (1 - self.whole_prior)
+            shares["whole"] = odds * (len(shares) - 1)
         total = sum(shares.values())
         return np.array(
             [math.log(shares[f] / total / families.count(f)) for f in families]
@@ -217,13 +205,17 @@ class Views:
         return out
 
 
-def public_views(domain_shape: Sequence[int]) -> Views:
-    """Return the views that a domain is looked at.
+def public_views(
+    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+) -> Views:
+    """Return the public views of a domain.
 
     Parameters
     ----------
     domain_shape : sequence of int, length d
         Sizes of the attributes.
+    settings : DrawnSettings, optional
+        Numbers of views.
 
     Returns
     -------
@@ -236,16 +228,19 @@ def public_views(domain_shape: Sequence[int]) -> Views:
     >>> [(view.family, view.size) for view in views.items]
     [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
     """
+    settings = settings or DrawnSettings()
     sizes = tuple(domain_shape)
-    coarse = [_resolutions(n) for n in sizes]
+    coarse = [_resolutions(n, settings.whole_attributes) for n in sizes]
     singles = [
         View((i,), (table,), (), max(table) + 1, "single")
         for i, tables in enumerate(coarse)
         for table in tables
     ]
     whole = View((), (), (), 1, "whole")
-    found = dict.fromkeys([whole, *singles, *_pairs(coarse), *_sums(sizes)])
-    return Views(tuple(view for view in found if view.size > 1 or view is whole))
+    pairs = _pairs(coarse, settings.most_pairs)
+    found = dict.fromkeys([whole, *singles, *pairs, *_sums(sizes, settings)])
+    items = tuple(view for view in found if view.size > 1 or view is whole)
+    return Views(items, settings.whole_prior)
 
 
 def single_view(attribute: int, size: int, groups: int) -> View:
@@ -255,15 +250,15 @@ def single_view(attribute: int, size: int, groups: int) -> View:
     return View((attribute,), (table,), (), groups, "single")
 
 
-def _resolutions(n: int) -> list[tuple[int, ...]]:
+def _resolutions(n: int, flat: int) -> list[tuple[int, ...]]:
     """Return the group of every cell of an attribute, at its resolutions."""
     groups = [n] if n <= MOST_CELLS else []
-    if n > FLAT:
+    if n > flat:
         groups = [2**j for j in range(1, 7) if 2**j < n] + groups
     return [tuple(int(code) * g // n for code in range(n)) for g in groups]
 
 
-def _pairs(coarse: list[list[tuple[int, ...]]]) -> list[View]:
+def _pairs(coarse: list[list[tuple[int, ...]]], most: int) -> list[View]:
     groups = [[max(table) + 1 for table in tables] for tables in coarse]
     within = [
         (g * h, i, j, a, b)
@@ -273,33 +268,35 @@ def _pairs(coarse: list[list[tuple[int, ...]]]) -> list[View]:
         if g * h <= MOST_CELLS
     ]
     views = []
-    for size, i, j, a, b in sorted(within)[:MOST_PAIRS]:
+    for size, i, j, a, b in sorted(within)[:most]:
         step = groups[j][b]
         first = tuple(code * step for code in coarse[i][a])
         views.append(View((i, j), (first, coarse[j][b]), (), size, "pair"))
     return views
 
 
-def most_terms(n_features: int) -> int:
+def most_terms(n_features: int, settings: DrawnSettings | None = None) -> int:
     """Return the largest number of attributes in a sum, one if there are no sums."""
+    settings = settings or DrawnSettings()
+    most = min(n_features, settings.most_terms)
     total = 0
-    for terms in range(2, min(n_features, MOST_TERMS) + 1):
+    for terms in range(2, most + 1):
         total += math.comb(n_features, terms) * 2 ** (terms - 1)
-        if total > MOST_SUMS:
+        if total > settings.most_sums:
             return terms - 1
-    return max(1, min(n_features, MOST_TERMS))
+    return max(1, most)
 
 
-def _sums(sizes: tuple[int, ...]) -> Iterator[View]:
+def _sums(sizes: tuple[int, ...], settings: DrawnSettings) -> Iterator[View]:
     d = len(sizes)
     quantiles: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for terms in range(2, most_terms(d) + 1):
+    for terms in range(2, most_terms(d, settings) + 1):
         for attributes in combinations(range(d), terms):
             if any(sizes[i] < 2 for i in attributes):
                 continue
             key = tuple(sorted(sizes[i] for i in attributes))
             if key not in quantiles:
-                quantiles[key] = _cuts(key)
+                quantiles[key] = _cuts(key, settings.sum_pieces)
             for signs in product((1, -1), repeat=terms - 1):
                 tables = tuple(
                     tuple((sign * positions(sizes[i])).tolist())
@@ -314,7 +311,7 @@ def positions(n: int) -> NDArray[np.int64]:
     return np.rint(GRID * (2 * np.arange(n) / (n - 1) - 1)).astype(np.int64)
 
 
-def _cuts(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _cuts(sizes: tuple[int, ...], numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Return cuts at quantiles of the sum of evenly spread attributes."""
     mass = np.ones(1)
     for n in sizes:
@@ -323,7 +320,7 @@ def _cuts(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
     below = np.cumsum(mass)
     half = GRID * len(sizes)
     found = []
-    for pieces in PIECES:
+    for pieces in numbers:
         levels = np.arange(1, pieces) / pieces
         # A value with more than its share of the mass gets a cell of its own.
         ends = np.searchsorted(below, levels - 1e-9) - half + 1

@@ -18,6 +18,7 @@ from mmech.checks import check_choice, check_integer
 from mmech.exceptions import DomainTooLargeError, ParameterError
 from mmech_rf.forest.checks import check_shape, in_words
 from mmech_rf.forest.forest import Forest
+from mmech_rf.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Attribute, Schema
@@ -39,14 +40,6 @@ DEEP = 32
 
 SPLITS = ("multiway", "binary", "threshold")
 """Kinds of split that a random forest may have."""
-
-# Largest forest that is grown: 2 GiB of `feature` and `child`, well inside int32.
-MAX_NODES = 2**28
-# Largest complete forest: every leaf is a query to be answered, every tree a table.
-MAX_COMPLETE_TREES = 100_000
-MAX_COMPLETE_LEAVES = 2**24
-# Values of all attributes with two-way tests: 1 GiB of tables while growing.
-MAX_VALUES = 2**27
 
 CUT_WEIGHT = 2**30
 """Total of the whole weights of the cuts of an attribute."""
@@ -189,7 +182,7 @@ def grow_random_forest(
     two_way = _two_way(ordered, splits)
     depth = min(depth, _longest(sizes, two_way))
     fewest = np.where(two_way, 2, sizes)[splittable]
-    if n_trees * _fewest_nodes(fewest, depth) > MAX_NODES:
+    if n_trees * _fewest_nodes(fewest, depth) > LIMITS.forest_nodes:
         raise _too_many_nodes(n_trees, depth)
     seeds = _seed_sequence(seed).generate_state(n_trees, np.uint64)
     # Without a compiler the kernels run on NumPy scalars, which warn when the
@@ -252,7 +245,7 @@ def _grow_multiway(
     node_offsets = np.empty(seeds.size + 1, dtype=np.int64)
     leaf_offsets = np.empty(seeds.size + 1, dtype=np.int64)
     counted = _kernels.count_nodes(
-        seeds, sizes, splittable, depth, MAX_NODES, node_offsets, leaf_offsets
+        seeds, sizes, splittable, depth, LIMITS.forest_nodes, node_offsets, leaf_offsets
     )
     if counted < seeds.size:
         raise _too_many_nodes(seeds.size, depth)
@@ -294,7 +287,7 @@ def _grow_tests(
             table,
             splittable,
             depth,
-            MAX_NODES,
+            LIMITS.forest_nodes,
             write,
             node_offsets,
             leaf_offsets,
@@ -335,10 +328,10 @@ def _value_tables(
         getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
     )
     values = sum(size for size, two in zip(shape, two_way, strict=True) if two)
-    if values > MAX_VALUES:
+    if values > LIMITS.cut_values:
         raise DomainTooLargeError(
             f"two-way tests of attributes with {values:,} values in all need tables "
-            f"of more than {MAX_VALUES:,} entries; bin the attributes first"
+            f"of more than {LIMITS.cut_values:,} entries; bin the attributes first"
         )
     parts = []
     kinds = np.full(len(shape), _kernels.MULTIWAY)
@@ -386,7 +379,7 @@ def _fewest_nodes(sizes: Integers, depth: int) -> int:
     for size in np.sort(sizes)[:depth].tolist():
         leaves *= size
         nodes += leaves
-        if nodes > MAX_NODES:
+        if nodes > LIMITS.forest_nodes:
             break
     return nodes
 
@@ -394,7 +387,7 @@ def _fewest_nodes(sizes: Integers, depth: int) -> int:
 def _too_many_nodes(n_trees: int, depth: int) -> DomainTooLargeError:
     return DomainTooLargeError(
         f"{n_trees} trees of depth {depth} over this domain would have more than "
-        f"{MAX_NODES:,} nodes; choose a smaller depth or fewer trees"
+        f"{LIMITS.forest_nodes:,} nodes; choose a smaller depth or fewer trees"
     )
 
 
@@ -619,8 +612,8 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
     depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
     n_trees, n_leaves = math.comb(len(sizes), depth), _elementary(sizes, depth)
     for count, what, limit in (
-        (n_trees, "trees", MAX_COMPLETE_TREES),
-        (n_leaves, "leaves", MAX_COMPLETE_LEAVES),
+        (n_trees, "trees", LIMITS.complete_trees),
+        (n_leaves, "leaves", LIMITS.complete_leaves),
     ):
         if count > limit:
             raise DomainTooLargeError(
@@ -649,7 +642,7 @@ def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
     sizes = [size for size in domain_shape if size > 1]
     h = min(depth, len(sizes))
     trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)
-    fits = trees <= MAX_COMPLETE_TREES and leaves <= MAX_COMPLETE_LEAVES
+    fits = trees <= LIMITS.complete_trees and leaves <= LIMITS.complete_leaves
     return (trees, leaves) if fits else (0, 0)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError
 from mmech_rf.forest.checks import check_labels, in_words
+from mmech_rf.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
@@ -23,12 +24,6 @@ __all__ = [
     "leaf_masks",
 ]
 
-# Largest table that is materialised: 2 GiB of int32 labels, 1 GiB of masks.
-MAX_TABLE_ENTRIES = 2**29
-MAX_MASK_ENTRIES = 2**30
-# Records converted to narrow codes at a time, so that memory stays bounded.
-CHUNK = 2**16
-
 
 def apply(forest: Forest, codes: ArrayLike) -> NDArray[np.int32]:
     """Find the leaf of every record in every tree, see `Forest.apply`."""
@@ -36,14 +31,14 @@ def apply(forest: Forest, codes: ArrayLike) -> NDArray[np.int32]:
 
     codes = _check_codes(forest, codes)
     leaves = np.empty((codes.shape[0], forest.n_trees), dtype=np.int32)
-    for start, chunk in _narrow(forest, codes):
+    for rows, chunk in _narrow(forest, codes):
         _kernels.apply_trees(
             forest.feature,
             forest.child,
             forest._tests,
             forest.node_offsets,
             chunk,
-            leaves[start : start + CHUNK],
+            leaves[rows],
         )
     return leaves
 
@@ -53,11 +48,11 @@ def apply_domain(forest: Forest) -> NDArray[np.int32]:
     from mmech_rf import _kernels
 
     entries = forest.n_trees * forest.n_cells
-    if entries > MAX_TABLE_ENTRIES:
+    if entries > LIMITS.label_entries:
         raise DomainTooLargeError(
             f"labels of {in_words(forest.n_cells)} cells for {forest.n_trees} trees "
             f"would have {in_words(entries)} entries, more than the limit of "
-            f"{MAX_TABLE_ENTRIES:,}; use leaf_masks(), fewer trees or fewer "
+            f"{LIMITS.label_entries:,}; use leaf_masks(), fewer trees or fewer "
             "attributes"
         )
     labels = np.empty((forest.n_trees, forest.n_cells), dtype=np.int32)
@@ -82,7 +77,7 @@ def count_leaves(
     n_classes = check_integer(n_classes, "n_classes")
     classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
     counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
-    for start, chunk in _narrow(forest, codes):
+    for rows, chunk in _narrow(forest, codes):
         _kernels.count_leaves(
             forest.feature,
             forest.child,
@@ -90,7 +85,7 @@ def count_leaves(
             forest.node_offsets,
             forest.leaf_offsets,
             chunk,
-            _chunk(classes, start),
+            _chunk(classes[rows]),
             counts,
         )
     return counts
@@ -111,7 +106,7 @@ def count_assigned_leaves(
     classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
     trees = check_labels(tree_index, "tree_index", len(codes), forest.n_trees)
     counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
-    for start, chunk in _narrow(forest, codes):
+    for rows, chunk in _narrow(forest, codes):
         _kernels.count_assigned_leaves(
             forest.feature,
             forest.child,
@@ -119,8 +114,8 @@ def count_assigned_leaves(
             forest.node_offsets,
             forest.leaf_offsets,
             chunk,
-            _chunk(classes, start),
-            _chunk(trees, start),
+            _chunk(classes[rows]),
+            _chunk(trees[rows]),
             counts,
         )
     return counts
@@ -131,11 +126,11 @@ def leaf_masks(forest: Forest) -> list[NDArray[np.bool_]]:
     from mmech_rf import _kernels
 
     entries = forest.n_leaves * sum(forest.domain_shape)
-    if entries > MAX_MASK_ENTRIES:
+    if entries > LIMITS.mask_entries:
         raise DomainTooLargeError(
             f"masks of {forest.n_leaves:,} leaves over {sum(forest.domain_shape):,} "
             f"attribute values would have {in_words(entries)} entries, more than "
-            f"the limit of {MAX_MASK_ENTRIES:,}; use fewer trees or a smaller depth"
+            f"the limit of {LIMITS.mask_entries:,}; use fewer trees or a smaller depth"
         )
     flat = np.ones(entries, dtype=np.bool_)
     _kernels.leaf_masks(
@@ -173,12 +168,16 @@ def _check_codes(forest: Forest, codes: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _narrow(forest: Forest, codes: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield (start, chunk) with chunk (<= CHUNK, d) checked, one byte a code."""
+def _narrow(
+    forest: Forest, codes: NDArray[Any]
+) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """Yield rows and their codes, checked, with one byte a code where that holds it."""
     largest = np.array(forest.domain_shape) - 1
     dtype = np.uint8 if largest.max() <= np.iinfo(np.uint8).max else np.int32
-    for start in range(0, len(codes), CHUNK):
-        chunk = codes[start : start + CHUNK]
+    width = LIMITS.routed_records
+    for start in range(0, len(codes), width):
+        rows = slice(start, start + width)
+        chunk = codes[rows]
         if (chunk < 0).any() or (chunk > largest).any():
             # Row and column only: the value may be sensitive.
             row, column = np.argwhere((chunk < 0) | (chunk > largest))[0]
@@ -186,9 +185,9 @@ def _narrow(forest: Forest, codes: NDArray[Any]) -> Iterator[tuple[int, NDArray[
                 f"codes of attribute {column} must lie in 0..{largest[column]}, "
                 f"row {start + row} does not; encode records with the schema"
             )
-        yield start, np.array(chunk, dtype=dtype, order="C")
+        yield rows, np.array(chunk, dtype=dtype, order="C")
 
 
-def _chunk(labels: NDArray[Any], start: int) -> NDArray[np.int64]:
+def _chunk(labels: NDArray[Any]) -> NDArray[np.int64]:
     """Copy one chunk of labels as int64: one layout, so one compiled kernel."""
-    return np.array(labels[start : start + CHUNK], dtype=np.int64, order="C")
+    return np.array(labels, dtype=np.int64, order="C")

@@ -31,22 +31,18 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.payments import Payments
+from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.votes import Experts
 from mmech_rf.schema import Schema
 
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
 
 NUMBER = "number of records"
-"""Words for the noisy number of records."""
-
-COUNT_SHARE = Fraction(3, 100)
-"""Share of epsilon that pays for a noisy number of records."""
-
-FEWEST = 8.0
-"""A noisy number of records below this is taken as this."""
+"""Name of the noisy number of records in ledgers and privacy statements."""
 
 LEAST_EPSILON = Fraction(1, 100_000)
-"""Budgets below this drown in what roundings of a draw may add up to."""
+"""Numerical guard: smallest epsilon that trees are drawn with. Roundings of the
+arithmetic, which are paid for, would use up a smaller one."""
 
 
 class AccountedForest(ForestClassifier):
@@ -57,6 +53,8 @@ class AccountedForest(ForestClassifier):
 
     choice_: Choice
     _experts: Experts
+    settings: CountSettings | None = None
+    _settings_type: type[CountSettings] = CountSettings
     _needs_cells = False
     _public = (
         "The schema and the parameters do not depend on records; all the rest follows "
@@ -102,9 +100,21 @@ class AccountedForest(ForestClassifier):
                 "n_records must be a public number >= 1, or None for a noisy count, "
                 f"got {self.n_records!r}"
             )
+        if self.settings is not None and not isinstance(
+            self.settings, self._settings_type
+        ):
+            raise TypeError(
+                f"settings must be None or {self._settings_type.__name__}, "
+                f"got {type(self.settings).__name__}"
+            )
         check_privacy(self.privacy, self.delta)
         self._check_shared()
         return check_epsilon(self.epsilon)
+
+    @property
+    def _settings(self) -> Any:
+        """Settings in use, of the type of the subclass."""
+        return self._settings_type() if self.settings is None else self.settings
 
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
@@ -128,12 +138,13 @@ class AccountedForest(ForestClassifier):
         self._reserve()
         spent = Fraction(0)
         if self.n_records is None:
-            spent = epsilon * COUNT_SHARE
+            spent = epsilon * self._settings.count_share
             with self._timed("measurement"):
                 noisy = self._release(
                     Identity(1), spent, [codes.shape[0]], NUMBER, currency="epsilon"
                 )
-            n_records = max(float(noisy.values[0]), FEWEST)
+            least = self._settings.fewest_records
+            n_records = max(float(noisy.values[0]), least)
         else:
             n_records = float(self.n_records)
         if self.delta is not None:

@@ -45,6 +45,7 @@ from mmech_rf.forest.growth import (
     default_depth,
     grow_random_forest,
 )
+from mmech_rf.limits import LIMITS
 from mmech_rf.private.ensembles import (
     Ensemble,
     check_n_jobs,
@@ -56,13 +57,10 @@ from mmech_rf.private.ensembles import (
     trees_of,
 )
 from mmech_rf.private.lineage import Lineage
-from mmech_rf.private.sizes import MAX_TREE_CELLS, check_cells, check_leaves
+from mmech_rf.private.sizes import check_cells, check_leaves
 from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
-
-INFERRED_CELLS = 10**6
-"""Inferred schemas bin numeric attributes so that the domain stays below this."""
 
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
@@ -104,7 +102,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     _votings: tuple[str, ...] = ("hard", "weight")
     _needs_cells = True
     _measures_marginals = False
-    _most_tree_cells = MAX_TREE_CELLS
+    _tree_cells = "tree_cells"
     _holds_secrets = False
     _spends = True
     _insecure_rng: np.random.Generator | None
@@ -302,7 +300,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PrivacyLeakWarning)
-                bins = int(INFERRED_CELLS ** (1 / X.shape[1]))
+                bins = int(LIMITS.inferred_cells ** (1 / X.shape[1]))
                 schema = Schema.infer(X, y, n_bins=max(2, min(10, bins)))
         else:
             schema = self.schema
@@ -356,7 +354,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             if trees == math.inf:
                 listed, _ = complete_size(visible.domain_shape, depth)
                 trees = 1 if cls._measures_marginals else max(listed, 1)
-            check_cells(visible, trees, most=cls._most_tree_cells)
+            check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
         check_leaves(visible, n_trees, depth, splits)
 
     def _fit_counts(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import PrivacyLedger, QueryMatrix
+from mmech_rf.limits import LIMITS
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.per_batch import PerBatchClassifier
 from mmech_rf.private.sizes import OTHERWISE, TableTooLargeError
@@ -16,12 +17,6 @@ from mmech_rf.schema import Schema
 from mmech_rf.workloads import explicit_rows, prediction_workload
 
 __all__ = ["BatchPredictionClassifier"]
-
-EXPLICIT_VISITS = 2**28
-"""Queries times trees times cells above which the workload is multiplied out."""
-
-MAX_VISITS = 2**32
-"""The same, above which a batch is refused where that takes too much memory."""
 
 
 class BatchPredictionClassifier(PerBatchClassifier):
@@ -114,7 +109,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
     """
 
     # Every query visits them: fewer than a model that is released once.
-    _most_tree_cells = 2**25
+    _tree_cells = "batch_tree_cells"
     _votings = ("weight",)
     _what = "votes of one batch"
 
@@ -170,18 +165,19 @@ class BatchPredictionClassifier(PerBatchClassifier):
     def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
         workload = prediction_workload(ensemble.forest, codes)
         cells = ensemble.forest.n_trees * ensemble.forest.n_cells
-        if codes.shape[0] * cells <= EXPLICIT_VISITS:
+        if codes.shape[0] * cells <= LIMITS.explicit_visits:
             return workload
         explicit = explicit_rows(workload)
         if explicit is not None:
             return explicit
-        if codes.shape[0] * cells > MAX_VISITS:
+        most = LIMITS.batch_visits
+        if codes.shape[0] * cells > most:
             raise TableTooLargeError(
                 "X",
                 f"{codes.shape[0]} rows of {{X}}, {ensemble.forest.n_trees} trees and "
                 f"{ensemble.forest.n_cells:,} cells take too long to optimize for",
                 remedy=(
-                    f"predict at most {max(1, MAX_VISITS // cells)} rows at once",
+                    f"predict at most {max(1, most // cells)} rows at once",
                     OTHERWISE,
                 ),
             )

@@ -24,7 +24,7 @@ __all__ = ["Payments"]
 
 @dataclass(frozen=True)
 class Payments:
-    """Releases that are each charged to one ledger before they are drawn.
+    """Releases of a fit, each charged to one ledger before it is drawn.
 
     Costs are in the currency of the ledger, which decides the law of the noise.
 

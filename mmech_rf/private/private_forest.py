@@ -106,8 +106,9 @@ class PrivateForestClassifier(AccountedForest):
             model = LabelForestClassifier(**parameters)
         model._lineage = self._family()
         model._fit(X, y)
+        own = model.get_params(deep=False)
         for name, value in vars(model).items():
-            if name not in parameters:
+            if name not in own:
                 setattr(self, name, value)
         self.model_ = model
 

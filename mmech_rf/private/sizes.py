@@ -8,21 +8,14 @@ from collections.abc import Callable
 from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import magnitude
 from mmech_rf.forest.growth import complete_size, mean_leaves
+from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
 __all__ = [
-    "MAX_TABLE_ENTRIES",
-    "MAX_TREE_CELLS",
     "TableTooLargeError",
     "check_cells",
     "check_leaves",
 ]
-
-MAX_TABLE_ENTRIES = 2**25
-"""Largest table of counts, cells or leaves times classes: 256 MiB of int64."""
-
-MAX_TREE_CELLS = 2**27
-"""Most cells times trees, each of which the optimization visits a few times."""
 
 OTHERWISE = "use {PrivateForestClassifier}, which is for any number of attributes"
 
@@ -56,9 +49,9 @@ def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> Non
     def fits(levels: int) -> bool:
         if n_trees == math.inf:
             trees, leaves = complete_size(sizes, levels)
-            return trees > 0 and leaves * k <= MAX_TABLE_ENTRIES
+            return trees > 0 and leaves * k <= LIMITS.count_entries
         return int(n_trees) * mean_leaves(schema, levels, splits) * k <= (
-            MAX_TABLE_ENTRIES
+            LIMITS.count_entries
         )
 
     if fits(depth):
@@ -66,18 +59,18 @@ def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> Non
     if fits(0):
         remedy = f"use {{depth={_largest(fits, depth) - 1}}}"
     else:
-        remedy = f"use {{n_trees={MAX_TABLE_ENTRIES // k}}}"
+        remedy = f"use {{n_trees={LIMITS.count_entries // k}}}"
     trees = "all trees" if n_trees == math.inf else f"{int(n_trees)} trees"
     raise TableTooLargeError(
         "schema",
         f"{trees} of depth {depth} over the {schema.n_features} attributes of the "
         f"{{schema}} have more leaves than this method counts (at most "
-        f"{MAX_TABLE_ENTRIES:,} leaves times classes)",
+        f"{LIMITS.count_entries:,} leaves times classes)",
         remedy=(remedy, OTHERWISE),
     )
 
 
-def check_cells(schema: Schema, n_trees: float, *, most: int = MAX_TREE_CELLS) -> None:
+def check_cells(schema: Schema, n_trees: float, *, most: int) -> None:
     """Raise unless the table of all cells fits in memory and is quickly optimized for.
 
     Parameters
@@ -86,7 +79,7 @@ def check_cells(schema: Schema, n_trees: float, *, most: int = MAX_TREE_CELLS) -
         The attributes of an ensemble, and the classes.
     n_trees : float
         Number of its trees, as far as each is a partition of the cells.
-    most : int, default=2**27
+    most : int
         Most cells times trees.
 
     Raises
@@ -96,15 +89,15 @@ def check_cells(schema: Schema, n_trees: float, *, most: int = MAX_TREE_CELLS) -
     """
     k = schema.n_classes
     cells = math.prod(schema.domain_shape)
-    if cells * k <= MAX_TABLE_ENTRIES and cells * n_trees <= most:
+    if cells * k <= LIMITS.count_entries and cells * n_trees <= most:
         return
     largest = sorted(schema.domain_shape, reverse=True)
 
     def fits(features: int) -> bool:
         size = math.prod(largest[:features])
-        return size * k <= MAX_TABLE_ENTRIES and size * n_trees <= most
+        return size * k <= LIMITS.count_entries and size * n_trees <= most
 
-    if cells * k <= MAX_TABLE_ENTRIES:
+    if cells * k <= LIMITS.count_entries:
         remedy = f"use {{n_trees={most // cells}}}"
     elif fits(1):
         remedy = f"use {{max_features={_largest(fits, len(largest)) - 1}}}"
@@ -114,7 +107,8 @@ def check_cells(schema: Schema, n_trees: float, *, most: int = MAX_TREE_CELLS) -
         "schema",
         f"the domain of the {{schema}} has {magnitude(cells)} cells, too many for this "
         f"method with {n_trees:g} trees and {k} classes (at most "
-        f"{MAX_TABLE_ENTRIES:,} cells times classes, and {most:,} cells times trees)",
+        f"{LIMITS.count_entries:,} cells times classes, and {most:,} cells times "
+        "trees)",
         remedy=(remedy, OTHERWISE),
     )
 

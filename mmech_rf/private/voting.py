@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech_rf.forest.forest import Forest
+from mmech_rf.limits import LIMITS
 
 __all__ = ["hard_votes", "leaf_label_by_rule", "weight_votes"]
-
-CHUNK = 2**15
-"""Records routed at a time, so that memory stays bounded."""
 
 
 def _leaf_rows(
     forest: Forest, codes: NDArray[np.int64]
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Yield slices of the records with their leaves as rows of T."""
-    for start in range(0, codes.shape[0], CHUNK):
-        part = slice(start, start + CHUNK)
+    width = LIMITS.voting_records
+    for start in range(0, codes.shape[0], width):
+        part = slice(start, start + width)
         yield part, forest.apply(codes[part]) + forest.leaf_offsets[:-1]
 
 

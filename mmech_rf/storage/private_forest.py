@@ -8,14 +8,12 @@ from typing import Any
 
 from mmech import SignalPrior
 from mmech.checks import check_choice
+from mmech_rf.blocks.settings import BlockSettings
+from mmech_rf.blocks.votes import Differences, Distribution, LogOdds, Weights
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.choice import Choice
-from mmech_rf.private.votes import (
-    Differences,
-    Distribution,
-    Experts,
-    LogOdds,
-    Weights,
-)
+from mmech_rf.private.settings import CountSettings
+from mmech_rf.private.votes import Experts
 from mmech_rf.schema import Schema
 from mmech_rf.storage.blocks import (
     describe_distribution,
@@ -38,8 +36,9 @@ UNKNOWN = ("risk", "log_evidence")
 class ChosenContents(Contents):
     """What a forest holds that first asks for the number of records."""
 
-    own: tuple[str, ...] = ("delta",)
+    own: tuple[str, ...] = ("delta", "settings")
     method: str
+    settings: type[CountSettings]
 
     def describe(self, model: Any, store: Store) -> dict[str, Any]:
         """Return entries of the description."""
@@ -48,12 +47,17 @@ class ChosenContents(Contents):
             choice[name] = None if math.isnan(choice[name]) else choice[name]
         return {
             "delta": None if model.delta is None else float(model.delta),
+            "settings": None if model.settings is None else model.settings.as_json(),
             "choice": choice,
         }
 
     def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the `own` parameters of a description."""
-        return {"delta": content["delta"]}
+        return {"delta": content["delta"], "settings": self._read_settings(content)}
+
+    def _read_settings(self, content: dict[str, Any]) -> CountSettings | None:
+        stored = content["settings"]
+        return None if stored is None else self.settings.from_json(stored)
 
     def restore(self, model: Any, content: dict[str, Any], read: Read) -> None:
         """Give a model its choice."""
@@ -67,6 +71,7 @@ class DrawnContents(ChosenContents):
     """Drawn trees, and the scores that their leaves stand for."""
 
     method = "trees"
+    settings = DrawnSettings
 
     def describe(self, model: Any, store: Store) -> dict[str, Any]:
         """Return entries of the description."""
@@ -87,11 +92,12 @@ class LabelContents(ChosenContents):
     """Labels of the leaves of complete trees."""
 
     method = "labels"
-    own = ()
+    settings = BlockSettings
+    own = ("settings",)
 
     def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the `own` parameters of a description."""
-        return {}
+        return {"settings": self._read_settings(content)}
 
     def describe(self, model: Any, store: Store) -> dict[str, Any]:
         """Return entries of the description."""
@@ -111,7 +117,8 @@ class BlockContents(ChosenContents):
     """The estimate that blocks vote with."""
 
     method = "blocks"
-    own = ("delta", "prior")
+    settings = BlockSettings
+    own = ("delta", "settings", "prior")
 
     def parameters(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return the `own` parameters of a description."""
@@ -148,7 +155,7 @@ class BlockContents(ChosenContents):
             stored = content["distribution"]
             experts = Distribution(read_distribution(stored, read, schema))
         else:
-            experts = LogOdds(estimate, choice.blocks)
+            experts = LogOdds(estimate, choice.blocks, model.settings)
         model.estimate_ = estimate
         _give(model, experts, len(choice.blocks))
 

@@ -24,7 +24,7 @@ LARGEST = 2**20
 LARGEST_SCORE = 2**40
 """Numbers in tables of scores, of which sums have 64 bits, stay below this."""
 
-MOST_CELLS = 2**8
+CELL_NUMBERS = 2**8
 """Cells are numbered in a byte."""
 
 
@@ -139,7 +139,7 @@ def _score_view(stored: dict[str, Any], views: list[View | ScoreView]) -> ScoreV
     if (
         list(cuts) != sorted(set(cuts))
         or view.size != stored["size"]
-        or view.size > MOST_CELLS
+        or view.size > CELL_NUMBERS
         or list(view.attributes) != stored["attributes"]
     ):
         raise ValueError("a view with other cells than it says")
@@ -159,7 +159,7 @@ def _view(stored: dict[str, Any], sizes: tuple[int, ...]) -> View:
     cuts = whole_numbers(
         stored["cuts"], least=-LARGEST * len(sizes), most=LARGEST * len(sizes)
     )
-    (size,) = whole_numbers([stored["size"]], least=1, most=MOST_CELLS)
+    (size,) = whole_numbers([stored["size"]], least=1, most=CELL_NUMBERS)
     if stored["family"] not in FAMILIES:
         raise ValueError("an unknown family of views")
     if cuts:

@@ -16,9 +16,9 @@ from mmech_rf import (
     BatchTrainingClassifier,
     SubsampleAggregateClassifier,
 )
+from mmech_rf.limits import LIMITS
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.ensembles import trees_of
-from mmech_rf.private.sizes import MAX_TABLE_ENTRIES
 from mmech_rf.schema import Schema
 from mmech_rf.tuning.correlation import Ensembles, Prior, View, views_of
 from mmech_rf.tuning.result import TunedSetting, Tuning
@@ -34,8 +34,6 @@ MODES = tuple(CLASSIFIERS)
 TEMPLATES = ("auto", "identity", "marginals", "workload")
 CRITERIA = ("correlation", "expected_error")
 
-MAX_LISTED = 16
-"""Largest number of attributes of an ensemble whose subsets are listed."""
 MAX_USED = 62
 """Largest number of attributes of all ensembles together: bits of a word."""
 
@@ -177,8 +175,8 @@ def _grid(
     """Return what to compare, checked."""
     d = schema.n_features
     shares = {None, math.ceil(2 * d / 3), math.ceil(d / 2), math.ceil(d / 3)}
-    if min(size or d for size in shares) > MAX_LISTED:
-        shares.add(MAX_LISTED)
+    if min(size or d for size in shares) > LIMITS.tuned_attributes:
+        shares.add(LIMITS.tuned_attributes)
     grid: dict[str, list[Any]] = {
         "n_trees": [4, 16, 64, 128, math.inf],
         "depth": list(range(1, min(d, 8) + 1)),
@@ -251,7 +249,7 @@ def _evaluate(
                 continue  # the same attributes q times at ε / q: never better
             views = views_of(schema, q, size, seed)
             cells = max(math.prod(view.sizes) for view in views)
-            if any(view.m > MAX_LISTED for view in views) or (
+            if any(view.m > LIMITS.tuned_attributes for view in views) or (
                 len(set().union(*(view.attributes for view in views))) > MAX_USED
             ):
                 skipped.add(
@@ -260,7 +258,7 @@ def _evaluate(
                 )
                 continue
             modes = grid["mode"]
-            if cells * k > MAX_TABLE_ENTRIES:
+            if cells * k > LIMITS.count_entries:
                 modes = [mode for mode in modes if mode == "subsample"]
                 skipped.add(
                     f"{size} attributes make tables too large for batch training and "

@@ -14,9 +14,6 @@ import mmech_rf.drawn.scores as additive
 from mmech.noise import norm_noise_variance
 from mmech_rf.drawn.draw import _roots
 from mmech_rf.drawn.scores import (
-    FARTHEST,
-    LEAST_EVIDENCE,
-    PIECES,
     SUMS,
     VOTE_STEPS,
     AdditiveScores,
@@ -25,6 +22,7 @@ from mmech_rf.drawn.scores import (
     score_views,
     sums_from_coarse_to_fine,
 )
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
@@ -34,6 +32,7 @@ from mmech_rf.drawn.views import (
 )
 from mmech_rf.storage.selected_trees import LARGEST_SCORE
 
+SETTINGS = DrawnSettings()
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
 ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
@@ -184,11 +183,12 @@ def test_what_noise_is_expected(accounting):
 @pytest.mark.parametrize("n", [2, 3, 5, 16, MOST_CELLS])
 def test_tilted_distributions_have_their_means(n):
     t = positions(n) / GRID
-    means = np.array([0, 0.3, -0.7, 0.9, FARTHEST, -FARTHEST, 0.999, -3])
+    limit = SETTINGS.largest_mean
+    means = np.array([0, 0.3, -0.7, 0.9, limit, -limit, 0.999, -3])
     thetas, logs = additive._tilted(means, t)
     for goal, theta, log in zip(means, thetas, logs, strict=True):
         weights = np.exp(theta * t)
-        goal = np.clip(goal, -FARTHEST, FARTHEST)
+        goal = np.clip(goal, -limit, limit)
         assert weights @ t / weights.sum() == pytest.approx(goal, abs=1e-6)
         assert log == pytest.approx(np.log(weights.mean()), abs=1e-12)
 
@@ -256,7 +256,7 @@ def spread(scores):
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
+def test_noise_is_shrunk_and_signals_are_kept(level, rng):
     """Deviations keep one less the noise's share of their energy, or the least part."""
     domain_shape = (4,) * 20
     sums = sums_from_coarse_to_fine(domain_shape)[level]
@@ -270,11 +270,11 @@ def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
         ("signal", signal, many),
     ):
         values = released(sums, codes, classes, 2, cost=cost, rng=rng)
-        for least in (0, LEAST_EVIDENCE, 1):
-            monkeypatch.setattr(additive, "LEAST_EVIDENCE", least)
-            found[kind, least] = spread(additive._scores(sums, values))
+        for least in (0, SETTINGS.least_kept, 1):
+            settings = DrawnSettings(least_kept=least)
+            found[kind, least] = spread(additive._scores(sums, values, settings))
     assert found["noise", 0] < 0.35 * found["noise", 1]
-    assert found["noise", 0] <= found["noise", LEAST_EVIDENCE] < found["noise", 1]
+    assert found["noise", 0] <= found["noise", SETTINGS.least_kept] < found["noise", 1]
     assert found["signal", 0] == pytest.approx(found["signal", 1], rel=0.01)
 
 
@@ -360,9 +360,10 @@ def test_odd_domains(case, cost, accounting):
     assert scores.whole(codes).shape == (n, k)
     if cost == MUCH and n:
         assert 1 not in scores.classes(codes)
+    most = max(SETTINGS.score_pieces)
     for view in score_views(scores):
         check_fits_into_files(view)
-        assert view.cells(codes).max(initial=0) < view.size <= max(PIECES)
+        assert view.cells(codes).max(initial=0) < view.size <= most
 
 
 @pytest.mark.parametrize("k", [10, 100])
@@ -384,10 +385,10 @@ def test_views_of_scores_are_cut_by_the_score(k):
     scores = some_scores((3, 4, 4, 2), k)
     views = score_views(scores)
     directions = [1] if k == 2 else range(k)
-    assert len(views) == len(directions) * len(PIECES)
+    assert len(views) == len(directions) * len(SETTINGS.score_pieces)
     codes = np.array(list(np.ndindex(3, 4, 4, 2)))
     whole = scores.whole(codes) - scores.constant
-    asked = itertools.product(directions, PIECES)
+    asked = itertools.product(directions, SETTINGS.score_pieces)
     for view, (c, pieces) in zip(views, asked, strict=True):
         score = k * whole[:, c] - whole.sum(axis=1)
         assert view.attributes == (0, 1, 2, 3)

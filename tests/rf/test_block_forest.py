@@ -20,7 +20,7 @@ from mmech import (
 )
 from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
 from mmech_rf import Attribute, BlockForestClassifier, Schema, datasets
-from mmech_rf.private.votes import LogOdds
+from mmech_rf.blocks.votes import LogOdds
 
 RAW = CELLS.astype(str)
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))

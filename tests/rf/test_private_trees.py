@@ -18,8 +18,9 @@ from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, DrawnForestClassifier, Schema
 from mmech_rf.drawn import draw as tree_selection
+from mmech_rf.drawn.grow import UNIT
+from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
-from mmech_rf.drawn.trees import UNIT, Plan
 from mmech_rf.drawn.views import GRID, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")

@@ -28,17 +28,14 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech_rf import BlockForestClassifier, DrawnForestClassifier, load_model
+from mmech_rf.drawn.grow import UNIT
+from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
-from mmech_rf.drawn.trees import (
-    BOOSTING,
-    MOST_WITH_BOOSTING,
-    UNIT,
-    Plan,
-)
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import GRID
-from mmech_rf.private.concentrated import MOST_ROUNDS, concentrated_plan
 from mmech_rf.private.payments import Payments
 
+SETTINGS = DrawnSettings()
 DELTA = 1e-5
 MANY = {"n_records": 100_000}
 CASES = {
@@ -295,8 +292,8 @@ def test_plans(n_records, epsilon, n_classes):
     assert plan.scores + plan.first + plan.rounds * plan.further == 1
     assert min(plan.first, plan.further) > 0
     assert (plan.scores > 0) == (other.scores > 0)
-    assert plan.scores <= MOST_WITH_BOOSTING
-    assert 1 <= plan.rounds <= MOST_ROUNDS
+    assert plan.scores <= SETTINGS.most_scores_boosting
+    assert 1 <= plan.rounds <= SETTINGS.most_rounds_zcdp
     # Draws and counts are as strong beside each other as with pure epsilon: rho of a
     # count has the variance of Laplace noise of this epsilon.
     for drawn, pure in (
@@ -326,7 +323,7 @@ def test_sums_have_the_noise_of_pure_epsilon():
 
 @pytest.mark.parametrize(
     ("n_records", "epsilon", "delta"),
-    [(BOOSTING - 1, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
+    [(SETTINGS.boosting_from - 1, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
     ids=["few draws", "tiny delta", "huge epsilon"],
 )
 def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):

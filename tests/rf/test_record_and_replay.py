@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import mmech.noise.laws as laws
 import mmech.release
-import mmech_rf.drawn.trees as selected
+import mmech_rf.drawn.grow as selected
 from mmech import PrivacyLedger
 from mmech_rf import Schema
 from mmech_rf.forest.forest import Forest

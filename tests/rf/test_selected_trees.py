@@ -10,8 +10,9 @@ import pytest
 from replay import same
 from rf_cases import CELLS, SCHEMA, paying, records, silence
 
+import mmech_rf.drawn.grow as selected
+import mmech_rf.drawn.plan as plans
 import mmech_rf.drawn.scores as additive
-import mmech_rf.drawn.trees as selected
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import (
@@ -21,23 +22,14 @@ from mmech_rf import (
     Schema,
 )
 from mmech_rf.drawn import views
-from mmech_rf.drawn.trees import (
-    BOOSTING,
-    CALIBRATION_SHARE,
-    EPSILON_PER_VOTE,
-    MOST_OF_TREE,
-    MOST_ROUNDS,
-    MOST_VOTES,
-    MOST_WITH_BOOSTING,
-    UNIT,
-    Grower,
-    Plan,
-    number_of_votes,
-)
+from mmech_rf.drawn.grow import UNIT, Grower
+from mmech_rf.drawn.plan import Plan, number_of_votes
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import GRID
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
+SETTINGS = DrawnSettings()
 RAW = CELLS.astype(str)
 PLANS = {
     "one": (1, 1),
@@ -89,11 +81,11 @@ def test_a_noisy_number_of_records_is_paid_for():
 def test_numbers_of_votes():
     numbers = [number_of_votes(Fraction(quarters, 4)) for quarters in range(200)]
     assert numbers[0] == 1
-    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= MOST_VOTES
+    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= SETTINGS.most_votes
     assert numbers == sorted(numbers)
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
-        assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
+        assert number == 1 or number * SETTINGS.epsilon_per_vote <= quarters / 4
 
 
 def test_plans_are_what_they_are_called():
@@ -106,17 +98,18 @@ def test_plans_are_what_they_are_called():
 
 def test_few_attributes_need_no_scores(monkeypatch):
     """Public sums reach all of up to six attributes; boosting has scores anyway."""
-    monkeypatch.setattr(selected, "most_terms", views.most_terms)
+    monkeypatch.setattr(plans, "most_terms", views.most_terms)
     for n_features in range(1, 10):
         assert (views.most_terms(n_features) == n_features) == (n_features <= 6)
-        small = Plan.of(BOOSTING - 1, Fraction(1), n_features, 2)
+        small = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 2)
         assert (small.scores > 0) == (n_features > 6)
-        assert Plan.of(BOOSTING, Fraction(1), n_features, 2).scores > 0
+        assert Plan.of(SETTINGS.boosting_from, Fraction(1), n_features, 2).scores > 0
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
 def test_plans(epsilon):
-    with_scores, information = set(), [1, BOOSTING - 1, BOOSTING, 5 * BOOSTING, 10**9]
+    boosting = SETTINGS.boosting_from
+    with_scores, information = set(), [1, boosting - 1, boosting, 5 * boosting, 10**9]
     for product in [*information, 30, 100, 300, 1000]:
         for n_features in (1, 16, 1000):
             for n_classes in (2, 10, 100):
@@ -126,13 +119,13 @@ def test_plans(epsilon):
                 assert min(plan.scores, plan.first, plan.further) >= 0
                 assert plan.first > 0
                 assert (plan.rounds > 0) == (plan.further > 0)
-                assert plan.rounds <= MOST_ROUNDS
-                if abs(product - BOOSTING) > 0.5:
-                    assert (plan.rounds > 0) == (product > BOOSTING)
+                assert plan.rounds <= SETTINGS.most_rounds
+                if abs(product - SETTINGS.boosting_from) > 0.5:
+                    assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
-                    assert plan.scores <= MOST_WITH_BOOSTING
+                    assert plan.scores <= SETTINGS.most_scores_boosting
                 elif plan.scores:
-                    assert plan.first * epsilon <= MOST_OF_TREE
+                    assert plan.first * epsilon <= SETTINGS.most_tree_epsilon
                 # Many trees vote only where nothing else is released.
                 assert plan.votes == 1 or plan.scores == plan.rounds == 0
                 with_scores.add((product, n_classes, n_features, plan.scores > 0))
@@ -145,7 +138,7 @@ def test_plans(epsilon):
                 for p, k, d in has
                 if p >= product and k <= n_classes and d <= n_features
             )
-    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == MOST_ROUNDS
+    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == SETTINGS.most_rounds
 
 
 @EVERY
@@ -315,7 +308,7 @@ def test_released_counts_have_the_scale_of_the_largest_weight(kind, watch_all):
     plan, epsilon = plan_of(kind), Fraction(PLANS[kind][1])
     assert (model.choice_.n_scores > 0) == (plan.scores > 0)
     sums = [GRID / (epsilon * plan.scores)] if plan.scores else []
-    first = (1 - plan.first_selection) if plan.rounds else CALIBRATION_SHARE
+    first = (1 - plan.first_selection) if plan.rounds else SETTINGS.calibration_share
     first = [plan.votes / (epsilon * plan.first * first)] * plan.votes
     rounds = []
     if plan.rounds:

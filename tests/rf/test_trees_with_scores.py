@@ -20,13 +20,10 @@ from rf_cases import (
 
 from mmech_rf import DrawnForestClassifier, load_model
 from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.grow import Grower
+from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
-from mmech_rf.drawn.trees import (
-    Grower,
-    Plan,
-    SelectedTrees,
-    _label_scores,
-)
+from mmech_rf.drawn.trees import SelectedTrees, label_scores
 from mmech_rf.drawn.views import ScoreView, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -107,7 +104,7 @@ def test_without_scores_votes_are_those_of_leaves():
 
 
 def test_labels_that_are_classes_have_odds_and_others_none():
-    odds = _label_scores(np.array([0, 3, 2]), 0.8, 3)
+    odds = label_scores(np.array([0, 3, 2]), 0.8, 3)
     np.testing.assert_array_equal(odds[1], 0)
     np.testing.assert_allclose(np.exp(odds[[0, 2]]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
 
