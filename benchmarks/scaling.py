@@ -33,7 +33,7 @@ from mmech import (
     expected_error,
     optimize,
 )
-from mmech.strategies._pidentity import PIdentityObjective
+from mmech.strategies.pidentity import PIdentityObjective
 from mmech_rf import grow_random_forest, training_workload
 
 TARGET = Path(__file__).with_name("figures") / "scaling.png"

@@ -1,16 +1,21 @@
-"""The matrix mechanism of differential privacy on implicit query matrices."""
+"""The matrix mechanism of differential privacy on implicit query matrices.
+
+A workload (`mmech.operators`) is answered from a strategy (`mmech.strategies`) that
+was compared by expected errors (`mmech.error`). It is measured through the one door for
+noisy numbers (`mmech.release`, `mmech.noise`), paid for in a ledger (`mmech.privacy`),
+and turned into estimates (`mmech.reconstruction`); `MatrixMechanism` does it in one
+call. ``notebooks/architecture.md`` says what each folder holds and may import.
+"""
 
 import importlib as _importlib
 import logging as _logging
 from typing import Any as _Any
 
-from mmech._persistence import export_marginals
-from mmech._persistence import load_strategy as load
-from mmech._persistence import save_strategy as save
-from mmech.bounds import BoundResult, dual_bound, svd_bound
-from mmech.box_reduction import CellGroups, reduce_boxes
-from mmech.budget import LedgerEntry, PrivacyLedger
-from mmech.error import expected_error, loss, per_query_error, rmse, supports
+from mmech.domain.attribute import Attribute
+from mmech.domain.domain import Domain
+from mmech.error.bounds import BoundResult, dual_bound, svd_bound
+from mmech.error.expected import expected_error, loss, per_query_error, rmse, supports
+from mmech.error.report import Report, confidence_interval, report
 from mmech.exceptions import (
     BudgetExceededError,
     ConvergenceWarning,
@@ -21,25 +26,12 @@ from mmech.exceptions import (
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
 )
-from mmech.gaussian import (
-    GaussianMeasurement,
-    GaussianMechanism,
-    GaussianRelease,
-    delta_from_rho,
-    epsilon_from_rho,
-    gaussian_expected_error,
-    gaussian_loss,
-    gaussian_per_query_error,
-    gaussian_release,
-    gaussian_rmse,
-    optimize_gaussian,
-    rho_from_epsilon_delta,
-)
+from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
-from mmech.norm import NormMeasurement, norm_release
 from mmech.operators import (
     AllRange,
     Anova,
+    Circulant,
     Conjunctions,
     Dense,
     Diagonal,
@@ -70,6 +62,12 @@ from mmech.operators import (
     all_marginals,
 )
 from mmech.prior import SignalPrior
+from mmech.privacy.cost import (
+    delta_from_rho,
+    epsilon_from_rho,
+    rho_from_epsilon_delta,
+)
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import (
     MarginalEstimate,
     MaximumEntropy,
@@ -77,11 +75,13 @@ from mmech.reconstruction import (
     maximum_entropy,
     shrink,
 )
-from mmech.records import Records
-from mmech.reduction import reduce_domain
-from mmech.release import Measurement, laplace_release
-from mmech.report import Report, confidence_interval, report
+from mmech.reduction.boxes import CellGroups, reduce_boxes
+from mmech.reduction.cells import reduce_domain
+from mmech.release import Measurement, noisy_release
 from mmech.selection import exponential_mechanism, permute_and_flip
+from mmech.storage.codec import export_marginals
+from mmech.storage.codec import load_strategy as load
+from mmech.storage.codec import save_strategy as save
 from mmech.strategies import (
     Candidate,
     StrategyResult,
@@ -89,13 +89,18 @@ from mmech.strategies import (
     optimize,
     reweight,
 )
+from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
 
 __version__ = "0.1.0"
 
 __all__ = [
+    # who a record is
+    "Attribute",
+    "Domain",
     # operators
     "AllRange",
     "Anova",
+    "Circulant",
     "Conjunctions",
     "Dense",
     "Diagonal",
@@ -154,28 +159,17 @@ __all__ = [
     "MatrixMechanism",
     "MaximumEntropy",
     "Measurement",
-    "NormMeasurement",
     "PrivacyLedger",
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
-    "laplace_release",
     "maximum_entropy",
-    "norm_release",
+    "noisy_release",
     "permute_and_flip",
     "shrink",
-    # Gaussian noise and zCDP
-    "GaussianMeasurement",
-    "GaussianMechanism",
-    "GaussianRelease",
+    # zCDP
     "delta_from_rho",
     "epsilon_from_rho",
-    "gaussian_expected_error",
-    "gaussian_loss",
-    "gaussian_per_query_error",
-    "gaussian_release",
-    "gaussian_rmse",
-    "optimize_gaussian",
     "rho_from_epsilon_delta",
     # errors and warnings
     "BudgetExceededError",

@@ -22,34 +22,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import magnitude
+from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators._base import QueryMatrix, product_of
-from mmech.operators._basic import Diagonal, Ones
-from mmech.operators._compose import Product, Scaled
-from mmech.operators._exact import (
+from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.basic import Diagonal, Ones
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.merged import Merged
+from mmech.operators.pidentity import ColumnScaledPIdentity, PIdentity
+from mmech.operators.ranges import Permuted
+from mmech.operators.residuals import Residuals
+from mmech.operators.row_scaling import scale_rows
+from mmech.operators.stack import VStack
+from mmech.structure.exact import (
     as_integer_matrix,
     column_sums,
     is_known,
     total_sums,
 )
-from mmech.operators._explicit import Dense, Sparse
-from mmech.operators._hierarchy import Hierarchy
-from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import Marginal, Marginals
-from mmech.operators._merged import Merged
-from mmech.operators._pidentity import ColumnScaledPIdentity, PIdentity
-from mmech.operators._ranges import Permuted
-from mmech.operators._residuals import Residuals
-from mmech.operators._row_scaling import scale_rows
-from mmech.operators._stack import VStack
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
 
@@ -249,17 +248,24 @@ def integer_strategy(
 
 
 def _convert(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
-    for kind, rule in _RULES:
-        if isinstance(strategy, kind):
-            converted = rule(strategy, norm, bits)
-            if converted is not None:
-                return converted
+    converted = _by_structure(strategy, norm, bits)
+    if converted is not None:
+        return converted
     if strategy.dtype == np.int64:
         matrix = as_integer_matrix(strategy)
         return IntegerStrategy((IntegerBlock(matrix),), strategy, norm)
     return _rounded(strategy, norm, bits)
 
 
+@singledispatch
+def _by_structure(
+    strategy: QueryMatrix, norm: str, bits: int
+) -> IntegerStrategy | None:
+    """Return the integer rows that the structure gives, ``None`` without a rule."""
+    return None
+
+
+@_by_structure.register(Scaled)
 def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
     """Leave a common factor out: noise is calibrated to what is left."""
     if strategy.weight == 0:
@@ -267,6 +273,7 @@ def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
     return _convert(strategy.operator, norm, bits)
 
 
+@_by_structure.register(Marginals)
 def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
@@ -278,6 +285,7 @@ def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(blocks, Marginals(sizes, dict.fromkeys(used, 1)), norm)
 
 
+@_by_structure.register(Hierarchy)
 def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
     weights = _whole_weights(list(used.values()), norm)
@@ -289,6 +297,7 @@ def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(blocks, form, norm)
 
 
+@_by_structure.register(VStack)
 def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     blocks = [b for b in strategy.blocks if _size(b, norm) > 0]
     if not blocks:
@@ -330,6 +339,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(tuple(done), VStack([part.form for part in parts]), norm)
 
 
+@_by_structure.register(PIdentity)
 def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     """Round down, then give each column's missing units to its identity entry.
 
@@ -352,6 +362,7 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
+@_by_structure.register(Kronecker)
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.dtype == np.int64 and is_known(strategy):
         return None
@@ -381,6 +392,7 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
+@_by_structure.register(Merged)
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.weights is not None:
         return None
@@ -392,6 +404,7 @@ def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
     return IntegerStrategy(blocks, Merged(inner.form, groups), norm)
 
 
+@_by_structure.register(Permuted)
 def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | None:
     order = np.asarray(strategy.permutation)
     inner = _convert(strategy.operator, norm, bits)
@@ -401,9 +414,17 @@ def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | Non
     return IntegerStrategy(blocks, Permuted(inner.form, order), norm)
 
 
-def _weighted_rows(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
+@_by_structure.register(Product)
+def _product(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
+    if len(strategy.factors) != 2:
+        return None
+    rows = _weighted_rows(strategy, norm)
+    return _sums_of_queries(strategy, norm, bits) if rows is None else rows
+
+
+def _weighted_rows(strategy: Product, norm: str) -> IntegerStrategy | None:
     """Rows of an integer matrix with real weights keep their entries."""
-    if len(strategy.factors) != 2 or not isinstance(strategy.factors[0], Diagonal):
+    if not isinstance(strategy.factors[0], Diagonal):
         return None
     weights = np.abs(strategy.factors[0].diag().astype(np.float64))
     kept = np.flatnonzero(weights > 0)
@@ -422,7 +443,7 @@ def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy
     """S W with whole W: round S, measure S'W."""
     if strategy.dtype == np.int64:
         return None
-    if len(strategy.factors) != 2 or not isinstance(strategy.factors[0], Dense):
+    if not isinstance(strategy.factors[0], Dense):
         return None
     queries = _whole_entries(strategy.factors[1])
     if queries is None:
@@ -438,6 +459,7 @@ def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
+@_by_structure.register(Residuals)
 def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     """Π (n_i - J) instead of orthonormal contrasts: the same rows, rotated.
 
@@ -460,22 +482,6 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
         VStack(blocks),
         norm,
     )
-
-
-_RULES: list[tuple[type, Any]] = [
-    (Scaled, _scaled),
-    (Marginals, _marginals),
-    (Hierarchy, _hierarchy),
-    (VStack, _stack),
-    (PIdentity, _pidentity),
-    (Kronecker, _kronecker),
-    (Merged, _merged),
-    (Permuted, _permuted),
-    (Residuals, _residuals),
-    (Product, _weighted_rows),
-    (Product, _sums_of_queries),
-]
-"""(type of strategy, rule), tried in this order; ``None`` means 'not mine'."""
 
 
 def _whole_entries(operator: QueryMatrix) -> QueryMatrix | None:

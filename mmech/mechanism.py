@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -12,28 +10,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech import error
-from mmech._guards import Settled
-from mmech._validation import (
+from mmech.checks import (
     check_choice,
     check_counts,
-    check_epsilon,
     check_integer,
-    check_same_domain,
 )
-from mmech.budget import NEIGHBOURS, PrivacyLedger
+from mmech.error import expected as error
+from mmech.error import pairs
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.integer_strategy import integer_strategy
-from mmech.noise import check_insecure_rng, discrete_laplace_variance
-from mmech.operators._base import QueryMatrix
+from mmech.integer_strategy import IntegerStrategy, integer_strategy
+from mmech.marginals.records import Records, exact_answers
+from mmech.noise import Law, check_insecure_rng, law_and_cost
+from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
+from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.privacy.guards import Settled
+from mmech.privacy.ledger import PrivacyLedger
+from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
-from mmech.records import Records, exact_answers
-from mmech.release import (
-    Measurement,
-    Run,
-    laplace_release_of_rows,
-    whole_numbers,
-)
+from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
 
 __all__ = ["MatrixMechanism"]
@@ -42,86 +37,180 @@ VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
 
 
-class StrategyMechanism(Settled, ABC):
-    """What mechanisms that measure a strategy share, whatever their noise.
+class MatrixMechanism(Settled):
+    """Answer a workload under differential privacy by measuring a strategy.
+
+    Measures ``y = A x + noise``, reconstructs ``x^ = A⁺ y`` and answers ``W x^``, so
+    that the noise in the answers is ``W A⁺`` times the noise. Under pure `epsilon` the
+    noise is ``Lap(‖A‖₁ / ε)``; under `rho` of zCDP it is ``N(0, ‖A‖₂² / (2 ρ))``. A
+    table of counts with k columns (classes) costs the same as one: a record lies in
+    one column.
+
+    The guarantee holds for the numbers that come out, not for idealised real ones:
+    the strategy is rounded to integers before anything is measured, its answers and
+    its sensitivity are exact, and the noise is made of integers and drawn exactly.
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W to answer.
-    strategy : QueryMatrix, StrategyResult or None
-        Queries A to measure, shape (p, n); ``None`` optimizes one.
-    neighbours : {"add_remove", "replace"}
-        Neighbour relation.
-    contribution : int
-        Largest L1 change of the counts by adding or removing one record.
-    signed : bool
-        Accept negative counts.
+    strategy : the same, shape (p, n), or StrategyResult, default=None
+        Queries A to measure; ``None`` optimizes one for the noise. The
+        result of an optimization for another norm is refused.
+    epsilon, rho : float, str or Fraction
+        Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
+        turns a sum of rho into (epsilon, delta).
+    noise : str, default=None
+        Name of a law of noise (`mmech.noise.LAWS`); ``None`` is Laplace noise for
+        `epsilon` and Gaussian noise for `rho`.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Whether neighbours differ by adding or removing one record, or by
+        replacing one (which doubles the sensitivity).
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the cost is per person.
+    contribution : int, default=1
+        Largest L1 change of the counts that adding or removing one record can
+        cause: 1 for a table of records, the number of trees for the leaf counts of
+        a forest. Multiplies the sensitivity.
+    signed : bool, default=False
+        Accept negative counts (differences of counts).
+    ledger : PrivacyLedger, default=None
+        Budget to charge for every measurement; ``None`` keeps a record in
+        `ledger` without a limit.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
+
+    Attributes
+    ----------
+    workload, strategy : QueryMatrix
+        W and A.
+    released : IntegerStrategy
+        What is measured: A as integer rows with whole weights.
+    law : Law
+        Law of the noise.
+    cost : Fraction
+        Cost of each measurement, in the currency of the law.
+    ledger : PrivacyLedger
+        What was spent.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query is not a combination of strategy queries.
+    TypeError
+        If not exactly one of `epsilon` and `rho` is given.
+    ValueError
+        If the cost is not a finite number > 0, the domains differ, or the strategy was
+        optimized for another norm.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``.
+
+    References
+    ----------
+    .. [1] Li, Hay, Rastogi, Miklau, McGregor, "Optimizing linear counting
+       queries under differential privacy", PODS 2010, Definition 7.
+    .. [2] Bun, Steinke, "Concentrated differential privacy: simplifications,
+       extensions, and lower bounds", TCC 2016, Proposition 1.6.
+    .. [3] Canonne, Kamath, Steinke, "The discrete Gaussian for differential
+       privacy", NeurIPS 2020, Theorem 4.
+
+    Examples
+    --------
+    >>> from mmech import Identity, MatrixMechanism, Prefix, epsilon_from_rho
+    >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1.0)
+    >>> mechanism.answer([10, 20, 5, 0]).shape
+    (4,)
+    >>> round(mechanism.expected_error(), 3)  # continuous noise would give 20
+    18.413
+    >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), rho=0.1)
+    >>> mechanism.expected_error()
+    50.0
+    >>> answers = mechanism.answer([10, 20, 5, 0])
+    >>> round(epsilon_from_rho(mechanism.ledger.spent, 1e-6), 2)
+    2.14
     """
 
     _kind = "mechanism"
 
-    _insecure_rng: np.random.Generator | None
-
-    _norm: str
-    """Norm of the losses of results that this mechanism takes."""
-
-    _measurement: type[Any]
-    """What `measure` returns and `reconstruct` takes."""
-
     def __init__(
         self,
-        workload: QueryMatrix,
-        strategy: QueryMatrix | StrategyResult | None,
+        workload: Matrix,
+        strategy: Matrix | StrategyResult | None = None,
         *,
-        neighbours: str,
-        contribution: int,
-        signed: bool,
+        epsilon: Any = None,
+        rho: Any = None,
+        noise: str | None = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        contribution: int = 1,
+        signed: bool = False,
+        ledger: PrivacyLedger | None = None,
+        insecure_rng: Any = None,
     ) -> None:
-        self.neighbours = check_choice(neighbours, "neighbours", NEIGHBOURS)
-        if not isinstance(workload, QueryMatrix):
-            raise TypeError(
-                f"workload must be a query matrix, got {type(workload).__name__}; "
-                "wrap arrays with Dense"
-            )
-        if strategy is None:
-            strategy = self._optimize(workload).strategy
-        elif isinstance(strategy, StrategyResult):
-            if strategy.norm != self._norm:
-                raise ValueError(
-                    f"the strategy was optimized for {strategy.norm} sensitivity but "
-                    f"{type(self).__name__} adds noise for {self._norm} sensitivity; "
-                    "optimize for the same noise, or pass result.strategy to measure "
-                    "it all the same"
-                )
-            strategy = strategy.strategy
-        elif not isinstance(strategy, QueryMatrix):
-            raise TypeError(
-                "strategy must be a query matrix or a StrategyResult, got "
-                f"{type(strategy).__name__}; wrap arrays with Dense"
-            )
-        check_same_domain(workload, strategy)
-        if not error.supports(workload, strategy):
-            raise error.unsupported(workload, strategy)
-        self.workload = workload
-        self.strategy = strategy
+        self.law, self.cost = law_and_cost(epsilon, rho, noise)
+        self.relation = Relation(neighbours, records_per_person)
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
-        released = integer_strategy(strategy, norm=self._norm)
-        if not error.supports(workload, released.form):
-            released = integer_strategy(strategy, norm=self._norm, fine=True)
-        if not error.supports(workload, released.form):
-            raise UnsupportedWorkloadError(
-                f"the strategy {strategy!r} cannot answer the workload {workload!r} "
-                "once its entries are rounded to integers; its rows are too close to "
-                "dependent: add rows such as Identity to the strategy"
-            )
-        self.released = released
+        self.ledger = _checked_ledger(ledger, self.law, self.relation)
+        self.workload, self.strategy = _checked_pair(workload, strategy, self.law)
+        self.released = _measurable(self.workload, self.strategy, self.law.norm)
+        self._noise = check_insecure_rng(insecure_rng)
 
-    @staticmethod
-    @abstractmethod
-    def _optimize(workload: QueryMatrix) -> StrategyResult:
-        """Choose a strategy for the noise of this mechanism."""
+    @property
+    def neighbours(self) -> str:
+        """Name of the neighbour relation."""
+        return self.relation.neighbours
+
+    def __repr__(self) -> str:
+        return (
+            f"MatrixMechanism(workload={self.workload._label()}, "
+            f"strategy={self.strategy._label()}, "
+            f"{self.law.currency}={float(self.cost):g}, "
+            f"neighbours={self.relation.neighbours!r})"
+        )
+
+    def measure(
+        self, counts: ArrayLike | Records, *, released: str | None = None
+    ) -> Measurement:
+        """Measure the strategy with noise; spends the cost.
+
+        Parameters
+        ----------
+        counts : array_like of int, shape (n,) or (n, k), or Records
+            Number of records in every cell, or in every cell and class; or the
+            records themselves, for domains of any size.
+        released : str, default=None
+            What is measured, in words, for the ledger.
+
+        Returns
+        -------
+        Measurement
+            Values of shape (p,) or (p, k).
+
+        Raises
+        ------
+        ValueError
+            If counts are negative (unless ``signed=True``), fractional or of the
+            wrong length, or a single count is above 2^62, or 2^53 as a float; nothing
+            is spent. If their sums leave 64 bits, as happens with huge weights; the
+            cost is spent, and the guarantee does not cover this refusal.
+        BudgetExceededError
+            If the ledger does not cover the cost; nothing is spent.
+        """
+        answers, bound = self._strategy_answers(counts)
+        return measure(
+            answers,
+            self._runs(),
+            self.law,
+            self.cost,
+            released=released or f"counts measured by {self.strategy._label()}",
+            relation=self.relation,
+            ledger=self.ledger,
+            noise=self._noise,
+            check=partial(self._check_sums, bound),
+        )
 
     def _strategy_answers(
         self, counts: ArrayLike | Records
@@ -163,21 +252,21 @@ class StrategyMechanism(Settled, ABC):
                 "tells about the counts"
             )
 
-    def _released(self) -> str:
-        return f"counts measured by {self.strategy._label()}"
-
-    @property
-    def _record_size(self) -> int:
-        """Largest L1 change of the counts between neighbouring data sets."""
-        return self.contribution * (2 if self.neighbours == "replace" else 1)
-
-    @abstractmethod
     def _runs(self) -> list[Run]:
-        """Return runs of rows with what the scale of their noise follows from."""
+        """Return runs of rows, and how much one record changes them."""
+        size = self.contribution**self.law.power * self.released.sensitivity
+        return [
+            (start, stop, Fraction(size, weight))
+            for start, stop, weight in self.released.row_weights()
+        ]
 
-    @abstractmethod
-    def _variances(self) -> Sequence[float]:
+    def _variances(self) -> list[float]:
         """Return the exact variance of the noise, one per run."""
+        factor = self.relation.factor**self.law.power
+        return [
+            self.law.variance(self.law.parameter(factor * own, self.cost))
+            for _, _, own in self._runs()
+        ]
 
     @cached_property
     def _whitened(self) -> tuple[QueryMatrix, NDArray[np.float64]]:
@@ -190,12 +279,8 @@ class StrategyMechanism(Settled, ABC):
         factors = np.repeat(1.0 / np.sqrt(variances), sizes)
         return self.released.scaled(factors), factors
 
-    @abstractmethod
-    def measure(self, counts: ArrayLike | Records) -> Any:
-        """Measure the strategy with noise; spends the budget."""
-
     def reconstruct(
-        self, measurement: Any, method: str = "least_squares"
+        self, measurement: Measurement, method: str = "least_squares"
     ) -> NDArray[np.float64] | MarginalEstimate:
         """Estimate the counts from a measurement; free of privacy cost.
 
@@ -222,10 +307,16 @@ class StrategyMechanism(Settled, ABC):
             If `method` is "nonnegative" and the mechanism accepts signed counts.
         """
         check_choice(method, "method", tuple(METHODS))
-        if not isinstance(measurement, self._measurement):
+        if not isinstance(measurement, Measurement):
             raise TypeError(
-                f"measurement must be the {self._measurement.__name__} that measure() "
-                f"returned, got {type(measurement).__name__}"
+                "measurement must be the Measurement that measure() returned, got "
+                f"{type(measurement).__name__}"
+            )
+        if measurement.entry.kind != self.law.name:
+            raise TypeError(
+                f"the measurement has {measurement.entry.kind} noise but this "
+                f"mechanism measures with {self.law.name} noise; pass what its own "
+                "measure() returned"
             )
         if method == "nonnegative" and self.signed:
             raise ValueError(
@@ -258,9 +349,9 @@ class StrategyMechanism(Settled, ABC):
             In squared counts.
         """
         if len(self._runs()) == 1:
-            gain = error._gain(self.workload, self.released.form)
+            gain = pairs.gain(self.workload, self.released.form)
             return float(gain * self._variances()[0])
-        return float(error._gain(self.workload, self._whitened[0]))
+        return float(pairs.gain(self.workload, self._whitened[0]))
 
     def per_query_error(self) -> NDArray[np.float64]:
         """Return the expected squared error of every query, for one column.
@@ -270,7 +361,7 @@ class StrategyMechanism(Settled, ABC):
         ndarray of float64, shape (m,)
             Exact like `expected_error`, which is their sum.
         """
-        return error._row_gains(self.workload, self._whitened[0])
+        return pairs.row_gains(self.workload, self._whitened[0])
 
     def answer(self, counts: ArrayLike | Records) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
@@ -287,7 +378,7 @@ class StrategyMechanism(Settled, ABC):
         """
         return self.answer_from(self.measure(counts))
 
-    def answer_from(self, measurement: Any) -> NDArray[np.float64]:
+    def answer_from(self, measurement: Measurement) -> NDArray[np.float64]:
         """Answer all queries of the workload from a measurement; free of privacy cost.
 
         Parameters
@@ -305,166 +396,57 @@ class StrategyMechanism(Settled, ABC):
         return np.asarray(self.workload @ estimate)
 
 
-class MatrixMechanism(StrategyMechanism):
-    """Answer a workload under differential privacy by measuring a strategy.
-
-    Measures ``y = A x + Lap(‖A‖₁ / ε)``, reconstructs ``x^ = A⁺ y`` and answers
-    ``W x^``, so that the noise in the answers is ``W A⁺ Lap(‖A‖₁ / ε)``. A table
-    of counts with k columns (classes) costs the same as one: a record lies in
-    one column.
-
-    The guarantee holds for the numbers that come out, not for idealised real ones:
-    the strategy is rounded to integers before anything is measured, its answers and
-    its sensitivity are exact, and the noise is discrete Laplace drawn exactly.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries W to answer.
-    strategy : QueryMatrix or StrategyResult, default=None
-        Queries A to measure, shape (p, n); ``None`` optimizes one.
-    epsilon : float, str or Fraction
-        Cost of each measurement, in nats. Required.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Whether neighbours differ by adding or removing one record, or by
-        replacing one (which doubles the sensitivity).
-    contribution : int, default=1
-        Largest L1 change of the counts that adding or removing one record can
-        cause: 1 for a table of records, the number of trees for the leaf counts of
-        a forest. Multiplies the sensitivity.
-    signed : bool, default=False
-        Accept negative counts (differences of counts).
-    ledger : PrivacyLedger, default=None
-        Budget to charge for every measurement; ``None`` keeps a record in
-        `ledger` without a limit.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns.
-
-    Attributes
-    ----------
-    workload, strategy : QueryMatrix
-        W and A.
-    released : IntegerStrategy
-        What is measured: A as integer rows with whole weights.
-    ledger : PrivacyLedger
-        What was spent.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If a query is not a combination of strategy queries.
-    ValueError
-        If `epsilon` is not a finite number > 0 or the domains differ.
-
-    Notes
-    -----
-    Proof: ``notebooks/proofs/laplace.md``.
-
-    References
-    ----------
-    .. [1] Li, Hay, Rastogi, Miklau, McGregor, "Optimizing linear counting
-       queries under differential privacy", PODS 2010, Definition 7.
-
-    Examples
-    --------
-    >>> from mmech import Identity, MatrixMechanism, Prefix
-    >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1.0)
-    >>> mechanism.answer([10, 20, 5, 0]).shape
-    (4,)
-    >>> round(mechanism.expected_error(), 3)  # continuous noise would give 20
-    18.413
-    """
-
-    _norm = "L1"
-    _measurement = Measurement
-
-    def __init__(
-        self,
-        workload: QueryMatrix,
-        strategy: QueryMatrix | StrategyResult | None = None,
-        *,
-        epsilon: Any,
-        neighbours: str = "add_remove",
-        contribution: int = 1,
-        signed: bool = False,
-        ledger: PrivacyLedger | None = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        self.epsilon = check_epsilon(epsilon)
-        super().__init__(
-            workload,
-            strategy,
-            neighbours=neighbours,
-            contribution=contribution,
-            signed=signed,
+def _checked_ledger(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
+    """Return the ledger of a mechanism, made for it if there is none."""
+    if ledger is None:
+        return PrivacyLedger(
+            math.inf,
+            currency=law.currency,
+            neighbours=relation.neighbours,
+            records_per_person=relation.records_per_person,
         )
-        if ledger is not None and not isinstance(ledger, PrivacyLedger):
-            raise TypeError(
-                f"ledger must be a PrivacyLedger, got {type(ledger).__name__}; use "
-                "PrivacyLedger(epsilon_total)"
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(
+            f"ledger must be a PrivacyLedger, got {type(ledger).__name__}; use "
+            "PrivacyLedger(total)"
+        )
+    return ledger
+
+
+def _checked_pair(
+    workload: Any, strategy: Any, law: Law
+) -> tuple[QueryMatrix, QueryMatrix]:
+    """Return a workload and a strategy that supports it, optimized if there is none."""
+    workload = as_query_matrix(workload, "workload")
+    if strategy is None:
+        privacy = "pure" if law.norm == "L1" else "zcdp"
+        strategy = optimize(workload, privacy=privacy).strategy
+    elif isinstance(strategy, StrategyResult):
+        if strategy.norm != law.norm:
+            raise ValueError(
+                f"the strategy was optimized for {strategy.norm} sensitivity but "
+                f"{law.name} noise is calibrated to {law.norm} sensitivity; "
+                "optimize for the same noise, or pass result.strategy to measure "
+                "it all the same"
             )
-        if ledger is None:
-            ledger = PrivacyLedger(math.inf, neighbours=self.neighbours)
-        self.ledger = ledger
-        self._insecure_rng = check_insecure_rng(insecure_rng)
+        strategy = strategy.strategy
+    strategy = as_query_matrix(strategy, "strategy")
+    check_same_domain(workload, strategy)
+    if not error.supports(workload, strategy):
+        raise pairs.unsupported(workload, strategy)
+    return workload, strategy
 
-    @staticmethod
-    def _optimize(workload: QueryMatrix) -> StrategyResult:
-        return optimize(workload)
 
-    def __repr__(self) -> str:
-        return (
-            f"MatrixMechanism(workload={self.workload._label()}, "
-            f"strategy={self.strategy._label()}, epsilon={float(self.epsilon):g}, "
-            f"neighbours={self.neighbours!r})"
-        )
-
-    def measure(self, counts: ArrayLike | Records) -> Measurement:
-        """Measure the strategy with noise; spends epsilon.
-
-        Parameters
-        ----------
-        counts : array_like of int, shape (n,) or (n, k), or Records
-            Number of records in every cell, or in every cell and class; or the
-            records themselves, for domains of any size.
-
-        Returns
-        -------
-        Measurement
-            Values of shape (p,) or (p, k).
-
-        Raises
-        ------
-        ValueError
-            If counts are negative (unless ``signed=True``), fractional or of the
-            wrong length, or a single count is above 2^62, or 2^53 as a float; nothing
-            is spent. If their sums leave 64 bits, as happens with huge weights;
-            epsilon is spent, and the guarantee does not cover this refusal.
-        BudgetExceededError
-            If the ledger does not cover epsilon; nothing is spent.
-        """
-        runs = self._runs()
-        answers, bound = self._strategy_answers(counts)
-        return laplace_release_of_rows(
-            answers,
-            runs,
-            sensitivity=min(own for _, _, own in runs),
-            epsilon=self.epsilon,
-            released=self._released(),
-            neighbours=self.neighbours,
-            ledger=self.ledger,
-            insecure_rng=self._insecure_rng,
-            check=partial(self._check_sums, bound),
-        )
-
-    def _runs(self) -> list[Run]:
-        size = self._record_size * self.released.sensitivity
-        return [
-            (start, stop, Fraction(size, weight))
-            for start, stop, weight in self.released.row_weights()
-        ]
-
-    def _variances(self) -> list[float]:
-        return [
-            discrete_laplace_variance(own / self.epsilon) for _, _, own in self._runs()
-        ]
+def _measurable(
+    workload: QueryMatrix, strategy: QueryMatrix, norm: str
+) -> IntegerStrategy:
+    """Return the strategy as integers that still support the workload."""
+    for fine in (False, True):
+        released = integer_strategy(strategy, norm=norm, fine=fine)
+        if error.supports(workload, released.form):
+            return released
+    raise UnsupportedWorkloadError(
+        f"the strategy {strategy!r} cannot answer the workload {workload!r} "
+        "once its entries are rounded to integers; its rows are too close to "
+        "dependent: add rows such as Identity to the strategy"
+    )

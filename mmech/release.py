@@ -1,12 +1,13 @@
-"""The door that every release goes through: whole numbers in, exact noise added.
+"""The door that every noisy number goes through: whole numbers in, exact noise added.
 
-Three things happen in this order and nowhere else: the noise scales are checked, the
-ledger is charged, the noise is drawn. An interruption after the charge counts as
-spent.
+Three things happen in this order and nowhere else: the parameters of the noise are
+checked, the ledger is charged, the noise is drawn. An interruption after the charge
+counts as spent.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice, check_epsilon
-from mmech.budget import NEIGHBOURS, PrivacyLedger
-from mmech.noise import check_insecure_rng, discrete_laplace
-from mmech.noise._laplace import check_scale
-from mmech.noise._seam import drawn
+from mmech.checks import check_integer
+from mmech.noise.laws import Law, k_norm, law_and_cost
+from mmech.noise.seam import drawn
+from mmech.noise.system import check_insecure_rng
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.neighbours import Relation, exact_size
 
-__all__ = ["Measurement", "laplace_release"]
+__all__ = ["Measurement", "noisy_release"]
 
 LARGEST_VALUE = 2**62
 """Exact values stay below this, so that noise cannot take them past 64 bits. No table
@@ -29,67 +31,61 @@ of records reaches it with weights of moderate size. Values beyond are refused a
 charge, because the refusal tells about them: it is not covered by the guarantee."""
 
 Run = tuple[int, int, Fraction]
-"""Rows start..stop-1 of a release and the sensitivity, or variance, of their noise."""
+"""Rows start..stop-1 of a release and how much one record changes them, to the power
+of the law of their noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Noisy strategy answers, safe to publish.
+    """Noisy answers, safe to publish.
 
     Attributes
     ----------
     values : ndarray of int64, shape (p,) or (p, k)
-        Noisy answers: what the integer strategy counts, plus discrete Laplace noise.
+        Noisy answers: exact whole numbers plus noise of whole numbers.
     scale : float or ndarray of float64, shape (p,)
-        Scale t of the noise, P(x) ∝ exp(-|x| / t): one number where all rows share
-        it. The exact scales are fractions; these are their nearest doubles.
-    sensitivity : float
-        L1 sensitivity of the integer strategy, neighbour relation included, in units
-        of the rows of largest weight: the smallest scale is sensitivity / epsilon.
-    epsilon : Fraction
-        What the measurement cost.
+        Scale t of Laplace noise, P(x) ∝ exp(-|x| / t), or σ of Gaussian noise,
+        P(x) ∝ exp(-x² / 2σ²): one number where all rows share it. The exact t and σ²
+        are fractions; these are the nearest doubles.
+    variance : float or ndarray of float64, shape (p,)
+        Variance of the noise, in squared counts.
+    entry : LedgerEntry
+        What the measurement cost and the sensitivity that it was calibrated to:
+        neighbour relation included, in units of the rows of largest weight.
 
     Examples
     --------
     >>> from mmech import Identity, MatrixMechanism
     >>> measurement = MatrixMechanism(Identity(3), epsilon=0.5).measure([4, 0, 9])
-    >>> measurement.values.shape, measurement.scale
-    ((3,), 2.0)
+    >>> measurement.values.shape, measurement.scale, measurement.entry.cost
+    ((3,), 2.0, Fraction(1, 2))
+    >>> MatrixMechanism(Identity(3), rho="1/32").measure([4, 0, 9]).scale
+    4.0
     """
 
     values: NDArray[np.int64]
     scale: float | NDArray[np.float64]
-    sensitivity: float
-    epsilon: Fraction
+    variance: float | NDArray[np.float64]
+    entry: LedgerEntry
 
     def __post_init__(self) -> None:
-        check_measurement_scale(self.scale)
+        scales = np.asarray(self.scale, np.float64)
+        if not (np.isfinite(scales).all() and (scales > 0).all()):
+            worst = scales[~(np.isfinite(scales) & (scales > 0))].flat[0]
+            raise ValueError(
+                f"a measurement needs a noise scale > 0, got {worst}; "
+                "a noiseless measurement would not be private"
+            )
 
+    @property
+    def sensitivity(self) -> float:
+        """Sensitivity in the norm of the noise, neighbour relation included."""
+        return self.entry.sensitivity
 
-def check_measurement_scale(scale: float | NDArray[np.float64]) -> None:
-    """Raise unless every value of a measurement carries noise."""
-    scales = np.asarray(scale, np.float64)
-    if not (np.isfinite(scales).all() and (scales > 0).all()):
-        worst = scales[~(np.isfinite(scales) & (scales > 0))].flat[0]
-        raise ValueError(
-            f"a measurement needs a noise scale > 0, got {worst}; "
-            "a noiseless measurement would not be private"
-        )
-
-
-def calibrated(sensitivity: Any, neighbours: str) -> Fraction:
-    """Return an exact sensitivity under a relation; ``"replace"`` doubles it."""
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    try:
-        exact = Fraction(sensitivity)
-    except (ValueError, OverflowError, TypeError):
-        exact = Fraction(0)
-    if exact <= 0:
-        raise ValueError(
-            f"the sensitivity must be a finite number > 0, got {sensitivity}; "
-            "a strategy whose entries are all zero measures nothing"
-        )
-    return 2 * exact if neighbours == "replace" else exact
+    @property
+    def cost(self) -> Fraction:
+        """What the measurement cost, in the currency of its entry."""
+        return self.entry.cost
 
 
 def whole_numbers(values: ArrayLike) -> NDArray[Any]:
@@ -123,33 +119,50 @@ def in_64_bits(array: NDArray[Any]) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def laplace_release(
+def noisy_release(
     values: ArrayLike,
     *,
-    sensitivity: Any,
-    epsilon: Any,
+    sensitivity: Any = None,
+    squared_sensitivity: Any = None,
+    groups: Sequence[int] | None = None,
+    epsilon: Any = None,
+    rho: Any = None,
     released: str,
     neighbours: str = "add_remove",
+    records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
     insecure_rng: Any = None,
 ) -> Measurement:
-    r"""Release whole numbers with discrete Laplace noise, paid for in a ledger.
+    r"""Release whole numbers with exact discrete noise, paid for in a ledger.
 
-    The noise X has :math:`P(x) \propto e^{-|x| \epsilon / \Delta_1}` exactly. The
+    For `epsilon`, Laplace noise with :math:`P(x) \propto e^{-|x| \epsilon / \Delta_1}`
+    [1]_; for `rho`, Gaussian noise with :math:`\sigma^2 = \Delta_2^2 / (2 \rho)`, which
+    is rho-zCDP [2]_; for `epsilon` and `groups`, noise shaped like the largest L1 norm
+    of a group, :math:`P(z) \propto e^{-\epsilon \max_g \|z_g\|_1 / \Delta}` [3]_. The
     ledger is charged first, then the noise is drawn.
 
     Parameters
     ----------
-    values : array_like of int
+    values : array_like of int, shape (p,) or (p, k)
         Exact values, in counts. Sensitive.
     sensitivity : int, Fraction or float
-        L1 sensitivity of `values` when one record is added or removed.
-    epsilon : float, str or Fraction
-        Privacy parameter in nats.
+        How much one added or removed record changes `values`: in L1 norm for
+        `epsilon`, in L2 norm for `rho`; with `groups`, the L1 norm of every group of
+        rows, in one column. A float stands for the fraction that it is.
+    squared_sensitivity : int or Fraction
+        Square of the L2 sensitivity, in place of `sensitivity`, for `rho`: exact where
+        the sensitivity itself is irrational.
+    groups : sequence of int, optional
+        Sizes of consecutive groups of rows. One record may change *every* group, which
+        Laplace noise would have to pay for as many times.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter in nats; exactly one of them.
     released : str
         What is released, in words, for the ledger.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` doubles the sensitivity.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; multiplies the sensitivity.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -162,69 +175,127 @@ def laplace_release(
     Raises
     ------
     BudgetExceededError
-        If the ledger does not cover `epsilon`; nothing is drawn.
+        If the ledger does not cover the cost; nothing is drawn.
     ValueError
-        If values are not whole, the sensitivity is not a finite number > 0, the
-        noise does not fit into 64 bits, or the ledger is for another neighbour
-        relation; nothing is spent. If values are beyond 2^62 in magnitude, or 2^53
-        as floats; epsilon is spent, and the guarantee does not cover this refusal.
+        If values are not whole, the sensitivity is not a finite number > 0, the groups
+        do not add up to the rows, the noise does not fit into 64 bits, or the ledger is
+        for another neighbour relation; nothing is spent. If values are beyond 2^62 in
+        magnitude, or 2^53 as floats; the cost is spent, and the guarantee does not
+        cover this refusal.
 
     Notes
     -----
-    Proof: ``notebooks/proofs/laplace.md``.
+    **When to use groups.** The K-norm mechanism for d groups of m rows has about
+    :math:`(dm + 1)(dm + 2) / (d^2 (m + 1)(m + 2))` times the variance of Laplace noise:
+    for many groups 1/6 for m = 1, 1/3 for m = 2, but 0.60 for m = 5 and 0.79 for
+    m = 12. Where groups differ in size, rows of small ones have more noise than rows of
+    large ones, and no group can be given more of the budget than another. The noise of
+    a column shares one radius: its rows are uncorrelated, but large all at once.
+
+    Quantities that are not whole are counted in smaller units: means of d attributes in
+    [0, 1] with 64 units to one, and ``sensitivity=64``.
+
+    Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and, with
+    groups, ``notebooks/proofs/k_norm.md``.
 
     References
     ----------
     .. [1] Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing
        privacy mechanisms", STOC 2009 (the geometric mechanism).
+    .. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential
+       privacy", NeurIPS 2020, Theorem 4.
+    .. [3] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010; Awan,
+       Slavković, "Structure and sensitivity in differential privacy: comparing K-norm
+       mechanisms", JASA 2021.
 
     Examples
     --------
-    >>> from mmech import PrivacyLedger, laplace_release
+    >>> from mmech import PrivacyLedger, noisy_release
     >>> ledger = PrivacyLedger(1.0)
-    >>> release = laplace_release(
+    >>> noisy = noisy_release(
     ...     [4, 0, 9], sensitivity=1, epsilon=0.25, released="three counts",
     ...     ledger=ledger,
     ... )
-    >>> release.scale, ledger.remaining
+    >>> noisy.scale, ledger.remaining
     (4.0, Fraction(3, 4))
+
+    How many of the records of two classes have each of 20 properties. Laplace noise
+    would have to be scaled to 20 / epsilon, a variance of 800:
+
+    >>> import numpy as np
+    >>> noisy = noisy_release(
+    ...     np.full((20, 2), 30), sensitivity=1, groups=[1] * 20, epsilon=1,
+    ...     released="20 counts",
+    ... )
+    >>> noisy.values.shape, noisy.variance[0].round()
+    ((20, 2), np.float64(154.0))
     """
-    exact = whole_numbers(values)
-    size = exact.shape[0] if exact.ndim else 1
-    return laplace_release_of_rows(
-        exact,
-        [(0, size, calibrated(sensitivity, neighbours))],
-        sensitivity=calibrated(sensitivity, neighbours),
-        epsilon=check_epsilon(epsilon),
+    noise = check_insecure_rng(insecure_rng)
+    whole = whole_numbers(values)
+    law, cost = law_and_cost(epsilon, rho)
+    rows = whole.shape[0] if whole.ndim else 1
+    if groups is not None:
+        law = _checked_norm(groups, whole, law)
+    own = _own_size(sensitivity, squared_sensitivity, law)
+    return measure(
+        whole,
+        [(0, rows, own)],
+        law,
+        cost,
         released=released,
-        neighbours=neighbours,
+        relation=Relation(neighbours, records_per_person),
         ledger=ledger,
-        insecure_rng=check_insecure_rng(insecure_rng),
+        noise=noise,
     )
 
 
-def laplace_release_of_rows(
+def measure(
     values: NDArray[Any],
     runs: Sequence[Run],
+    law: Law,
+    cost: Fraction,
     *,
-    sensitivity: Fraction,
-    epsilon: Fraction,
     released: str,
-    neighbours: str,
+    relation: Relation,
     ledger: PrivacyLedger | None,
-    insecure_rng: np.random.Generator | None,
+    noise: np.random.Generator | None,
     check: Callable[[], None] | None = None,
 ) -> Measurement:
-    """Release rows whose noise has scale (their own sensitivity) / epsilon.
+    """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
 
-    After the charge `check` is called: it raises where the values cannot be right.
+    Parameters
+    ----------
+    values : ndarray, shape (p,) or (p, k)
+        Exact values: whole numbers of any type. Sensitive.
+    runs : sequence of (int, int, Fraction)
+        Consecutive rows, and how much one added record changes them, to the power
+        ``law.power``.
+    law : Law
+        Law of the noise.
+    cost : Fraction
+        In the currency of the law.
+    released : str
+        What is released, in words.
+    relation : Relation
+        Neighbour relation; multiplies the sensitivity.
+    ledger : PrivacyLedger or None
+        Budget to charge.
+    noise : numpy.random.Generator or None
+        Predictable source for tests; ``None`` is the operating system's entropy.
+    check : callable, optional
+        Called after the charge; raises where the values cannot be right.
     """
-    scales = [check_scale(own / epsilon) for _, _, own in runs]
-    charge(
-        ledger, epsilon, released, neighbours, sensitivity,
-        insecure=insecure_rng is not None,
-    )  # fmt: skip
-
+    factor = relation.factor**law.power
+    sizes = [factor * own for _, _, own in runs]
+    parameters = [law.parameter(size, cost) for size in sizes]
+    size = min(sizes)
+    sensitivity = math.sqrt(size) if law.power == 2 else float(size)
+    entry = charge(
+        ledger,
+        LedgerEntry(cost, released, law.name, sensitivity, law.currency),
+        relation,
+        noise,
+    )
     if check is not None:
         check()
     exact = in_64_bits(values)
@@ -232,41 +303,96 @@ def laplace_release_of_rows(
     def add_noise() -> NDArray[np.int64]:
         noisy = exact.copy()
         flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
-        for (start, stop, _), scale in zip(runs, scales, strict=True):
+        for (start, stop, _), parameter in zip(runs, parameters, strict=True):
             rows = flat[start:stop]
-            rows += discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)
+            rows += law.draw(parameter, rows.shape, insecure_rng=noise)
         return noisy
 
     noisy = drawn(
-        "laplace", exact, add_noise, runs=runs, scales=scales, epsilon=epsilon
+        law.name,
+        exact,
+        add_noise,
+        runs=runs,
+        parameters=parameters,
+        groups=law.groups,
+        entry=entry,
     )
     return Measurement(
-        noisy, per_row([float(s) for s in scales], runs), float(sensitivity), epsilon
+        noisy,
+        per_row([law.scale(parameter) for parameter in parameters], runs),
+        per_row([law.variance(parameter) for parameter in parameters], runs),
+        entry,
     )
 
 
 def charge(
     ledger: PrivacyLedger | None,
-    epsilon: Fraction,
-    released: str,
-    neighbours: str,
-    sensitivity: Fraction | int,
-    *,
-    insecure: bool,
-) -> None:
-    """Pay for a release, if there is a ledger and it is for the same relation."""
+    entry: LedgerEntry,
+    relation: Relation,
+    noise: np.random.Generator | None,
+) -> LedgerEntry:
+    """Pay for a release, if there is a ledger and it is for the same relation.
+
+    Returns
+    -------
+    LedgerEntry
+        As it stands in the ledger.
+    """
+    insecure = noise is not None
     if ledger is None:
-        return
-    if ledger.neighbours != neighbours:
+        return LedgerEntry(**{**vars(entry), "insecure": insecure})
+    if ledger.relation != relation:
         raise ValueError(
-            f"the ledger accounts for neighbours={ledger.neighbours!r} but the "
-            f"release is for {neighbours!r}; use the same relation for both"
+            f"the ledger accounts for data sets that differ {ledger.relation.words} "
+            f"but the release is for ones that differ {relation.words}; use the same "
+            "neighbours= and records_per_person= for both"
         )
-    ledger.spend(epsilon, released, sensitivity=float(sensitivity), insecure=insecure)
+    return ledger.spend(
+        entry.cost,
+        entry.released,
+        sensitivity=entry.sensitivity,
+        currency=entry.currency,
+        kind=entry.kind,
+        insecure=insecure,
+    )
 
 
-def per_row(numbers: Sequence[float], runs: Sequence[Run]) -> Any:
+def per_row(numbers: Sequence[Any], runs: Sequence[Run]) -> Any:
     """Return one number per row, or the number itself where all rows share it."""
     if len(numbers) == 1:
         return numbers[0]
     return np.repeat(numbers, [stop - start for start, stop, _ in runs])
+
+
+def _own_size(sensitivity: Any, squared: Any, law: Law) -> Fraction:
+    """Return the sensitivity of one record, to the power of the law, exactly."""
+    if (sensitivity is None) == (squared is None):
+        raise TypeError("pass either sensitivity= or squared_sensitivity=")
+    if squared is None:
+        return exact_size(sensitivity) ** law.power
+    if law.power == 1:
+        raise TypeError(
+            "squared_sensitivity= is for Gaussian noise, paid with rho=; pass "
+            "sensitivity= for epsilon="
+        )
+    return exact_size(squared)
+
+
+def _checked_norm(groups: Any, values: NDArray[Any], law: Law) -> Law:
+    """Return the law of noise for groups of rows."""
+    if law.currency != "epsilon":
+        raise TypeError(
+            "groups= is for noise that is paid with epsilon=; under rho=, pass "
+            "squared_sensitivity= for all rows together"
+        )
+    if not isinstance(groups, (Sequence, np.ndarray)):
+        raise TypeError(f"groups must be a sequence of sizes, got {groups!r}")
+    sizes = tuple(check_integer(size, "the size of a group") for size in groups)
+    if not sizes:
+        raise ValueError("groups must hold at least one size, got none")
+    if values.ndim not in (1, 2) or values.shape[0] != sum(sizes):
+        raise ValueError(
+            f"values must have one row per coordinate, {sum(sizes)} in all groups, and "
+            f"one or two dimensions, got shape {values.shape}"
+        )
+    return k_norm(sizes)

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_choice, check_epsilon
-from mmech.budget import NEIGHBOURS, PrivacyLedger
+from mmech.checks import check_epsilon
 from mmech.noise import (
     FRACTION_BITS,
     check_insecure_rng,
@@ -32,7 +31,10 @@ from mmech.noise import (
     random_permutation,
     weighted_choice,
 )
-from mmech.noise._seam import drawn
+from mmech.noise.seam import drawn
+from mmech.privacy.cost import bounded_range_epsilon, one_cost
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.neighbours import Relation
 from mmech.release import charge, in_64_bits, whole_numbers
 
 __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
@@ -49,7 +51,7 @@ def fixed_point_rate(
     epsilon: Fraction,
     *,
     monotone: bool,
-    neighbours: str,
+    relation: Relation,
     roundings: int,
     score_unit: int = 1,
 ) -> int:
@@ -63,8 +65,8 @@ def fixed_point_rate(
         Whether an added record can only raise scores, all by at most `score_unit`.
         Then the probability of every choice changes by at most :math:`e^{\rho}`
         with weights :math:`e^{\rho q}`, otherwise by :math:`e^{2 \rho}`.
-    neighbours : {"add_remove", "replace"}
-        Neighbour relation; ``"replace"`` is a removal and an addition.
+    relation : Relation
+        Neighbour relation; a replacement is a removal and an addition.
     roundings : int
         Largest number of sums of weights that take part in one choice, a public
         number.
@@ -81,7 +83,7 @@ def fixed_point_rate(
     ValueError
         If epsilon is too small for the roundings.
     """
-    rate = _rate(epsilon, monotone, neighbours)
+    rate = _rate(epsilon, monotone, relation)
     units = math.floor(rate * 2**FRACTION_BITS) - UNITS_PER_ROUNDING * roundings
     if units < score_unit:
         least = UNITS_PER_ROUNDING * roundings / 2.0**FRACTION_BITS
@@ -92,10 +94,9 @@ def fixed_point_rate(
     return units // score_unit
 
 
-def _rate(epsilon: Fraction, monotone: bool, neighbours: str) -> Fraction:
+def _rate(epsilon: Fraction, monotone: bool, relation: Relation) -> Fraction:
     """Return the factor of scores in the exponent."""
-    check_choice(neighbours, "neighbours", NEIGHBOURS)
-    return epsilon / ((1 if monotone else 2) * (2 if neighbours == "replace" else 1))
+    return epsilon / ((1 if monotone else 2) * relation.factor)
 
 
 def logarithms(
@@ -116,10 +117,12 @@ def logarithms(
 def exponential_mechanism(
     scores: ArrayLike,
     *,
-    epsilon: Any,
+    epsilon: Any = None,
+    rho: Any = None,
     released: str,
     monotone: bool = False,
     neighbours: str = "add_remove",
+    records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
     insecure_rng: Any = None,
 ) -> int:
@@ -135,14 +138,17 @@ def exponential_mechanism(
     scores : array_like of int, shape (n,)
         Score of every candidate; one added or removed record changes each by at most
         one. Sensitive.
-    epsilon : float, str or Fraction
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter in nats; exactly one of them. A draw that costs rho has an
+        epsilon of the root of 8 rho, because its privacy loss has bounded range.
     released : str
         What is chosen, in words, for the ledger.
     monotone : bool, default=False
         Whether an added record never lowers a score.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` halves the rate.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; divides the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -159,7 +165,7 @@ def exponential_mechanism(
         If the ledger does not cover `epsilon`; nothing is drawn.
     ValueError
         If scores are not whole numbers in one row, or epsilon does not fit; nothing
-        is spent. If scores are beyond 2^62 in magnitude, or 2^53 as floats; epsilon is
+        is spent. If scores are beyond 2^62 in magnitude, or 2^53 as floats; the cost is
         spent, and the guarantee does not cover this refusal.
 
     Notes
@@ -180,23 +186,56 @@ def exponential_mechanism(
     ... )
     1
     """
-    whole = _scores(scores)
-    price = check_epsilon(epsilon)
-    rate = fixed_point_rate(
-        price, monotone=monotone, neighbours=neighbours, roundings=1
+    cost, currency = one_cost(epsilon, rho)
+    chosen, _ = select(
+        _scores(scores),
+        cost,
+        currency,
+        released=released,
+        monotone=monotone,
+        relation=Relation(neighbours, records_per_person),
+        ledger=ledger,
+        noise=check_insecure_rng(insecure_rng),
     )
-    rng = check_insecure_rng(insecure_rng)
-    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
-    exact = in_64_bits(whole)
+    return chosen
+
+
+def select(
+    scores: NDArray[Any],
+    cost: Fraction,
+    currency: str,
+    *,
+    released: str,
+    monotone: bool = False,
+    relation: Relation,
+    ledger: PrivacyLedger | None,
+    noise: np.random.Generator | None,
+) -> tuple[int, LedgerEntry]:
+    """Charge for a draw by the exponential mechanism, then draw."""
+    epsilon = epsilon_of_draw(cost, currency)
+    rate = fixed_point_rate(epsilon, monotone=monotone, relation=relation, roundings=1)
+    entry = LedgerEntry(cost, released, "exponential", currency=currency)
+    entry = charge(ledger, entry, relation, noise)
+    exact = in_64_bits(scores)
 
     def choose() -> int:
-        return weighted_choice(logarithms(exact, rate), insecure_rng=rng)
+        return weighted_choice(logarithms(exact, rate), insecure_rng=noise)
 
-    return drawn(
-        "exponential", exact, choose, epsilon=price,
-        rate=Fraction(rate, 2**FRACTION_BITS), monotone=monotone,
-        neighbours=neighbours,
-    )  # fmt: skip
+    chosen = drawn(
+        "exponential",
+        exact,
+        choose,
+        epsilon=epsilon,
+        rate=Fraction(rate, 2**FRACTION_BITS),
+        monotone=monotone,
+        relation=relation,
+    )
+    return chosen, entry
+
+
+def epsilon_of_draw(cost: Fraction, currency: str) -> Fraction:
+    """Return the epsilon of a draw of the exponential mechanism that a cost pays."""
+    return cost if currency == "epsilon" else bounded_range_epsilon(cost)
 
 
 def permute_and_flip(
@@ -206,6 +245,7 @@ def permute_and_flip(
     released: str,
     monotone: bool = False,
     neighbours: str = "add_remove",
+    records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
     insecure_rng: Any = None,
 ) -> int:
@@ -230,6 +270,8 @@ def permute_and_flip(
         Whether an added record never lowers a score.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` halves the rate.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; divides the rate.
     ledger : PrivacyLedger, default=None
         Budget to charge; ``None`` charges nobody.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -266,25 +308,43 @@ def permute_and_flip(
     ... )
     1
     """
+    relation = Relation(neighbours, records_per_person)
+    noise = check_insecure_rng(insecure_rng)
     whole = _scores(scores)
     price = check_epsilon(epsilon)
-    rate = _rate(price, monotone, neighbours)
-    rng = check_insecure_rng(insecure_rng)
-    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
+    charge(ledger, LedgerEntry(price, released, "permute_and_flip"), relation, noise)
     exact = in_64_bits(whole)
+    return flip(exact, price, monotone=monotone, relation=relation, noise=noise)
+
+
+def flip(
+    scores: NDArray[np.int64],
+    epsilon: Fraction,
+    *,
+    monotone: bool,
+    relation: Relation,
+    noise: np.random.Generator | None,
+) -> int:
+    """Choose by permute-and-flip; the caller has paid epsilon."""
+    rate = _rate(epsilon, monotone, relation)
 
     def choose() -> int:
-        best = int(exact.max())
-        for candidate in random_permutation(exact.size, insecure_rng=rng):
-            exponent = rate * (best - int(exact[candidate]))
-            if flip_negative_exponential(exponent, insecure_rng=rng):
+        best = int(scores.max())
+        for candidate in random_permutation(scores.size, insecure_rng=noise):
+            exponent = rate * (best - int(scores[candidate]))
+            if flip_negative_exponential(exponent, insecure_rng=noise):
                 return int(candidate)
         raise AssertionError("the best candidate is always taken")
 
     return drawn(
-        "permute_and_flip", exact, choose, epsilon=price, rate=rate,
-        monotone=monotone, neighbours=neighbours,
-    )  # fmt: skip
+        "permute_and_flip",
+        scores,
+        choose,
+        epsilon=epsilon,
+        rate=rate,
+        monotone=monotone,
+        relation=relation,
+    )
 
 
 def _scores(scores: ArrayLike) -> NDArray[Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mmech.noise._seam import Draw, watch_draws
-from mmech.operators._base import QueryMatrix
+from mmech.noise.seam import Draw, watch_draws
+from mmech.operators.base import QueryMatrix
 
 __all__ = ["Draw", "assert_query_matrix", "watch_draws"]
 

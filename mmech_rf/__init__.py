@@ -1,5 +1,10 @@
 """Random forests under differential privacy, on the matrix mechanism of `mmech`.
 
+A schema says what is public, `mmech_rf.forest` grows trees from it, and
+`mmech_rf.workloads` compiles them into workloads that `mmech` answers. Estimators are
+in `mmech_rf.private` (the matrix mechanism), `mmech_rf.drawn` (trees drawn as a whole)
+and `mmech_rf.blocks`. ``notebooks/architecture.md`` says what each folder holds.
+
 Names are imported when they are first used, so that the command line starts at once.
 """
 
@@ -10,23 +15,25 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from mmech_rf import datasets, fetch
-    from mmech_rf._persistence import load_model
-    from mmech_rf.classifiers import (
-        BatchPredictionClassifier,
-        BatchTrainingClassifier,
-        LaplaceForestClassifier,
-        NonPrivateForestClassifier,
-        PrivateForestClassifier,
-        SubsampleAggregateClassifier,
-    )
-    from mmech_rf.forest import Forest
-    from mmech_rf.growth import (
+    from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
+    from mmech_rf.blocks.settings import BlockSettings
+    from mmech_rf.drawn.classifier import DrawnForestClassifier
+    from mmech_rf.drawn.settings import DrawnSettings
+    from mmech_rf.forest.forest import Forest
+    from mmech_rf.forest.growth import (
         complete_forest,
         default_depth,
         fletcher_islam_depth,
         grow_random_forest,
     )
+    from mmech_rf.private.batch_prediction import BatchPredictionClassifier
+    from mmech_rf.private.batch_training import BatchTrainingClassifier
+    from mmech_rf.private.laplace_forest import LaplaceForestClassifier
+    from mmech_rf.private.nonprivate import NonPrivateForestClassifier
+    from mmech_rf.private.private_forest import PrivateForestClassifier
+    from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
     from mmech_rf.schema import Attribute, Schema
+    from mmech_rf.storage import load_model
     from mmech_rf.tuning import TunedSetting, Tuning, tune
     from mmech_rf.workloads import (
         aggregation_workload,
@@ -52,10 +59,16 @@ __all__ = [
     # classifiers
     "BatchPredictionClassifier",
     "BatchTrainingClassifier",
+    "BlockForestClassifier",
+    "DrawnForestClassifier",
+    "LabelForestClassifier",
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
     "PrivateForestClassifier",
     "SubsampleAggregateClassifier",
+    # settings of classifiers, with their provenance
+    "BlockSettings",
+    "DrawnSettings",
     # released models as files
     "load_model",
     # choosing settings
@@ -65,10 +78,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_persistence": ["load_model"],
-    "classifiers": [name for name in __all__ if name.endswith("Classifier")],
-    "forest": ["Forest"],
-    "growth": [
+    "storage": ["load_model"],
+    "blocks.classifier": ["BlockForestClassifier", "LabelForestClassifier"],
+    "private.batch_prediction": ["BatchPredictionClassifier"],
+    "private.batch_training": ["BatchTrainingClassifier"],
+    "private.laplace_forest": ["LaplaceForestClassifier"],
+    "private.nonprivate": ["NonPrivateForestClassifier"],
+    "private.private_forest": ["PrivateForestClassifier"],
+    "private.subsample_aggregate": ["SubsampleAggregateClassifier"],
+    "blocks.settings": ["BlockSettings"],
+    "drawn.classifier": ["DrawnForestClassifier"],
+    "drawn.settings": ["DrawnSettings"],
+    "forest": [
+        "Forest",
         "complete_forest",
         "default_depth",
         "fletcher_islam_depth",

@@ -2,7 +2,7 @@
 
 Every array is C-contiguous. Kernels trust their arguments; `forest.py` and
 `growth.py` check them. The layout of a forest is described in
-`mmech_rf.forest.Forest`: nodes of all trees one after the other, `feature`
+`mmech_rf.forest.forest.Forest`: nodes of all trees one after the other, `feature`
 (n_nodes,) int32 with -1 at a leaf, `child` (n_nodes,) int32 with the first child, or
 the leaf id at a leaf.
 

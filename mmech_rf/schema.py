@@ -1,4 +1,4 @@
-"""Public facts about the attributes of a data set, and encoding by them.
+"""Public facts about the records of a classifier: a domain, and its classes.
 
 A schema lists for every attribute its categories, or its bounds and cut points,
 and the class labels. It is public: it comes from documentation or agreement, not
@@ -8,24 +8,18 @@ it, so nothing there depends on sensitive data.
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech._validation import check_integer
-from mmech._writing import replacing
-from mmech.exceptions import PrivacyLeakWarning
-from mmech_rf import _encoding as encoding
-from mmech_rf import _schema_io as io
-from mmech_rf._attribute import (
+from mmech.checks import check_choice
+from mmech.domain import files
+from mmech.domain.attribute import (
     Attribute,
     as_tuple,
     check_cells,
@@ -34,14 +28,57 @@ from mmech_rf._attribute import (
     distinct_values,
     infer_attribute,
 )
-from mmech_rf._discretisation import check_bins
-from mmech_rf._encoding import Misfit
+from mmech.domain.discretise import check_bins
+from mmech.domain.domain import Domain
+from mmech.domain.encoding import (
+    PROBLEMS,
+    Misfit,
+    cell_error,
+    check_policies,
+    encode_columns,
+    list_misfits,
+    look,
+)
+from mmech.domain.readers import read_table, read_vector
+from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
+from mmech.exceptions import ParameterError, PrivacyLeakWarning
 
 __all__ = ["Attribute", "Misfit", "Schema"]
 
+_LABEL_PROBLEMS = {
+    MISSING: PROBLEMS[MISSING],
+    UNKNOWN: "a label that is not one of the classes",
+}
+_LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
+_LABEL_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def label_of_type(label: Any, kind: str) -> Any:
+    """Return a public class label as an integer, a boolean or text, or raise.
+
+    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
+    (-1, False)
+    """
+    check_choice(kind, "the type of the class labels", _LABEL_TYPES)
+    if isinstance(label, _LABEL_TYPES[kind]) and not (
+        kind == "int" and isinstance(label, bool)
+    ):
+        return label
+    try:
+        if kind == "int":
+            return int(str(label))
+        if kind == "bool":
+            return _LABEL_WORDS[str(label).lower()]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the class label {label!r} cannot be written as {kind}; correct the label "
+            "or the type"
+        ) from None
+    return str(label)
+
 
 @dataclass(frozen=True, repr=False)
-class Schema:
+class Schema(Domain):
     """Public facts about a data set: its attributes and its class labels.
 
     The domain is the product of the attributes' cells. Cells are numbered in C
@@ -107,59 +144,33 @@ class Schema:
            [0, 3]])
     """
 
-    attributes: tuple[Attribute, ...]
     class_labels: tuple[Any, ...]
     _: KW_ONLY
     target: str = "class"
-    name: str | None = None
     required: tuple[str, ...] = ()
     label_type: InitVar[str | None] = None
 
+    _noun: ClassVar[str] = "schema"
+    _named: ClassVar[str] = "attributes, target and required columns"
+
     def __post_init__(self, label_type: str | None) -> None:
-        attributes = as_tuple(self.attributes, "attributes")
-        if not attributes:
-            raise ValueError("a schema needs at least one attribute, got none; add one")
-        for attribute in attributes:
-            if not isinstance(attribute, Attribute):
-                raise TypeError(
-                    f"attributes must be Attribute objects, got "
-                    f"{type(attribute).__name__}; use Attribute.categorical, "
-                    "Attribute.ordinal or Attribute.numeric"
-                )
+        super().__post_init__()
         labels = as_tuple(self.class_labels, "class_labels (the classes)")
         if label_type is not None:
-            labels = tuple(io.label_of_type(label, label_type) for label in labels)
+            labels = tuple(label_of_type(label, label_type) for label in labels)
         labels = check_cells(labels, "class_labels (the classes)", minimum=2)
-        target = check_name(self.target, "target")
+        check_name(self.target, "target")
         required = check_names(self.required, "required")
-        if self.name is not None:
-            check_name(self.name, "name")
-        seen = set()
-        for name in (*(attribute.name for attribute in attributes), target, *required):
-            if name in seen:
-                raise ValueError(
-                    f"the name {name!r} occurs twice among attributes, target and "
-                    "required columns; rename or remove one"
-                )
-            seen.add(name)
-        for key, value in (
-            ("attributes", attributes),
-            ("class_labels", labels),
-            ("required", required),
-        ):
-            object.__setattr__(self, key, value)
+        object.__setattr__(self, "class_labels", labels)
+        object.__setattr__(self, "required", required)
+        self._check_distinct((*self.names, self.target, *required))
 
-    # ------------------------------------------------------------------ shape
-
-    @cached_property
-    def domain_shape(self) -> tuple[int, ...]:
-        """Number of cells of each attribute."""
-        return tuple(attribute.size for attribute in self.attributes)
+    # ---- shape -----------------------------------------------------------------
 
     @property
-    def n_cells(self) -> int:
-        """Number of cells of the domain."""
-        return math.prod(self.domain_shape)
+    def domain_shape(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return self.shape
 
     @property
     def n_features(self) -> int:
@@ -174,54 +185,9 @@ class Schema:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the attributes."""
-        return tuple(attribute.name for attribute in self.attributes)
+        return self.names
 
-    def select(self, features: Iterable[int | str]) -> Schema:
-        """Return the schema of some attributes, given by position or name.
-
-        Parameters
-        ----------
-        features : iterable of int or str
-            In the order wanted, none of them twice.
-
-        Returns
-        -------
-        Schema
-            With the same classes and required columns.
-
-        Examples
-        --------
-        >>> from mmech_rf.datasets import load_car
-        >>> load_car().schema.select(["safety", 0]).feature_names
-        ('safety', 'buying')
-        """
-        names = self.feature_names
-        positions = []
-        for feature in as_tuple(features, "features"):
-            if isinstance(feature, str):
-                if feature not in names:
-                    raise ValueError(
-                        f"the schema has no attribute {feature!r}; "
-                        f"choose from {', '.join(names)}"
-                    )
-                positions.append(names.index(feature))
-                continue
-            position = check_integer(feature, "a selected feature", minimum=0)
-            if position >= len(names):
-                raise ValueError(
-                    f"a selected feature must be below {len(names)}, the number of "
-                    f"attributes, got {position}; positions start at 0"
-                )
-            positions.append(position)
-        return Schema(
-            tuple(self.attributes[position] for position in positions),
-            self.class_labels,
-            target=self.target,
-            name=self.name,
-            required=self.required,
-        )
-
-    # --------------------------------------------------------------- encoding
+    # ---- records ---------------------------------------------------------------
 
     @overload
     def encode(
@@ -276,25 +242,15 @@ class Schema:
 
         Parameters
         ----------
-        X : frame, array or list of rows, shape (N, d)
-            Raw values. Frames and rows that are dicts match attributes by name and
-            may hold more columns in any order. Arrays and other rows hold the
-            attributes in schema order, followed or not by the required columns.
+        X, columns, handle_unknown, handle_missing
+            As in `Domain.encode`. Arrays and rows without names hold the attributes in
+            schema order, followed or not by the required columns. ``"drop"`` needs
+            `y`: every query needs an answer. A missing value in a required column
+            can only raise or drop; ``"category"`` accepts it. A label that is
+            missing, or not one of the classes, drops its record or raises.
         y : sequence of class labels, shape (N,), optional
             Give it for training records, leave it out for queries. Required
             columns are read only with it.
-        columns : sequence of str, optional
-            Names of the columns of an array or of rows, to match them by name.
-        handle_unknown : {"error", "category", "drop", "clip"}, default="error"
-            What to do with a value outside the domain of its attribute: raise, use
-            the attribute's designated cell (`Attribute.other_code`), or leave the
-            record out, without a word on how many. ``"clip"`` moves a number outside
-            the bounds to the nearest bin and raises for other values. A label that is
-            not one of the classes drops its record or raises.
-        handle_missing : {"error", "category", "drop"}, default="error"
-            The same for missing values. A missing value in a required column can
-            only raise or drop; ``"category"`` accepts it. A missing label drops its
-            record or raises.
         return_index : bool, default=False
             With `y`, return the positions of the records that were kept, too.
 
@@ -309,15 +265,9 @@ class Schema:
 
         Raises
         ------
-        ValueError
-            At the first value that cannot be read; the message names its row and
-            column, not the value. Whether this error occurs depends on the data
-            and is not covered by the privacy guarantee; ``"drop"`` avoids it, and so
-            does ``"category"`` for attributes that declare a cell for it. Also if
-            columns are missing, or "drop" is chosen without `y`: every query needs
-            an answer.
-        TypeError
-            If `X` is a sparse matrix, a single record, or not a table at all.
+        ValueError, TypeError
+            As in `Domain.encode`, and for labels as for values. Also if "drop" is
+            chosen without `y`.
 
         Examples
         --------
@@ -331,15 +281,40 @@ class Schema:
         >>> schema.encode(rows, labels, handle_unknown="drop", return_index=True)
         (array([[1, 0]]), array([0]), array([1]))
         """
-        return encoding.encode(
-            self,
-            X,
-            y,
-            columns=columns,
-            handle_unknown=handle_unknown,
-            handle_missing=handle_missing,
-            return_index=return_index,
+        policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
+        check_policies(self.attributes, self._noun, **policies)
+        if y is None:
+            _check_queries(policies, return_index=return_index)
+        table = read_table(X, columns)
+        features, required = table.locate(
+            self.names,
+            self._noun,
+            self.required,
+            read_required=y is not None and handle_missing != "category",
         )
+        codes, keep = encode_columns(
+            self.attributes, table, features, self._noun, **policies
+        )
+        for name, position in zip(self.required, required, strict=False):
+            missing = np.fromiter(
+                map(is_missing, table.column(position)), bool, table.n_rows
+            )
+            if handle_missing == "error" and missing.any():
+                raise cell_error(int(missing.argmax()), name, MISSING, self._noun)
+            keep &= ~missing
+        if y is None:
+            return codes
+        _, class_codes = self._read_labels(y, table.n_rows)
+        for marker, choice in ((MISSING, handle_missing), (UNKNOWN, handle_unknown)):
+            bad = class_codes == marker
+            if choice == "drop":
+                keep &= ~bad
+            elif bad.any():
+                raise _label_error(int(bad.argmax()), marker, policies=True)
+        index = np.flatnonzero(keep)
+        if index.size < table.n_rows:
+            codes, class_codes = codes[index], class_codes[index]
+        return (codes, class_codes, index) if return_index else (codes, class_codes)
 
     def encode_target(self, y: Any) -> NDArray[np.int64]:
         """Return the position in `class_labels` of every label.
@@ -364,16 +339,19 @@ class Schema:
         >>> schema.encode_target([1, -1, 1.0])
         array([1, 0, 1])
         """
-        return encoding.encode_target(self, y)
+        codes = self._class_table.codes(read_vector(y))
+        if codes.size and codes.min() < 0:
+            row = int((codes < 0).argmax())
+            raise _label_error(row, int(codes[row]), policies=False)
+        return codes
 
     def check(
         self, X: Any, y: Any = None, *, columns: Iterable[str] | None = None
     ) -> list[Misfit]:
         """List every cell that the schema cannot read, for the owner of the records.
 
-        The list holds values of records and is not covered by the privacy guarantee.
-        Look at it before ``"drop"`` is chosen, which leaves out every record that does
-        not fit and never says how many.
+        The list holds values of records and is not covered by the privacy guarantee,
+        see `Domain.check`.
 
         Parameters
         ----------
@@ -383,13 +361,7 @@ class Schema:
         Returns
         -------
         list of Misfit
-            Named tuples ``(row, column, value, problem)`` in the order of the rows,
-            without those that read as a category ``"?"``; empty where all records fit.
-
-        Raises
-        ------
-        ValueError
-            If columns are missing.
+            Named tuples ``(row, column, value, problem)`` in the order of the rows.
 
         Examples
         --------
@@ -398,30 +370,35 @@ class Schema:
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
-        return encoding.misfits(self, X, y, columns=columns)
+        table = read_table(X, columns)
+        features, required = table.locate(
+            self.names, self._noun, self.required, read_required=y is not None
+        )
+        found = self._misfits(table, features)
+        for name, position in zip(self.required, required, strict=False):
+            values = table.column(position)
+            missing = [MISSING if is_missing(value) else 0 for value in values]
+            found += list_misfits(name, values, np.array(missing, np.int64))
+        if y is not None:
+            labels, codes = self._read_labels(y, table.n_rows)
+            found += list_misfits(self.target, labels, codes, _LABEL_PROBLEMS)
+        return sorted(found, key=lambda misfit: misfit.row)
+
+    def _read_labels(
+        self, y: Any, n_rows: int
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return raw labels and their codes, with a marker where there is none."""
+        labels = read_vector(y)
+        if labels.shape[0] != n_rows:
+            raise ValueError(
+                f"X has {n_rows} rows but y has {labels.shape[0]} labels; "
+                "give one label per row"
+            )
+        return labels, self._class_table.codes(labels)
 
     @cached_property
-    def _class_table(self) -> io.CategoryTable:
-        return io.CategoryTable(self.class_labels)
-
-    def decode(self, codes: ArrayLike) -> NDArray[np.object_]:
-        """Return what the cells are called: categories, or intervals of numbers.
-
-        Parameters
-        ----------
-        codes : int array, shape (N, d) or (d,)
-
-        Returns
-        -------
-        object array of the same shape
-
-        Examples
-        --------
-        >>> from mmech_rf.datasets import load_iris
-        >>> load_iris().schema.decode([0, 1, 2, 3]).tolist()
-        ['<= 5', '(3, 4]', '(3, 4]', '(1.5, 2]']
-        """
-        return encoding.decode(self, codes)
+    def _class_table(self) -> CategoryTable:
+        return CategoryTable(self.class_labels)
 
     def decode_target(self, class_codes: ArrayLike) -> NDArray[Any]:
         """Return the raw class labels of class codes.
@@ -440,12 +417,23 @@ class Schema:
         >>> Schema([Attribute.categorical("a", [0, 1])], [-1, 1]).decode_target([1, 0])
         array([ 1, -1])
         """
-        return encoding.decode_target(self, class_codes)
+        kinds = {type(label) for label in self.class_labels}
+        labels = np.empty(self.n_classes, dtype=object)
+        labels[:] = self.class_labels
+        if len(kinds) == 1:
+            labels = np.array(self.class_labels)
+        codes = np.asarray(class_codes, dtype=np.int64)
+        if codes.size and not (codes.min() >= 0 and codes.max() < self.n_classes):
+            raise ValueError(
+                f"class codes must be at least 0 and below {self.n_classes}; "
+                "pass what encode_target returns"
+            )
+        return labels[codes]
 
-    # ----------------------------------------------------------------- sources
+    # ---- sources ---------------------------------------------------------------
 
     @classmethod
-    def from_json(cls, source: Any, *, n_bins: int = 10) -> Schema:
+    def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
         """Read a schema from a file in one of three formats.
 
         It reads what `to_json` writes; files with ``features`` (categories, or for a
@@ -481,47 +469,40 @@ class Schema:
         >>> Schema.from_json(text, n_bins=6)
         Schema(domain_shape=(6,), n_cells=6, class_labels=('no', 'yes'))
         """
-        n_bins = check_bins(n_bins, "n_bins")
-        entries, options = io.parse_document(io.read_document(source), n_bins=n_bins)
-        try:
-            attributes = [Attribute(**entry) for entry in entries]
-            return cls(tuple(attributes), **options)
-        except TypeError as error:
-            raise ValueError(
-                f"the schema is malformed: {error}; correct the file"
-            ) from error
+        return super().from_json(source, n_bins=n_bins)
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Write the schema as JSON, to be read by `from_json`.
+    @classmethod
+    def _parse(
+        cls, document: dict[str, Any], n_bins: int
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        if "format" in document:
+            more = ("target", "required")
+            entries = files.written_attributes(document, cls._noun, more)
+            target, labels = document["target"], "labels"
+        elif "features" in document:
+            entries = files.described_attributes(
+                document, cls._noun, n_bins, ("target",)
+            )
+            target, labels = document["target"], "categories"
+        elif "attributes" in document:
+            return _parse_mrf(document)
+        else:
+            raise files.unknown_kind(
+                cls._noun, "'features' with 'target', or 'attributes' with 'target'"
+            )
+        files.check_keys(target, ("name", "type", labels), "the target")
+        return entries, {
+            "class_labels": target[labels],
+            "label_type": target.get("type"),
+            "target": target["name"],
+            "name": document.get("name"),
+            "required": document.get("required", ()),
+        }
 
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it. By default the text is returned.
-
-        Returns
-        -------
-        str or None
-
-        Examples
-        --------
-        >>> schema = Schema([Attribute.categorical("a", [False, True])], ["n", "y"])
-        >>> Schema.from_json(schema.to_json()) == schema
-        True
-        """
-        document: dict[str, Any] = {"format": io.FORMAT, "version": io.VERSION}
-        if self.name is not None:
-            document["name"] = self.name
-        document["target"] = {"name": self.target, "labels": self.class_labels}
-        document["attributes"] = [a._to_dict() for a in self.attributes]
-        if self.required:
-            document["required"] = self.required
-        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-        if path is None:
-            return text
-        with replacing(path) as unfinished:
-            unfinished.write_text(text + "\n", encoding="utf-8")
-        return None
+    def _entries(self) -> dict[str, Any]:
+        target = {"name": self.target, "labels": self.class_labels}
+        required = {"required": self.required} if self.required else {}
+        return {"target": target} | super()._entries() | required
 
     @classmethod
     def infer(
@@ -533,7 +514,7 @@ class Schema:
         columns: Iterable[str] | None = None,
         target: str = "class",
         name: str | None = None,
-    ) -> Schema:
+    ) -> Self:
         """Read categories, bounds and classes from data, which leaks them.
 
         The result depends on single records, so a release built on it carries no
@@ -585,43 +566,107 @@ class Schema:
             stacklevel=2,
         )
         n_bins = check_bins(n_bins, "n_bins")
-        table = io.read_table(X, columns)
+        table = read_table(X, columns)
         names = table.names or [f"x{j}" for j in range(table.n_columns)]
         attributes = [
             infer_attribute(column_name, table.column(j), n_bins)
             for j, column_name in enumerate(names)
         ]
-        labels, has_missing = distinct_values(io.read_vector(y), "y")
+        labels, has_missing = distinct_values(read_vector(y), "y")
         if has_missing:
             raise ValueError(
                 "y holds a missing value (empty, None or NaN); remove such records"
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
 
-    # ----------------------------------------------------------------- display
+    # ---- display ---------------------------------------------------------------
 
     def __repr__(self) -> str:
         """Show structure and size in one line."""
-        name = "" if self.name is None else f"{self.name!r}, "
-        shape = ", ".join(map(str, self.domain_shape[:8]))
-        if self.n_features > 8:
-            shape += f", ... {self.n_features} attributes"
-        elif self.n_features == 1:
-            shape += ","
-        size = str(self.n_cells) if self.n_cells < 10**16 else f"{self.n_cells:.3g}"
-        return (
-            f"Schema({name}domain_shape=({shape}), n_cells={size}, "
-            f"class_labels={self.class_labels})"
+        summary = self._summary("domain_shape")
+        return f"Schema({summary}, class_labels={self.class_labels})"
+
+    def _rows(self) -> list[tuple[str, str, int, tuple[Any, ...]]]:
+        classes = (self.target, "classes", self.n_classes, self.class_labels)
+        return [*super()._rows(), classes]
+
+
+# ---- errors --------------------------------------------------------------------
+
+
+def _check_queries(policies: Mapping[str, str], *, return_index: bool) -> None:
+    """Raise for what would leave a query without an answer."""
+    for option, choice in policies.items():
+        if choice == "drop":
+            raise ParameterError(
+                option,
+                f"{{{option}='drop'}} needs y, because every query needs an answer",
+                remedy=(
+                    "give y for training records",
+                    "choose another way for queries",
+                ),
+            )
+    if return_index:
+        raise ValueError(
+            "return_index=True needs y, because no query is ever dropped; leave it out"
         )
 
-    def __str__(self) -> str:
-        """Show one line per attribute."""
-        width = max(len(name) for name in (*self.feature_names, self.target))
-        rows = [(a.name, a.kind, a.size, a.labels) for a in self.attributes]
-        rows.append((self.target, "classes", self.n_classes, self.class_labels))
-        lines = [repr(self)]
-        for name, kind, size, labels in rows:
-            text = ", ".join(map(str, labels))
-            text = text if len(text) <= 60 else text[:57] + "..."
-            lines.append(f"  {name:<{width}}  {kind:<11}  {size:>4}  {text}")
-        return "\n".join(lines)
+
+def _label_error(row: int, marker: int, *, policies: bool) -> ParameterError:
+    """Return the error for a label, which policies may settle or not."""
+    way = "{handle_missing=}" if marker == MISSING else "{handle_unknown=}"
+    extend = "add it to {class_labels} of the schema"
+    if policies:
+        first = f"{look('schema')}, then "
+        remedy = {
+            MISSING: (f"{first}fill it in", f"choose {way}"),
+            UNKNOWN: (f"{first}correct it", extend, f"choose {way}"),
+        }
+    else:
+        remedy = {
+            MISSING: ("fill it in", "leave its record out"),
+            UNKNOWN: ("correct it", extend),
+        }
+    need = f"row {row} of {{y}} holds {_LABEL_PROBLEMS[marker]}"
+    return ParameterError("y", need, remedy=remedy[marker])
+
+
+# ---- files of the matrix-random-forest paper -----------------------------------
+
+_MRF_KEYS = ("name", "type", "categories", "cutoffs", "groups", "value_map")
+
+
+def _parse_mrf(
+    document: dict[str, Any],
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    known = ("name", "attributes", "target", "dropped_after", "not_used")
+    files.check_keys(document, known, "the schema")
+    target = document["target"]
+    required = tuple(document.get("dropped_after", ()))
+    left_out = {target, *required, *document.get("not_used", ())}
+    attributes, class_labels = [], None
+    for entry in document["attributes"]:
+        files.check_keys(entry, _MRF_KEYS, f"attribute {entry['name']!r}")
+        if entry["name"] == target:
+            class_labels = entry["categories"]
+        if entry["name"] in left_out:
+            continue
+        fields = {"name": entry["name"], "kind": entry["type"]}
+        fields["categories"] = entry.get("categories", ())
+        if entry["type"] == "numeric":
+            fields["cut_points"] = entry["cutoffs"]
+        for key in ("groups", "value_map"):
+            if entry.get(key):
+                fields[key] = entry[key]
+        attributes.append(fields)
+    if class_labels is None:
+        raise ValueError(
+            f"the schema names the target {target!r} but has no attribute of that "
+            "name with its categories; add it"
+        )
+    return attributes, {
+        "class_labels": class_labels,
+        "target": target,
+        "name": document.get("name"),
+        "required": required,
+    }

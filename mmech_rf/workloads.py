@@ -13,19 +13,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from mmech import Conjunctions, Marginals, PartitionStack, Product, Sparse
-from mmech_rf.forest import Forest
-from mmech_rf.growth import CompleteForest
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import CompleteForest
+from mmech_rf.limits import LIMITS
 
 __all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
-
-EXPLICIT_ENTRIES = 2**25
-"""Largest number of nonzeros of a workload that is multiplied out."""
-
-BLOCK_LABELS = 2**24
-"""Labels of T that are listed at once on the way."""
-
-LABEL_ENTRIES = 2**27
-"""Largest number of labels (trees times cells) that T is stored as: 512 MiB."""
 
 
 def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Marginals:
@@ -63,7 +55,7 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Margina
 
 def _leaves(forest: Forest) -> PartitionStack | Conjunctions:
     """Return T as labels or masks."""
-    if forest.n_trees * forest.n_cells <= LABEL_ENTRIES:
+    if forest.n_trees * forest.n_cells <= LIMITS.stored_labels:
         n_groups = np.diff(forest.leaf_offsets)
         return PartitionStack(forest.apply_domain(), n_groups, forest.domain_shape)
     return Conjunctions(forest.leaf_masks())
@@ -149,10 +141,10 @@ def explicit_rows(workload: Product) -> Sparse | None:
     if not isinstance(leaves, PartitionStack):
         return None
     visited = left.to_sparse()
-    if (visited @ leaves.row_abs_sums()).sum() > EXPLICIT_ENTRIES:
+    if (visited @ leaves.row_abs_sums()).sum() > LIMITS.explicit_nonzeros:
         return None
     n_trees, n = np.shape(leaves.labels)
-    width = max(1, BLOCK_LABELS // n_trees)
+    width = max(1, LIMITS.explicit_labels // n_trees)
     parts = []
     for start in range(0, n, width):
         labels = np.asarray(leaves.labels)[:, start : start + width]

@@ -7,10 +7,12 @@ its edge cases are here; a new operator is tested by adding a line.
 import numpy as np
 import reference as ref
 import scipy.sparse as sp
+from scipy.linalg import circulant
 
 from mmech import (
     AllRange,
     Anova,
+    Circulant,
     Conjunctions,
     Dense,
     Diagonal,
@@ -38,7 +40,7 @@ from mmech import (
     VStack,
     WidthRange,
 )
-from mmech.operators._pidentity import ColumnScaledPIdentity
+from mmech.operators.pidentity import ColumnScaledPIdentity
 
 SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
 TALL = np.array([[1, 0], [2, -1], [0, 4], [1, 1]])
@@ -123,6 +125,17 @@ CATALOGUE = {
     "sparse-repeated-entries": (Sparse(COO), COO_DENSE),
     "sparse-zero": (Sparse(sp.csr_array((2, 3), dtype=np.int64)), np.zeros((2, 3))),
     "sparse-float": (Sparse(sp.lil_array(FRACTIONS)), FRACTIONS),
+    # circulant matrices
+    "circulant-1": (Circulant([3]), [[3]]),
+    "circulant": (Circulant([2, -1, 0, 5]), circulant([2, -1, 0, 5])),
+    "circulant-odd": (Circulant([1, 1, 0, 0, 3]), circulant([1, 1, 0, 0, 3])),
+    "circulant-float": (Circulant([0.5, 0.25, 0]), circulant([0.5, 0.25, 0])),
+    "circulant-singular": (Circulant([1, -1, 0, 0]), circulant([1, -1, 0, 0])),
+    "circulant-zero": (Circulant([0, 0, 0]), np.zeros((3, 3))),
+    "circulant-gram": (
+        Circulant([2, -1, 0, 5]).gram(),
+        circulant([2, -1, 0, 5]).T @ circulant([2, -1, 0, 5]),
+    ),
     # ranges and relabelled domains
     "suffix-1": (Suffix(1), [[1]]),
     "suffix": (Suffix(5), ref.suffix(5)),

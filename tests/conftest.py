@@ -1,6 +1,8 @@
 """Seeds, data and the hypothesis profile shared by all tests."""
 
 import os
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import settings
 
 from mmech import PrivacyLeakWarning
 from mmech.noise import check_insecure_rng
+from mmech.testing import watch_draws
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
@@ -39,6 +42,19 @@ def noise_rng(seed):
         return check_insecure_rng(seed)
 
 
+@pytest.fixture
+def watch_all():
+    """Pass all draws of the rest of a test through a function, see `watch_draws`."""
+    with ExitStack() as watching:
+
+        def start(watcher):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                watching.enter_context(watch_draws(watcher))
+
+        yield start
+
+
 @pytest.fixture(scope="session")
 def data_dir():
     """Folder of real data files, named by MMECH_DATA_DIR."""
@@ -56,5 +72,4 @@ def _doctest_names(doctest_namespace):
 @pytest.fixture
 def scores_of_few(monkeypatch):
     """Private forests have scores also where public sums reach all attributes."""
-    selected = "mmech_rf.classifiers._selected_trees"
-    monkeypatch.setattr(f"{selected}.most_terms", lambda n_features: 0)
+    monkeypatch.setattr("mmech_rf.drawn.plan.most_terms", lambda *public: 0)

@@ -3,7 +3,7 @@
 import json
 import zipfile
 
-from mmech import _archive
+from mmech.storage import archive as _archive
 
 
 def rewrite(path, change=lambda content: None, arrays=()):

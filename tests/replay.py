@@ -23,7 +23,7 @@ from unittest import mock
 
 import numpy as np
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
 
@@ -49,6 +49,40 @@ def entropy(seed):
     rng = np.random.default_rng(seed)
     with mock.patch.object(system, "os", SimpleNamespace(urandom=rng.bytes)):
         yield
+
+
+def with_noise(law):
+    """Return a watcher that lets ``law(parameter, shape)`` stand for all noise.
+
+    The parameter is the exact one that the release draws with: a scale, or a variance.
+    """
+
+    def watcher(draw, sample):
+        if "parameters" not in draw.public:
+            return sample()
+        noisy = np.atleast_1d(draw.exact).copy()
+        for (start, stop, _), parameter in _runs(draw.public):
+            noisy[start:stop] += law(parameter, noisy[start:stop].shape)
+        return noisy.reshape(np.shape(draw.exact))
+
+    return watcher
+
+
+def row_parameters(mechanism):
+    """Return the exact parameter of the noise of every row, as it is drawn."""
+    found = []
+
+    def note(draw, sample):
+        found.extend(
+            parameter
+            for (start, stop, _), parameter in _runs(draw.public)
+            for _ in range(stop - start)
+        )
+        return draw.exact
+
+    with watched(note):
+        mechanism.measure(np.zeros(mechanism.workload.shape[1], int))
+    return found
 
 
 # ------------------------------------------------------------------------ data sets
@@ -194,6 +228,8 @@ def _shape(exact):
 def check_pair(before, after, *, epsilon=None, rho=None):
     """Check all but the exact values to be the same, and these to be paid for.
 
+    In `rho` where it is given, in pure `epsilon` otherwise.
+
     Returns
     -------
     Fraction
@@ -206,19 +242,12 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         zip(before.played, after.played, strict=True), 1
     ):
         words = f"draw {number}, {one.draw.kind},"
-        public = one.draw.public
         cost = loss(one.draw, other.draw)
-        price = public.get("rho", public.get("epsilon", 0))
-        assert cost <= price, f"{words} costs {float(cost)} but is to cost {price}"
+        price, currency = _price(one.draw)
+        spent = in_rho(one.draw.kind, cost) if currency == "rho" else cost
+        assert spent <= price, f"{words} costs {float(spent)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)
-        losses.append(cost)
-    if rho is not None:
-        total = sum(
-            in_rho(one.draw.kind, cost)
-            for one, cost in zip(before.played, losses, strict=True)
-        )
-        assert total <= rho, f"all draws cost rho = {float(total)} of {float(rho)}"
-        return total
+        losses.append(cost if rho is None else in_rho(one.draw.kind, cost))
     for entry in range(0 if before.entries is None else len(before.entries) + 1):
         # Draws on disjoint parts of the records share an entry.
         cost = sum(
@@ -226,11 +255,19 @@ def check_pair(before, after, *, epsilon=None, rho=None):
             for one, cost in zip(before.played, losses, strict=True)
             if one.paid == entry
         )
-        paid = before.entries[entry - 1].epsilon if entry else 0
+        paid = before.entries[entry - 1].cost if entry else 0
         assert cost <= paid, f"release {entry} costs {float(cost)}, {paid} was paid"
     total = sum(losses, Fraction(0))
-    assert total <= epsilon, f"all draws cost {float(total)} of {float(epsilon)}"
+    limit = epsilon if rho is None else rho
+    assert total <= limit, f"all draws cost {float(total)} of {float(limit)}"
     return total
+
+
+def _price(draw):
+    """Return what a draw is to cost at most, and in what."""
+    if "entry" in draw.public:
+        return draw.public["entry"].cost, draw.public["entry"].currency
+    return draw.public.get("epsilon", 0), "epsilon"
 
 
 def loss(before, after):
@@ -253,7 +290,7 @@ def loss(before, after):
         return sum(
             (
                 Fraction(abs(change[start:stop]).sum()) / scale
-                for (start, stop, _), scale in _runs(public, "scales")
+                for (start, stop, _), scale in _runs(public)
             ),
             Fraction(0),
         )
@@ -261,15 +298,16 @@ def loss(before, after):
         return sum(
             (
                 Fraction((change[start:stop] ** 2).sum()) / (2 * variance)
-                for (start, stop, _), variance in _runs(public, "variances")
+                for (start, stop, _), variance in _runs(public)
             ),
             Fraction(0),
         )
-    if before.kind == "norm":
+    if before.kind == "k_norm":
         ends = np.cumsum(public["groups"])[:-1]
         norms = [abs(group).sum(axis=0) for group in np.split(change, ends)]
         # The noise of the columns is independent.
-        return Fraction(np.max(norms, axis=0).sum()) / public["scale"]
+        (scale,) = public["parameters"]
+        return Fraction(np.max(norms, axis=0).sum()) / scale
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
     return public["rate"] * Fraction(change.max() - change.min())
 
@@ -285,8 +323,8 @@ def in_rho(kind, cost):
     return cost**2 / (8 if kind in ("exponential", "tree") else 2)
 
 
-def _runs(public, name):
-    return zip(public["runs"], map(Fraction, public[name]), strict=True)
+def _runs(public):
+    return zip(public["runs"], public["parameters"], strict=True)
 
 
 def _check_scores(words, before, after):
@@ -294,18 +332,19 @@ def _check_scores(words, before, after):
     public = before.public
     if "rate" not in public:
         return
-    steps = 2 if public["neighbours"] == "replace" else 1
+    records = public["relation"].records_per_person
+    steps = public["relation"].factor
     if before.kind == "tree":
         changed = _changed_records(before.exact, after.exact)
         numbers = [number for _, number in changed]
         assert sum(map(abs, numbers)) <= steps, f"{words} sees other records"
-        assert abs(sum(numbers)) <= 1, f"{words} sees more than one record change"
+        assert abs(sum(numbers)) <= records, f"{words} sees more records change"
         assert all(0 <= weight <= public["unit"] for (*_, weight), _ in changed)
         return
     change = after.exact - before.exact
-    most = 1 if public["monotone"] else steps
+    most = records if public["monotone"] else steps
     assert abs(change).max() <= most, f"{words} has scores that change by more"
-    if public["monotone"] and steps == 1:
+    if public["monotone"] and steps == records:
         assert change.min() >= 0 or change.max() <= 0, f"{words} is not monotone"
 
 
@@ -419,7 +458,7 @@ def without_records(first=0):
         number += 1
         public, shape = draw.public, np.shape(draw.exact)
         rng = np.random.default_rng([number, *shape] if draw.kind != "tree" else number)
-        if draw.kind in ("laplace", "gaussian", "norm"):
+        if draw.kind in ("laplace", "gaussian", "k_norm"):
             return rng.integers(-20, 60, shape)
         if draw.kind in ("exponential", "permute_and_flip"):
             return int(rng.integers(shape[0]))
@@ -438,7 +477,7 @@ def without_records(first=0):
 
 def any_tree(rng, views, n_labels):
     """Return a tree of these views that nobody was asked for."""
-    from mmech_rf.tree_selection import SelectedTree
+    from mmech_rf.drawn.draw import SelectedTree
 
     root = views.items[rng.integers(len(views.items))]
     branches = [

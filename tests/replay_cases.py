@@ -8,8 +8,14 @@ import numpy as np
 from replay import People
 from rf_cases import CELLS, CLASSES, PRIVATE, SCHEMA, SHAPE, classifier
 
-from mmech import rho_from_epsilon_delta
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech import PrivacyLedger, rho_from_epsilon_delta
+from mmech_rf import (
+    Attribute,
+    BlockForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+)
 
 RELATIONS = ("add_remove", "replace")
 
@@ -42,6 +48,9 @@ class Case:
     row: tuple[str, ...] = field(default=("1", "1", "0"))
     """Attributes of who comes new."""
 
+    shared: bool = False
+    """Whether zCDP is paid from a ledger of rho, and not from one of the fit's own."""
+
     def of_others(self, seed):
         """Return the same setting with other records, up to a hundred."""
         model, n_records = self.model, 20 + 17 * seed % 80
@@ -57,6 +66,14 @@ class Case:
     @property
     def zcdp(self):
         return getattr(self.model, "privacy", "pure") == "zcdp"
+
+    def ledger(self):
+        """Return a ledger that just covers a fit, or None for one of its own."""
+        if not self.zcdp:
+            return PrivacyLedger(self.epsilon, neighbours=self.relation)
+        if self.shared:
+            return PrivacyLedger(self.rho, currency="rho", neighbours=self.relation)
+        return None
 
     @property
     def rho(self):
@@ -107,6 +124,9 @@ ONLY = {
 ODD = ("", "9")
 """A missing and an unknown value."""
 
+BLOCKS = {"forest": BlockForestClassifier}
+LABELS = {"forest": LabelForestClassifier}
+
 CHOSEN_SETTINGS = {
     "a tree": {},
     "a tree, n stated": {"n_records": 24},
@@ -116,43 +136,36 @@ CHOSEN_SETTINGS = {
     "boosting": {"n_records": 20_000},
     "long boosting": {"n_records": 60_000},
     "boosting, noisy n": {"epsilon": 1000},
-    "blocks": {"method": "blocks"},
-    "blocks, n stated": {"method": "blocks", "n_records": 300},
-    "covering": {"method": "blocks", "design": "covering", "n_records": 9000},
-    "chosen": {"design": "chosen", "epsilon": 4, "schema": BINARY},
-    "chosen, n stated": {"design": "chosen", "n_records": 24, "schema": BINARY},
-    "differences": {"method": "blocks", "n_records": 24, "schema": BINARY},
-    "covering differences": {
-        "design": "covering",
-        "voting": "weight",
-        "n_records": 9000,
-        "schema": BINARY,
-    },
-    "weight": {"voting": "weight"},
-    "log-odds": {"voting": "log-odds", "n_records": 300},
-    "maximum entropy": {"voting": "maximum-entropy", "n_records": 300},
-    "labels": {"method": "labels"},
-    "labels, n stated": {"method": "labels", "n_records": 24},
-    "labels of long blocks": {"method": "labels", "n_records": 2000},
+    "a tiny epsilon": {"epsilon": "1e-6"},
+    "blocks": BLOCKS,
+    "blocks, n stated": BLOCKS | {"n_records": 300},
+    "differences": BLOCKS | {"n_records": 24, "schema": BINARY},
+    "weight": BLOCKS | {"voting": "weight"},
+    "log-odds": BLOCKS | {"voting": "log-odds", "n_records": 300},
+    "maximum entropy": BLOCKS | {"voting": "maximum-entropy", "n_records": 300},
+    "labels": LABELS,
+    "labels, n stated": LABELS | {"n_records": 24},
+    "labels of long blocks": LABELS | {"n_records": 2000},
     "category": {"handle_unknown": "category", "handle_missing": "category"},
     "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
-    "labels, drop": {
-        "method": "labels",
-        "handle_unknown": "drop",
-        "handle_missing": "drop",
-    },
+    "labels, drop": LABELS | {"handle_unknown": "drop", "handle_missing": "drop"},
 }
 
 ZCDP = {"privacy": "zcdp", "delta": 1e-6}
 
 ZCDP_SETTINGS = {
     name: ZCDP | CHOSEN_SETTINGS[name]
-    for name in ("a tree", "scores", "labels", "boosting, noisy n", "chosen", "blocks")
+    for name in ("a tree", "scores", "a tiny epsilon", "boosting, noisy n", "blocks")
 } | {
     "boosting": ZCDP | {"n_records": 100_000},
-    "many blocks": {"privacy": "zcdp", "delta": 0.1, "design": "covering"}
-    | {"n_records": 24, "schema": BINARY, "epsilon": "1/2"},
-    "blocks, noisy n": {"privacy": "zcdp", "delta": 0.2, "method": "blocks"},
+    "many blocks": {"privacy": "zcdp", "delta": 0.1, "n_records": 24, "epsilon": "1/2"}
+    | BLOCKS
+    | {"schema": BINARY},
+    "blocks, noisy n": {"privacy": "zcdp", "delta": 0.2} | BLOCKS,
+    "a shared tree": ZCDP | {"shared": True},
+    "shared labels": ZCDP | {"epsilon": "1e-6", "shared": True},
+    "shared boosting": ZCDP | {"n_records": 100_000, "shared": True},
+    "shared blocks": ZCDP | BLOCKS | {"shared": True},
 }
 
 
@@ -160,6 +173,8 @@ def _case(make, settings, relation):
     settings = dict(settings)
     epsilon = Fraction(settings.pop("epsilon", 1))
     policy = settings.get("handle_missing")
+    shared = settings.pop("shared", False)
+    make = settings.pop("forest", make)
     schema = settings.pop("schema", OTHERS if policy == "category" else SCHEMA)
     odd = ODD if policy else ()
     model = make(schema=schema, epsilon=epsilon, neighbours=relation, **settings)
@@ -169,7 +184,7 @@ def _case(make, settings, relation):
     row = ("1", "1", "0") * (schema.n_features // 3)
     return Case(
         model, people(schema, odd=odd, dropped=policy == "drop"), cells, epsilon,
-        odd, row,
+        odd, row, shared,
     )  # fmt: skip
 
 

@@ -5,11 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 from sklearn.base import clone
 
-import mmech.norm
-import mmech.release
 from mmech import PrivacyLedger
 from mmech.mechanism import MatrixMechanism
-from mmech.noise._system import PredictableGenerator
+from mmech.noise import discrete_laplace
+from mmech.noise.system import PredictableGenerator
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -18,10 +17,10 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
 )
-from mmech_rf.classifiers._additive import AdditiveScores
-from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.classifiers._payments import ConcentratedPayments, PurePayments
-from mmech_rf.views import single_view
+from mmech_rf.drawn.scores import AdditiveScores
+from mmech_rf.drawn.views import single_view
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.payments import Payments
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")
@@ -84,28 +83,48 @@ def some_scores(domain_shape=SHAPE, k=3, seed=0):
 
 def paying(accounting, cost, rng=None):
     """Payments of a total, in either kind of budget."""
+    currency = {"pure": "epsilon", "zcdp": "rho"}[accounting]
     noise = rng and PredictableGenerator(rng.bit_generator)
-    terms = "add_remove", noise, lambda *entry: None
-    if accounting == "zcdp":
-        return ConcentratedPayments(terms[0], cost, *terms[1:])
-    return PurePayments(terms[0], PrivacyLedger(cost), *terms[1:])
+    return Payments(PrivacyLedger(cost, currency=currency), noise, lambda entry: None)
 
 
-def silence(monkeypatch):
+def silence(watch_all):
     """Make releases of pure epsilon exact; returns the scales that were asked for."""
     scales = []
 
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
-        scales.append(scale)
-        return np.zeros(shape, np.int64)
+    def without_noise(draw, sample):
+        if draw.kind not in ("laplace", "k_norm"):
+            return sample()
+        scales.extend(draw.public["parameters"])
+        return draw.exact.copy()
 
-    def norm_noise(scale, groups, columns, *, insecure_rng=None):
-        scales.append(scale)
-        return np.zeros((sum(groups), columns), np.int64)
-
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
-    monkeypatch.setattr(mmech.norm, "norm_noise", norm_noise)
+    watch_all(without_noise)
     return scales
+
+
+def sources(watch_all):
+    """Return a list that gets the kind of every draw, and whether it is predictable."""
+    seen = []
+
+    def note(draw, sample):
+        entry = draw.public.get("entry")
+        seen.append((draw.kind, entry is not None and entry.insecure))
+        return sample()
+
+    watch_all(note)
+    return seen
+
+
+def half_the_noise(draw, sample):
+    """Watcher that is a mistake: Laplace noise of half the scale."""
+    if draw.kind != "laplace":
+        return sample()
+    noisy = draw.exact.copy()
+    for (start, stop, _), scale in zip(
+        draw.public["runs"], draw.public["parameters"], strict=True
+    ):
+        noisy[start:stop] += discrete_laplace(scale / 2, noisy[start:stop].shape)
+    return noisy
 
 
 def remember(monkeypatch):
@@ -130,8 +149,8 @@ def watch(monkeypatch):
     seen = []
     measure = MatrixMechanism.measure
 
-    def measure_and_note(self, counts):
-        measurement = measure(self, counts)
+    def measure_and_note(self, counts, **words):
+        measurement = measure(self, counts, **words)
         seen.append(
             SimpleNamespace(
                 mechanism=self, counts=np.array(counts), measurement=measurement

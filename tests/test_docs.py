@@ -1,5 +1,6 @@
 """README code runs, public names are documented, releases proven, imports light."""
 
+import ast
 import inspect
 import os
 import re
@@ -14,9 +15,8 @@ import mmech
 import mmech_rf
 from mmech import PrivacyLedger
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
-from mmech_rf.classifiers._block_design import draw_blocks
-from mmech_rf.classifiers._label_forest import draw_labels
-from mmech_rf.tree_selection import select_tree
+from mmech_rf.blocks.labels import draw_labels
+from mmech_rf.drawn.draw import select_tree
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)
@@ -159,7 +159,7 @@ PROVEN = [
     if "insecure_rng" in parameters_of(getattr(package, name))
 ] + [
     PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
-    select_tree, draw_labels, draw_blocks,
+    select_tree, draw_labels,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
 what such functions are made of."""
@@ -194,7 +194,12 @@ def test_a_proof_has_all_sections(page):
 
 @pytest.mark.parametrize(
     "page",
-    [ROOT / "SECURITY.md", ROOT / "notebooks" / "privacy_promise.md", *PROOF_PAGES],
+    [
+        ROOT / "SECURITY.md",
+        ROOT / "notebooks" / "privacy_promise.md",
+        ROOT / "notebooks" / "architecture.md",
+        *PROOF_PAGES,
+    ],
     ids=lambda page: page.stem,
 )
 def test_pages_name_files_that_exist(page):
@@ -233,6 +238,49 @@ def test_engine_has_no_import_of_the_layer_above():
         source = path.read_text(encoding="utf-8")
         found = re.search(r"^\s*(?:from|import) (?:mmech_rf|sklearn)\b", source, re.M)
         assert not found, f"{path.name}: {found and found.group()}"
+
+
+# ---- architecture ------------------------------------------------------------
+
+LAYER = re.compile(r"^\| (\d+) \| `([\w.]+)/?` \| .+ \|$", re.MULTILINE)
+
+
+def layers_of(package):
+    """Return the layer of every file and folder, by the page."""
+    page = (ROOT / "notebooks" / "architecture.md").read_text(encoding="utf-8")
+    table = page.split(f"### {package}\n", 1)[1].split("\n#", 1)[0]
+    return {name.removesuffix(".py"): int(n) for n, name in LAYER.findall(table)}
+
+
+def imports_between(package):
+    """Return pairs of a file and a room of its package that it imports from."""
+    found = set()
+    for path in sorted((ROOT / package).rglob("*.py")):
+        room = path.relative_to(ROOT / package).with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            parts = [name.split(".") for name in names]
+            found |= {(path, room, p[1]) for p in parts if p[0] == package and p[1:]}
+    return found
+
+
+@pytest.mark.parametrize("package", ["mmech", "mmech_rf"])
+def test_the_architecture_page_names_every_room_in_its_layer(package):
+    layers = layers_of(package)
+    entries = {
+        path.stem
+        for path in (ROOT / package).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert layers.keys() == entries - {"__init__", "__main__"}
+    for path, room, other in imports_between(package):
+        if room in layers and other in layers:
+            assert layers[other] <= layers[room], f"{path} imports from {other}"
 
 
 # ---- files -------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_the_command_lists_and_chooses(capsys):
     assert len(capsys.readouterr().out.splitlines()) == len(MUTANTS)
     assert main(["--list", "--only", "biased shuffle"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.endswith("mmech/noise/_choice.py")
+    assert line.endswith("mmech/noise/choice.py")
     for wrong in (["--only", "no such mistake"], ["-j", "0"]):
         with pytest.raises(SystemExit):
             main(wrong)

@@ -6,17 +6,31 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import logsumexp
 
-import mmech_rf.tree_selection as tree_selection
+import mmech_rf.drawn.draw as tree_selection
 from mmech.noise import FRACTION_BITS
-from mmech_rf.tree_selection import select_tree
-from mmech_rf.views import public_views
+from mmech.privacy.neighbours import Relation
+from mmech_rf.drawn.draw import select_tree
+from mmech_rf.drawn.views import public_views
 
 ONE = 2.0**FRACTION_BITS
 SMALL = public_views((2, 2))
 
 
-def draw(views, codes, classes, *, n_classes=2, epsilon="1", predict=None, **settings):
+def draw(
+    views,
+    codes,
+    classes,
+    *,
+    n_classes=2,
+    epsilon="1",
+    predict=None,
+    neighbours="add_remove",
+    ledger=None,
+    noise=None,
+    **settings,
+):
     """Draw a tree; `predict` has a class for every cell of the domain."""
+    price = Fraction(epsilon)
     codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
     if predict is not None:
         settings["predicted"] = np.asarray(predict, np.int64)[*codes.T]
@@ -25,8 +39,11 @@ def draw(views, codes, classes, *, n_classes=2, epsilon="1", predict=None, **set
         views.cells(codes),
         np.asarray(classes, np.int64),
         n_classes=n_classes,
-        epsilon=Fraction(epsilon),
+        epsilon=price,
         n_records=settings.pop("n_records", 100),
+        relation=Relation(neighbours),
+        pay=lambda: ledger and ledger.spend(price, "a tree", sensitivity=1),
+        noise=noise,
         **settings,
     )
 
@@ -47,7 +64,10 @@ class Script:
 
 
 def conditionals(monkeypatch, views, codes, classes, *, draw=draw, **settings):
-    """Return log probabilities of roots, then per root and cell: ways, labels."""
+    """Return log probabilities of roots, then per root and cell: ways, labels.
+
+    The tree is one draw of the seam, made of many: its law is the product of theirs.
+    """
 
     def follow(script):
         device = Script(script)

@@ -34,14 +34,14 @@ Written by `python -m benchmarks.accuracy{options}` with the folder of the data 
 
 Mean test accuracy over random 80/20 splits, the same for all methods; ± is two standard
 errors. "private forest" is `PrivateForestClassifier(schema, epsilon=...)` with nothing
-else said, pure ε; "N stated" does not pay for the number of records, "blocks" is its
-other method. "batch training" is the pipeline of the paper, where the domain has at
-most a million cells. Numbers lie on 64 public cells of equal width between public
-bounds, except in iris, heart and adult-paper-bins, whose cut points are those of the
-paper. "naive Bayes" is a private one of our own with one-way tables; diffprivlib and
-DP-EBM (InterpretML) run with their defaults and public bounds. **DP-EBM promises less:
-(ε, δ) with δ = 10⁻⁵**, and takes two classes only; so does "private forest (ε, δ)",
-`privacy="zcdp"`, which takes any number of classes.
+else said, pure ε; "N stated" does not pay for the number of records, "blocks" is
+`BlockForestClassifier`. "batch training" is the pipeline of the paper, where the domain
+has at most a million cells. Numbers lie on 64 public cells of equal width between
+public bounds, except in iris, heart and adult-paper-bins, whose cut points are those of
+the paper. "naive Bayes" is a private one of our own with one-way tables; diffprivlib
+and DP-EBM (InterpretML) run with their defaults and public bounds. **DP-EBM promises
+less: (ε, δ) with δ = 10⁻⁵**, and takes two classes only; so does "private forest (ε,
+δ)", `privacy="zcdp"`, which takes any number of classes.
 
 A floor is a given target, a little above the best peer in hindsight, or the best model
 without privacy in the same run less two of its standard errors, if that is less.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from fractions import Fraction
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,46 +12,14 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
-from mmech import NormMeasurement, PrivacyLedger, laplace_release
-from mmech.noise import discrete_laplace_variance
-from mmech_rf import PrivateForestClassifier, Schema, tree_selection, views
-from mmech_rf.classifiers import _payments, _selected_trees
+from mmech import Measurement, PrivacyLedger, noisy_release
+from mmech.noise import LAPLACE
+from mmech_rf import DrawnForestClassifier, DrawnSettings, Schema
+from mmech_rf.drawn.draw import select_tree
+from mmech_rf.drawn.views import public_views
+from mmech_rf.private.payments import Payments
 
 ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
-
-Setting = tuple[ModuleType, str, Any]
-"""A module, the name of a constant in it, and the value it takes."""
-
-
-@contextmanager
-def settings(changes: tuple[Setting, ...]) -> Iterator[None]:
-    """Give constants other values for a while; a name that is gone raises."""
-    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    try:
-        for module, name, value in changes:
-            setattr(module, name, value)
-        yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
-
-
-@dataclass
-class Changed:
-    """The classifier, fitted while constants have other values."""
-
-    model: Any
-    changes: tuple[Setting, ...]
-
-    def fit(self, X: Any, y: Any) -> Changed:
-        """Fit the classifier."""
-        with settings(self.changes):
-            self.model.fit(X, y)
-        return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of every record."""
-        return np.asarray(self.model.predict(X))
 
 
 class CountedLabels:
@@ -70,23 +36,25 @@ class CountedLabels:
     def fit(self, X: Any, y: Any) -> CountedLabels:
         """Draw a tree and count in its leaves."""
         codes, classes = self.schema.encode(X, y)
-        ledger = PrivacyLedger(self.epsilon)
-        items = views.public_views(self.schema.domain_shape)
-        self._tree = tree_selection.select_tree(
+        ledger, half = PrivacyLedger(self.epsilon), self.epsilon / 2
+        items = public_views(self.schema.domain_shape)
+        self._tree = select_tree(
             items,
             items.cells(codes),
             classes,
             n_classes=self.schema.n_classes,
-            epsilon=self.epsilon / 2,
+            epsilon=half,
             n_records=self.n_records,
-            ledger=ledger,
+            relation=ledger.relation,
+            pay=lambda: ledger.spend(half, "a tree", sensitivity=1, kind="exponential"),
+            noise=None,
         )
         counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
         np.add.at(counts, (self._tree.leaves(codes), classes), 1)
-        measured = laplace_release(
+        measured = noisy_release(
             counts,
             sensitivity=1,
-            epsilon=self.epsilon / 2,
+            epsilon=half,
             released="class counts",
             ledger=ledger,
         )
@@ -99,50 +67,63 @@ class CountedLabels:
         return np.asarray(self.schema.decode_target(self._labels[leaves]))
 
 
-def _laplace_sums(
-    sums: NDArray[np.int64], *, groups: Sequence[int], sensitivity: int, **settings: Any
-) -> NormMeasurement:
-    """Release sums with Laplace noise of the same cost, in place of norm noise."""
-    d = len(groups)
-    found = laplace_release(sums, sensitivity=d * sensitivity, **settings)
-    variance = np.full(len(sums), discrete_laplace_variance(float(found.scale)))
-    return NormMeasurement(
-        found.values, variance, sensitivity, found.epsilon, tuple(groups)
-    )
+class LaplacePayments(Payments):
+    """Payments with Laplace noise on sums, in place of K-norm noise of the same cost.
+
+    A record changes every group of sums by a unit: Laplace noise pays for each.
+    """
+
+    def release_sums(
+        self,
+        sums: NDArray[np.int64],
+        groups: Sequence[int],
+        cost: Fraction,
+        what: str,
+        unit: int,
+    ) -> Measurement:
+        """Release sums, of which one record changes every group by at most `unit`."""
+        return self._measure(sums, Fraction(unit * len(groups)), LAPLACE, cost, what)
 
 
-def _changed(*changes: Setting) -> Method:
+class LaplaceSums(DrawnForestClassifier):
+    """The same forest, with Laplace noise on the sums that give its scores."""
+
+    def _payments(self) -> Payments:
+        return LaplacePayments(self.ledger_, self._insecure_rng, self._note)
+
+
+def _changed(**changes: Any) -> Method:
+    settings = DrawnSettings(**changes)
+
     def make(schema: Schema, epsilon: float, n: int) -> Any:
-        return Changed(PrivateForestClassifier(schema, epsilon=epsilon), changes)
+        return DrawnForestClassifier(schema, epsilon=epsilon, settings=settings)
 
     return Method(make)
 
 
-NO_SUMS: Setting = (views, "MOST_SUMS", 0)
-NO_PAIRS: Setting = (views, "MOST_PAIRS", 0)
+NEVER = math.inf
 
 ABLATIONS = {
     "all ideas": _changed(),
     "N stated": Method(
-        lambda schema, epsilon, n: PrivateForestClassifier(
+        lambda schema, epsilon, n: DrawnForestClassifier(
             schema, epsilon=epsilon, n_records=n
         )
     ),
-    "no signed sums": _changed(NO_SUMS),
-    "no pairs": _changed(NO_PAIRS),
-    "single attributes": _changed(NO_SUMS, NO_PAIRS),
-    "one level": _changed((tree_selection, "SPLITTING", 1e-300)),
+    "no signed sums": _changed(most_sums=0),
+    "no pairs": _changed(most_pairs=0),
+    "single attributes": _changed(most_sums=0, most_pairs=0),
+    "one level": _changed(splitting=1e-300),
     "labels from counts": Method(
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
-    "no scores": _changed((_selected_trees, "LEAST_RECORDS", 1e18)),
-    "scores not in views": _changed((_selected_trees, "SCORE_VIEWS", 1e18)),
-    "Laplace noise on sums": _changed((_payments, "norm_release", _laplace_sums)),
-    "one tree": _changed(
-        (_selected_trees, "BOOSTING", 1e18),
-        (_selected_trees, "EPSILON_PER_VOTE", 10**9),
+    "no scores": _changed(scores_from=NEVER),
+    "scores not in views": _changed(score_views_from=NEVER),
+    "Laplace noise on sums": Method(
+        lambda schema, epsilon, n: LaplaceSums(schema, epsilon=epsilon)
     ),
-    "always boosting": _changed((_selected_trees, "BOOSTING", 0.0)),
+    "one tree": _changed(boosting_from=NEVER, most_votes=1),
+    "always boosting": _changed(boosting_from=0),
 }
 """Columns of the table of ablations."""
 

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from benchmarks.accuracy import _others
 from mmech import Identity, MatrixMechanism, PrivacyLedger
-from mmech_rf import BatchTrainingClassifier, PrivateForestClassifier, Schema
+from mmech_rf import (
+    BatchTrainingClassifier,
+    BlockForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+)
 
 Make = Callable[[Schema, float, int], Any]
 
@@ -109,6 +114,10 @@ def _forest(**settings: Any) -> Make:
     )
 
 
+def _blocks(schema: Schema, epsilon: float, n: int) -> Any:
+    return BlockForestClassifier(schema, epsilon=epsilon)
+
+
 def _forest_of_known_size(schema: Schema, epsilon: float, n: int) -> Any:
     return PrivateForestClassifier(schema, epsilon=epsilon, n_records=n)
 
@@ -132,7 +141,7 @@ def _methods() -> dict[str, Method]:
     found = {
         "private forest": Method(_forest()),
         "private forest, N stated": Method(_forest_of_known_size),
-        "private forest, blocks": Method(_forest(method="blocks")),
+        "private forest, blocks": Method(_blocks),
         "private forest (ε, δ)": Method(_forest(privacy="zcdp", delta=_others.DELTA)),
         "batch training": Method(_paper, takes=_has_few_cells),
         "naive Bayes": Method(lambda s, epsilon, n: NaiveBayes(s, epsilon=epsilon)),

@@ -26,8 +26,12 @@ SELECTION = "tests/unit/test_selection.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
 THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
+CURRENCIES = "tests/unit/test_currencies.py"
+PRICES = f"{CURRENCIES}::test_prices_in_rho"
+OVER = f"{CURRENCIES}::test_a_ledger_that_went_over_pays_for_nothing_more"
+PEOPLE = f"{CURRENCIES}::test_noise_for_a_person_of_several_records"
+PEOPLE_IN_DRAWS = f"{CURRENCIES}::test_selections_for_a_person_of_several_records"
 
-BLOCKS = "tests/rf/test_block_designs.py"
 DATASETS = "tests/rf/test_datasets.py"
 FITS = "tests/rf/test_classifiers.py"
 LABELS = "tests/rf/test_label_forest.py"
@@ -38,31 +42,38 @@ TREE_DRAW = "tests/rf/test_tree_selection.py"
 ZCDP = "tests/rf/test_private_zcdp.py"
 
 
-SELECTION_PAYS = """\
-    charge(ledger, price, released, neighbours, 1, insecure=rng is not None)
-    exact = in_64_bits(whole)"""
-"""How both selections pay, in the source."""
+SELECTION_PAYS = "    entry = charge(ledger, entry, relation, noise)\n"
+FLIP_PAYS = '    charge(ledger, LedgerEntry(price, released, "permute_and_flip"), '
+NOISE_PAYS = "    entry = charge(\n        ledger,\n"
+"""How selections and noise pay, in the source."""
+
+MEASURED = (
+    "(lambda values: Measurement("
+    "values, measured.scale, measured.variance, measured.entry))"
+)
+ACCURACY_OF_REST = f"accuracy = _accuracy({MEASURED}(rest), self.n_classes)"
+"""Exact counts in the place of released ones."""
 
 CALIBRATION = (
     Mutant(
         "half the scale of Laplace noise",
-        "mmech/release.py",
-        "check_scale(own / epsilon)",
-        "check_scale(own / (2 * epsilon))",
+        "mmech/noise/laws.py",
+        "check_scale(size / epsilon)",
+        "check_scale(size / (2 * epsilon))",
         (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
     ),
     Mutant(
         "half the variance of Gaussian noise",
-        "mmech/gaussian/_mechanism.py",
-        "variances = [check_variance(own / (2 * rho))",
-        "variances = [check_variance(own / (4 * rho))",
+        "mmech/noise/laws.py",
+        "check_variance(squared / (2 * rho))",
+        "check_variance(squared / (4 * rho))",
         (f"{GAUSSIAN}::test_measurement_and_records",),
     ),
     Mutant(
         "half the scale of noise for a norm",
-        "mmech/norm.py",
-        "check_norm_scale(norm / price, sizes)",
-        "check_norm_scale(norm / (2 * price), sizes)",
+        "mmech/noise/laws.py",
+        "check_norm_scale(size / epsilon, sizes)",
+        "check_norm_scale(size / (2 * epsilon), sizes)",
         (f"{NORM}::test_the_scale_is_sensitivity_over_epsilon",),
     ),
     Mutant(
@@ -116,7 +127,7 @@ CALIBRATION = (
     ),
     Mutant(
         "sums and squares that wrap around",
-        "mmech/operators/_exact.py",
+        "mmech/structure/exact.py",
         "if largest >= FITS or _largest(weights) >= FITS:",
         "if False:",
         (
@@ -133,186 +144,230 @@ CALIBRATION = (
     ),
     Mutant(
         "squared L2 sensitivity through a rounded root",
-        "mmech/gaussian/_mechanism.py",
-        "squared = calibrated(squared_l2_sensitivity, neighbours)",
-        "squared = calibrated(squared_l2_sensitivity**0.5, neighbours) ** 2",
+        "mmech/release.py",
+        "return exact_size(squared)",
+        "return exact_size(math.sqrt(squared)) ** 2",
         (f"{OVERFLOW}::test_the_variance_is_the_exact_square",),
     ),
     Mutant(
         "contribution of a record left out",
         "mmech/mechanism.py",
-        "return self.contribution * (2",
-        "return 1 * (2",
+        "size = self.contribution**self.law.power * self.released.sensitivity",
+        "size = self.released.sensitivity",
         (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
     ),
     Mutant(
         "size of a record not squared under zCDP",
-        "mmech/gaussian/_mechanism.py",
-        "self._record_size**2 * self.released.sensitivity",
-        "self._record_size * self.released.sensitivity",
+        "mmech/mechanism.py",
+        "self.contribution**self.law.power *",
+        "self.contribution *",
+        (f"{GAUSSIAN}::test_neighbours_and_contribution_scale_the_noise",),
+    ),
+    Mutant(
+        "size of a change between neighbours not squared under zCDP",
+        "mmech/release.py",
+        "factor = relation.factor**law.power",
+        "factor = relation.factor",
+        (f"{GAUSSIAN}::test_neighbours_and_contribution_scale_the_noise",),
+    ),
+    Mutant(
+        "size of a change between neighbours not squared in expected errors",
+        "mmech/mechanism.py",
+        "factor = self.relation.factor**self.law.power",
+        "factor = self.relation.factor",
         (f"{GAUSSIAN}::test_neighbours_and_contribution_scale_the_noise",),
     ),
 )
 
 NEIGHBOURS = (
     Mutant(
-        "replacement as an addition: releases",
-        "mmech/release.py",
-        'return 2 * exact if neighbours == "replace" else exact',
-        "return exact",
-        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
-    ),
-    Mutant(
-        "replacement as an addition: strategies",
-        "mmech/mechanism.py",
+        "replacement as an addition: everywhere",
+        "mmech/privacy/neighbours.py",
         '(2 if self.neighbours == "replace" else 1)',
         "1",
-        (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
+    ),
+    Mutant(
+        "replacement as an addition: noise",
+        "mmech/release.py",
+        "factor = relation.factor**law.power",
+        "factor = relation.records_per_person**law.power",
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
+    ),
+    Mutant(
+        "a person of several records as one record: noise",
+        "mmech/release.py",
+        "factor = relation.factor**law.power",
+        "factor = Relation(relation.neighbours).factor**law.power",
+        (PEOPLE,),
+    ),
+    Mutant(
+        "a person of several records as one record: selections",
+        "mmech/selection.py",
+        "(1 if monotone else 2) * relation.factor)",
+        "(1 if monotone else 2) * Relation(relation.neighbours).factor)",
+        (PEOPLE_IN_DRAWS,),
     ),
     Mutant(
         "replacement as an addition: selections",
         "mmech/selection.py",
-        '(2 if neighbours == "replace" else 1))',
-        "1)",
+        "(1 if monotone else 2) * relation.factor)",
+        "(1 if monotone else 2) * relation.records_per_person)",
         (f"{SELECTION}::test_rates",),
     ),
     Mutant(
-        "replacement as an addition: noise for a norm",
-        "mmech/norm.py",
-        'int(calibrated(check_integer(sensitivity, "sensitivity"), neighbours))',
-        'check_integer(sensitivity, "sensitivity")',
-        (f"{NORM}::test_every_change_of_one_record_costs_epsilon_at_most",),
-    ),
-    Mutant(
         "replacement as an addition: draws of trees",
-        "mmech_rf/tree_selection.py",
-        "neighbours=neighbours,\n        roundings",
-        'neighbours="add_remove",\n        roundings',
+        "mmech_rf/drawn/draw.py",
+        "relation=relation,\n        roundings",
+        "relation=Relation(),\n        roundings",
         (f"{TREE_DRAW}::test_replacement_and_weights_are_accounted",),
     ),
     Mutant(
         "replacement as an addition: labels of leaves",
-        "mmech_rf/classifiers/_label_forest.py",
-        "neighbours=neighbours,",
-        'neighbours="add_remove",',
+        "mmech_rf/blocks/labels.py",
+        "monotone=True, relation=relation,",
+        "monotone=True, relation=Relation(),",
         (f"{LABELS}::test_no_labels_become_likelier_by_more_than_epsilon",),
-    ),
-    Mutant(
-        "replacement as an addition: draws of blocks",
-        "mmech_rf/classifiers/_accounted.py",
-        "neighbours=self._terms.neighbours,\n                ledger=self.ledger_,\n"
-        "                insecure_rng",
-        'neighbours="add_remove",\n                insecure_rng',
-        (f"{BLOCKS}::test_blocks_are_drawn_for_the_relation_that_is_promised",),
     ),
 )
 
 CHARGES = (
     Mutant(
-        "noise that is not charged",
+        "releases that are not charged",
         "mmech/release.py",
-        "ledger.spend(epsilon, released, sensitivity=float(sensitivity), "
-        "insecure=insecure)",
-        "ledger.check(epsilon)",
+        "    if ledger is None:\n        return LedgerEntry(",
+        "    if ledger is None or ledger.check(\n"
+        "        entry.cost, currency=entry.currency, kind=entry.kind\n"
+        "    ):\n        return LedgerEntry(",
         (FIRST,),
     ),
     Mutant(
         "the exponential mechanism not charged",
         "mmech/selection.py",
-        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        return",
-        "    exact = in_64_bits(whole)\n\n    def choose() -> int:\n        return",
+        SELECTION_PAYS,
+        "",
         (FIRST,),
     ),
     Mutant(
-        "Laplace noise drawn before the charge",
+        "noise drawn before the charge",
         "mmech/release.py",
-        "    charge(\n        ledger, epsilon, released, neighbours, sensitivity,\n",
-        "    discrete_laplace(scales[0], (1,), insecure_rng=insecure_rng)\n"
-        "    charge(\n        ledger, epsilon, released, neighbours, sensitivity,\n",
-        (FIRST,),
-    ),
-    Mutant(
-        "noise for a norm drawn before the charge",
-        "mmech/norm.py",
-        "    charge(ledger, price, released, neighbours, norm, "
-        "insecure=rng is not None)\n",
-        "    norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)\n"
-        "    charge(ledger, price, released, neighbours, norm, "
-        "insecure=rng is not None)\n",
+        NOISE_PAYS,
+        f"    law.draw(parameters[0], values.shape, insecure_rng=noise)\n{NOISE_PAYS}",
         (FIRST,),
     ),
     Mutant(
         "exponential mechanism drawn before the charge",
         "mmech/selection.py",
-        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        return",
-        f"    weighted_choice([0, 0], insecure_rng=rng)\n{SELECTION_PAYS}\n\n"
-        "    def choose() -> int:\n        return",
+        SELECTION_PAYS,
+        f"    weighted_choice([0, 0], insecure_rng=noise)\n{SELECTION_PAYS}",
         (FIRST,),
     ),
     Mutant(
         "permute-and-flip drawn before the charge",
         "mmech/selection.py",
-        f"{SELECTION_PAYS}\n\n    def choose() -> int:\n        best",
-        f"    random_permutation(2, insecure_rng=rng)\n{SELECTION_PAYS}\n\n"
-        "    def choose() -> int:\n        best",
+        FLIP_PAYS,
+        f"    random_permutation(2, insecure_rng=noise)\n{FLIP_PAYS}",
         (FIRST,),
     ),
     Mutant(
         "tree drawn before the charge",
-        "mmech_rf/tree_selection.py",
-        "    insecure = insecure_rng is not None\n",
-        "    weighted_choice([0, 0], insecure_rng=insecure_rng)\n"
-        "    insecure = insecure_rng is not None\n",
+        "mmech_rf/drawn/draw.py",
+        "    pay()\n",
+        "    weighted_choice([0, 0], insecure_rng=noise)\n    pay()\n",
         (f"{TREE_DRAW}::test_nothing_is_drawn_before_it_is_paid_for",),
     ),
     Mutant(
-        "Gaussian noise not recorded before it is drawn",
-        "mmech/gaussian/_mechanism.py",
-        "        exact, bound = self._strategy_answers(counts)\n",
-        "        discrete_gaussian(1, (1,), insecure_rng=self._insecure_rng)\n"
-        "        exact, bound = self._strategy_answers(counts)\n",
-        (FIRST,),
-    ),
-    Mutant(
         "of a partition the cheapest part counts",
-        "mmech/budget.py",
+        "mmech/privacy/ledger.py",
         "max(costs.values())",
         "min(costs.values())",
         (f"{BUDGET}::test_of_a_partition_the_dearest_part_counts",),
     ),
     Mutant(
         "the price of the number of records not subtracted",
-        "mmech_rf/classifiers/_private_forest.py",
-        "release(codes, class_codes, epsilon - spent, rho, n_records)",
-        "release(codes, class_codes, epsilon, rho, n_records)",
+        "mmech_rf/private/accounted.py",
+        "_release_model(codes, class_codes, epsilon - spent, n_records)",
+        "_release_model(codes, class_codes, epsilon, n_records)",
         (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
     ),
     Mutant(
         "every ensemble has all of epsilon",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "Ensemble(features, forest, epsilon / q)",
         "Ensemble(features, forest, epsilon)",
         (f"{FITS}::test_ensembles_differ_and_share_out_trees_and_budget",),
     ),
     Mutant(
-        "releases under zCDP that do not add up",
-        "mmech_rf/classifiers/_payments.py",
-        "self._spent += cost",
-        "self._spent = cost",
-        (f"{ZCDP}::test_nothing_is_released_beyond_the_total",),
+        "releases that do not add up",
+        "mmech/privacy/ledger.py",
+        "total += entry.cost",
+        "total = entry.cost",
+        (f"{BUDGET}::test_three_tenths_hold_three_times_a_tenth",),
+    ),
+    Mutant(
+        "noise taken for a draw of bounded range",
+        "mmech/privacy/ledger.py",
+        "bounded_range=kind in BOUNDED_RANGE",
+        "bounded_range=True",
+        (PRICES,),
+    ),
+    Mutant(
+        "a draw of bounded range at half its price",
+        "mmech/privacy/cost.py",
+        "(8 if bounded_range else 2)",
+        "(16 if bounded_range else 2)",
+        (PRICES,),
+    ),
+    Mutant(
+        "pure epsilon at half its price in rho",
+        "mmech/privacy/cost.py",
+        "(8 if bounded_range else 2)",
+        "(8 if bounded_range else 4)",
+        (PRICES,),
+    ),
+    Mutant(
+        "a ledger that went over to rho and pays on",
+        "mmech/privacy/ledger.py",
+        "            self._succeeded = True\n",
+        "            pass\n",
+        (OVER,),
+    ),
+    Mutant(
+        "releases before a ledger went over to rho forgotten",
+        "mmech/privacy/ledger.py",
+        "other._entries = entries",
+        "other._entries = []",
+        (OVER,),
+    ),
+    Mutant(
+        "budgets and mechanisms that can be rewritten",
+        "mmech/privacy/guards.py",
+        'if not name.startswith("_") and name in vars(self):',
+        "if False:",
+        (
+            f"{BUDGET}::test_a_ledger_cannot_be_rewritten",
+            f"{BUDGET}::test_a_mechanism_cannot_be_rewritten",
+        ),
+    ),
+    Mutant(
+        "a budget in every forked process",
+        "mmech/privacy/guards.py",
+        "if os.getpid() != home:",
+        "if False:",
+        (f"{BUDGET}::test_a_fork_has_no_budget_of_its_own",),
     ),
     Mutant(
         "draws under zCDP with twice their rho",
-        "mmech_rf/classifiers/_payments.py",
+        "mmech/privacy/cost.py",
         "math.floor(8 * rho * RESOLUTION**2)",
         "math.floor(16 * rho * RESOLUTION**2)",
         (f"{ZCDP}::test_the_window_of_a_draw_never_costs_more_than_rho",),
     ),
     Mutant(
         "sums of all attributes under zCDP with the norm of one",
-        "mmech_rf/classifiers/_payments.py",
-        "norm = unit * math.sqrt(len(groups))",
-        "norm = float(unit)",
+        "mmech_rf/private/payments.py",
+        "squared = Fraction(unit**2 * len(groups))",
+        "squared = Fraction(unit**2)",
         (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
     ),
 )
@@ -320,7 +375,7 @@ CHARGES = (
 ENTROPY = (
     Mutant(
         "entropy reused by draws of the same size",
-        "mmech/noise/_system.py",
+        "mmech/noise/system.py",
         "np.frombuffer(os.urandom(size), dtype=np.uint8)",
         "np.frombuffer(\n                vars(random_bytes).setdefault(str(size), "
         "os.urandom(size)), dtype=np.uint8\n            )",
@@ -328,7 +383,7 @@ ENTROPY = (
     ),
     Mutant(
         "entropy repeated within a draw",
-        "mmech/noise/_system.py",
+        "mmech/noise/system.py",
         "np.frombuffer(os.urandom(size), dtype=np.uint8)",
         "np.frombuffer((os.urandom(64) * (size // 64 + 1))[:size], dtype=np.uint8)",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
@@ -336,21 +391,21 @@ ENTROPY = (
     Mutant(
         "all classes share their noise",
         "mmech/release.py",
-        "discrete_laplace(scale, rows.shape, insecure_rng=insecure_rng)",
-        "discrete_laplace(scale, (*rows.shape[:1], 1)[: rows.ndim], "
-        "insecure_rng=insecure_rng)",
+        "law.draw(parameter, rows.shape, insecure_rng=noise)",
+        "law.draw(\n                parameter, (*rows.shape[:1], 1)[: rows.ndim], "
+        "insecure_rng=noise\n            )",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
     ),
     Mutant(
-        "all rows share their noise under zCDP",
-        "mmech/gaussian/_mechanism.py",
-        "discrete_gaussian(variance, rows.shape, insecure_rng=insecure_rng)",
-        "discrete_gaussian(variance, (1, *rows.shape[1:]), insecure_rng=insecure_rng)",
+        "all rows share their noise",
+        "mmech/release.py",
+        "law.draw(parameter, rows.shape, insecure_rng=noise)",
+        "law.draw(parameter, (1, *rows.shape[1:]), insecure_rng=noise)",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
     ),
     Mutant(
         "acceptance of Gaussian proposals from their own entropy",
-        "mmech/noise/_gaussian.py",
+        "mmech/noise/gaussian.py",
         "words = random_words(size, insecure_rng)",
         "words = proposals.astype(np.uint64) << np.uint64(60)",
         (f"{SAMPLERS}::test_samplers_follow_their_law_and_no_other",),
@@ -360,35 +415,35 @@ ENTROPY = (
 SAMPLING = (
     Mutant(
         "geometric numbers of negative noise too large by one",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "np.where(laplace < 0, ~laplace, laplace)",
         "np.where(laplace < 0, -laplace, laplace)",
         (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "one geometric number too few in a radius",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "scale, (sum(groups) + 1, size), insecure_rng",
         "scale, (sum(groups), size), insecure_rng",
         (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
     ),
     Mutant(
         "check of the two bounds of an exponential removed",
-        "mmech/noise/_thresholds.py",
+        "mmech/noise/thresholds.py",
         "if lo >> (precision - bits) == hi >> (precision - bits):",
         "if lo:",
         (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
     ),
     Mutant(
         "check of the two bounds of a digit removed",
-        "mmech/noise/_thresholds.py",
+        "mmech/noise/thresholds.py",
         "if lowest == highest:",
         "if lo:",
         (f"{THRESHOLDS}::test_expansions_next_to_a_short_number",),
     ),
     Mutant(
         "check of the two bounds of a shift removed",
-        "mmech/noise/_norm.py",
+        "mmech/noise/norm.py",
         "if lowest == highest:",
         "if lowest:",
         (f"{NORM}::test_expansions_next_to_a_short_number",),
@@ -396,7 +451,7 @@ SAMPLING = (
     *(
         Mutant(
             f"odds of permute-and-flip rounded to {bits} bits",
-            "mmech/noise/_bernoulli.py",
+            "mmech/noise/bernoulli.py",
             "bernoulli(partial(exp_bits, exponent), insecure_rng)",
             f"bernoulli(\n        lambda n: exp_bits(exponent, {bits}) << (n - {bits}),"
             " insecure_rng\n    )",
@@ -406,28 +461,28 @@ SAMPLING = (
     ),
     Mutant(
         "weights of a choice rounded to 24 bits",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "weights = _whole(np.exp(-exponents[near]))",
         "weights = _whole(np.exp(-exponents[near]).astype(np.float32))",
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
         "small weights of a choice left out",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "near = np.flatnonzero(exponents <= NEAR)",
         "near = np.flatnonzero(exponents <= NEAR / 4)",
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
         "a choice takes the next position on a boundary",
-        "mmech/noise/_weighted.py",
+        "mmech/noise/weighted.py",
         "if left < 0:",
         "if left <= 0:",
         (f"{SELECTION}::test_positions_are_exactly_proportional",),
     ),
     Mutant(
         "margin of doubles too small for Gaussian noise",
-        "mmech/noise/_gaussian.py",
+        "mmech/noise/gaussian.py",
         "MARGIN = 2.0**-31",
         "MARGIN = 2.0**-64",
         (f"{THRESHOLDS}::test_the_gaussian_margin_is_decided_exactly",),
@@ -441,7 +496,7 @@ SAMPLING = (
     ),
     Mutant(
         "biased integers below a bound",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit",
         "excess = np.zeros_like(limit)",
         (
@@ -450,7 +505,7 @@ SAMPLING = (
     ),
     Mutant(
         "biased shuffle",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "    for place, ahead in enumerate(others.tolist()):\n"
         "        other = place + ahead\n",
         "    for place, ahead in enumerate(others.tolist()):\n"
@@ -459,7 +514,7 @@ SAMPLING = (
     ),
     Mutant(
         "first of tied classes",
-        "mmech/noise/_choice.py",
+        "mmech/noise/choice.py",
         "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
         "return np.zeros(tied.size, np.int64)",
         (f"{NOISE}::test_argmax_picks_the_tied_column_that_was_drawn",),
@@ -476,7 +531,7 @@ SELECTING = (
     ),
     Mutant(
         "a window too small: roundings of sums of weights",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "roundings=1 + most * (1 + most),",
         "roundings=1,",
         (f"{TREE_DRAW}::test_the_rate_leaves_room_for_every_rounding",),
@@ -489,36 +544,29 @@ SELECTING = (
         (f"{SELECTION}::test_rates",),
     ),
     Mutant(
-        "drawn blocks scored with a sum of two counts",
-        "mmech_rf/classifiers/_block_design.py",
-        "right(cells, size) - max(",
-        "right(cells, size) + max(",
-        (f"{BLOCKS}::test_every_score_changes_by_at_most_one",),
-    ),
-    Mutant(
         "weights of records not clipped",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/grow.py",
         "np.minimum(against * UNIT // EXPONENTIALS[0], UNIT)",
         "against * UNIT // EXPONENTIALS[0]",
         (f"{TREES}::test_weights_are_the_odds_against_in_whole_numbers",),
     ),
     Mutant(
         "largest weight of a record left out: draws",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/grow.py",
         "unit=1 if weights is None else UNIT,",
         "unit=1,",
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "largest weight of a record left out: counts",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/grow.py",
         "unit = 1 if weights is None else UNIT\n",
         "unit = 1\n",
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
         "records that are predicted right count twice",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "further = np.full(right.size, n_classes)",
         "further = class_codes[right]",
         (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
@@ -532,21 +580,21 @@ SELECTING = (
     ),
     Mutant(
         "hard votes with the sensitivity of weights",
-        "mmech_rf/classifiers/_subsample_aggregate.py",
+        "mmech_rf/private/subsample_aggregate.py",
         'return 2 if self.voting == "hard" else 1',
         "return 1",
         (f"{PRIVACY}::test_hard_voting_reaches_its_sensitivity",),
     ),
     Mutant(
         "shared data with the noise of disjoint data",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         'ensemble.forest.n_trees if self.data == "shared" else 1',
         "1",
         (f"{PRIVACY}::test_scale_of_the_noise",),
     ),
     Mutant(
         "records assigned by their position",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         "return assign_records(n_records, n_trees)",
         "return np.arange(n_records) % n_trees",
         (
@@ -555,7 +603,7 @@ SELECTING = (
     ),
     Mutant(
         "sums of attributes in half their unit",
-        "mmech_rf/classifiers/_additive.py",
+        "mmech_rf/drawn/scores.py",
         "found.append(term.rows().T @ counts)",
         "found.append(2 * term.rows().T @ counts)",
         (f"{SUMS}::test_every_record_is_bounded_in_every_group",),
@@ -565,51 +613,43 @@ SELECTING = (
 LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
-        "mmech_rf/tree_selection.py",
-        "_roots(views, n_records), insecure_rng,",
-        "_roots(views, class_codes.size), insecure_rng,",
+        "mmech_rf/drawn/draw.py",
+        "_roots(views, n_records), splitting, noise,",
+        "_roots(views, class_codes.size), splitting, noise,",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
-        "exact number of records: price of drawn blocks",
-        "mmech_rf/classifiers/_block_design.py",
-        "math.ceil(n_records)",
-        "len(codes)",
-        (f"{BLOCKS}::test_prices_follow_the_stated_number",),
-    ),
-    Mutant(
         "exact number of records: accuracy of votes",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/grow.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
-        "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
-        "self.n_classes)",
+        f"            {ACCURACY_OF_REST}",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: choice in the file",
-        "mmech_rf/classifiers/_private_forest.py",
+        "mmech_rf/drawn/classifier.py",
         "        self._experts = experts\n",
         "        self._experts = experts\n        n_records = float(len(codes))\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: an attribute of the fit",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "        self.schema_ = schema\n",
         "        self.schema_ = schema\n        self.n_records_in_ = len(codes)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: blocks",
-        "mmech_rf/classifiers/_block_forest.py",
+        "mmech_rf/blocks/classifier.py",
         "            n_records=n_records,\n            n_columns",
         "            n_records=float(len(codes)),\n            n_columns",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: votes of leaves in batch training",
-        "mmech_rf/classifiers/_batch_training.py",
+        "mmech_rf/private/batch_training.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(w @ self._count_table(e, codes, class_codes))\n"
         "                for e, w in zip(self.ensembles_, workloads)",
@@ -617,7 +657,7 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: votes of leaves in Laplace forests",
-        "mmech_rf/classifiers/_laplace_forest.py",
+        "mmech_rf/private/laplace_forest.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(self._exact_counts(e, codes, class_codes))\n"
         "                for e in self.ensembles_",
@@ -625,37 +665,36 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: scores of the first tree",
-        "mmech_rf/classifiers/_selected_trees.py",
-        "return _log_shares(measured, unit)\n",
-        "return _log_shares(NoisyCounts(counts, measured.scale), unit)\n",
+        "mmech_rf/drawn/grow.py",
+        "return _log_shares(measured, unit, self.settings.smoothing)\n",
+        f"return _log_shares({MEASURED}(counts), unit, self.settings.smoothing)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: accuracy of votes",
-        "mmech_rf/classifiers/_selected_trees.py",
+        "mmech_rf/drawn/grow.py",
         "accuracy = _accuracy(measured, self.n_classes)",
         "rest = np.array([right.sum(), right.size - right.sum()])\n"
-        "            accuracy = _accuracy(NoisyCounts(rest, measured.scale), "
-        "self.n_classes)",
+        f"            {ACCURACY_OF_REST}",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "labels of empty leaves known: disjoint forests",
-        "mmech_rf/classifiers/_label_forest.py",
+        "mmech_rf/blocks/labels.py",
         "labels.append(np.array(drawn, np.int64))",
         "labels.append(np.where(counts.any(axis=1), drawn, 0))",
         (f"{LABELS}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
         "labels of empty leaves known: drawn trees",
-        "mmech_rf/tree_selection.py",
+        "mmech_rf/drawn/draw.py",
         "labels.append(np.array(drawn, np.int64))",
         "labels.append(np.where(scores.any(axis=1), drawn, 0))",
         (f"{TREE_DRAW}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
         "classes of a fit read from the records",
-        "mmech_rf/classifiers/_base.py",
+        "mmech_rf/private/base.py",
         "self.classes_ = schema.decode_target(np.arange(schema.n_classes))",
         "self.classes_ = np.unique(y)",
         (f"{PURITY}::test_nothing_public_depends_on_the_type_of_labels",),
@@ -665,14 +704,14 @@ LEAKS = (
 FILES = (
     Mutant(
         "lenient csv: more fields than columns",
-        "mmech_rf/_csv.py",
+        "mmech/domain/readers.py",
         "if len(fields) != len(header):",
         "if len(fields) < len(header):",
         (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: fewer fields than columns",
-        "mmech_rf/_csv.py",
+        "mmech/domain/readers.py",
         "if len(fields) != len(header):",
         "fields += [''] * (len(header) - len(fields))\n"
         "            if len(fields) != len(header):",
@@ -680,21 +719,21 @@ FILES = (
     ),
     Mutant(
         "lenient csv: text after a closing quote",
-        "mmech_rf/_csv.py",
+        "mmech/domain/readers.py",
         "strict=True)",
         "strict=False)",
         (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: a quote that swallows the next lines",
-        "mmech_rf/_csv.py",
+        "mmech/domain/readers.py",
         "if reader.line_num > number and not multiline:",
         "if False:",
         (f"{DATASETS}::test_a_quote_that_is_not_closed_swallows_no_lines",),
     ),
     Mutant(
         "lenient csv: a column that is there twice",
-        "mmech_rf/_csv.py",
+        "mmech/domain/readers.py",
         "if (count := header.count(name)) != 1:",
         "if (count := header.count(name)) < 1:",
         (f"{DATASETS}::test_load_csv_errors",),

@@ -173,6 +173,7 @@ def _pytest(
     environment |= {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     environment |= {"PYTHONPATH": str(tree), "COLUMNS": "300", **extra}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    command += ["-n", "0"]  # one process: most selections take seconds
     done = subprocess.run(
         [*command, *tests],
         cwd=tree,

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from mmech_rf.growth import complete_forest, grow_random_forest
+from mmech_rf.forest.growth import complete_forest, grow_random_forest
 
 CAR = (4, 4, 4, 3, 3, 3)
 
@@ -288,6 +288,6 @@ class ColdStart:
 
     def timeraw_first_forest(self):
         return """
-        from mmech_rf.growth import grow_random_forest
+        from mmech_rf.forest.growth import grow_random_forest
         grow_random_forest((4, 4, 4, 3, 3, 3), 128, 4, seed=0)
         """

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.optimize import minimize
 
-from mmech import AllRange, Prefix, dual_bound, optimize_gaussian
+from mmech import AllRange, Prefix, dual_bound, optimize
 
 from ._common import check
 
@@ -26,7 +26,7 @@ class GaussianOptimum:
         check(self.time_lbfgs(workload), best, rtol=1e-3)
 
     def time_mmech(self, workload):
-        return optimize_gaussian(self.workload).loss
+        return optimize(self.workload, privacy="zcdp").loss
 
     def time_lbfgs(self, workload):
         lower = np.tril_indices(self.n)
@@ -54,4 +54,4 @@ class GaussianOptimum:
 
     def track_loss_over_bound(self, workload):
         bound = dual_bound(self.workload, epsilon=1, tolerance=1e-6).bound / 2
-        return optimize_gaussian(self.workload).loss / bound
+        return optimize(self.workload, privacy="zcdp").loss / bound

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmech import laplace_release
+from mmech import noisy_release
 from mmech.noise import (
     discrete_gaussian,
     discrete_gaussian_variance,
@@ -129,7 +129,7 @@ class Release:
         check(np.square(values).mean(), discrete_laplace_variance(1), rtol=0.02)
 
     def time_release_mmech(self):
-        return laplace_release(
+        return noisy_release(
             self.counts, sensitivity=1, epsilon=1, released="a million counts"
         )
 

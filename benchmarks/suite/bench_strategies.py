@@ -14,8 +14,8 @@ from mmech import (
     optimize,
     svd_bound,
 )
-from mmech.strategies._pidentity import PIdentityObjective
-from mmech.strategies._starts import random_starts
+from mmech.strategies.pidentity import PIdentityObjective
+from mmech.strategies.starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
 from ._common import check, dense_pidentity, published_pidentity, range_gram

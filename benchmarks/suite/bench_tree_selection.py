@@ -4,7 +4,7 @@ import numpy as np
 
 from mmech.noise import FRACTION_BITS
 from mmech_rf._kernels import root_log_weights, split_log_weights
-from mmech_rf.views import public_views
+from mmech_rf.drawn.views import public_views
 
 UNIT = 2.0**FRACTION_BITS
 NEGLIGIBLE = 45 * 2**FRACTION_BITS

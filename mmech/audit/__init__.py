@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech._validation import check_integer
+from mmech.checks import check_integer
 
 __all__ = ["AuditResult", "epsilon_lower_bound", "one_by_one"]
 

@@ -17,7 +17,6 @@ from mmech import (
     AllRange,
     Dense,
     Diagonal,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginals,
@@ -29,11 +28,9 @@ from mmech import (
     all_marginals,
     epsilon_from_rho,
     exponential_mechanism,
-    laplace_release,
-    norm_release,
+    noisy_release,
     permute_and_flip,
 )
-from mmech._validation import check_epsilon, check_integer
 from mmech.audit import (
     MIN_RUNS,
     AuditResult,
@@ -42,6 +39,7 @@ from mmech.audit import (
     epsilon_lower_bound,
     one_by_one,
 )
+from mmech.checks import check_epsilon, check_integer
 
 Counts = NDArray[np.int64]
 
@@ -130,10 +128,10 @@ def cases(epsilon: float) -> Iterator[Case]:
         "Prefix": Prefix(8),
         "marginals": all_marginals((3, 3), 1),
     }.items():
-        gaussian = GaussianMechanism(workload, rho=rho)
+        gaussian = MatrixMechanism(workload, rho=rho)
         first, second = worst_pair(gaussian)
         yield Case(
-            f"GaussianMechanism, {name}",
+            f"MatrixMechanism in rho, {name}",
             "add_remove",
             epsilon_from_rho(rho, RHO_DELTA),
             RHO_DELTA,
@@ -145,7 +143,7 @@ def cases(epsilon: float) -> Iterator[Case]:
 
 def _laplace_case(epsilon: float, neighbours: str) -> Case:
     def release(counts: Counts, runs: int) -> Counts:
-        noisy = laplace_release(
+        noisy = noisy_release(
             np.tile(counts, (1, runs)),
             sensitivity=1,
             epsilon=epsilon,
@@ -155,15 +153,16 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
         return _by_run(noisy.values, runs)
 
     first, second = _pair(2, 1, neighbours)
-    return Case("laplace_release", neighbours, epsilon, 0.0, release, first, second)
+    return Case("noisy_release", neighbours, epsilon, 0.0, release, first, second)
 
 
 def _norm_case(epsilon: float, neighbours: str) -> Case:
     """Add a record to every group, scored by the ratio of the two densities."""
 
     def release(sums: Counts, runs: int) -> Counts:
-        noisy = norm_release(
+        noisy = noisy_release(
             np.tile(sums, (1, runs)),
+            sensitivity=1,
             groups=NORM_GROUPS,
             epsilon=epsilon,
             released="audit",
@@ -179,7 +178,7 @@ def _norm_case(epsilon: float, neighbours: str) -> Case:
         return np.asarray(groups.max(axis=1).sum(axis=-1))
 
     return Case(
-        "norm_release",
+        "noisy_release, groups",
         neighbours,
         epsilon,
         0.0,

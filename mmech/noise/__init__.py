@@ -12,8 +12,8 @@ a released number carries anything about the count beneath it (the attack of Mir
 "On significance of the least significant bits for differential privacy", CCS 2012).
 """
 
-from mmech.noise._bernoulli import flip_negative_exponential
-from mmech.noise._choice import (
+from mmech.noise.bernoulli import flip_negative_exponential
+from mmech.noise.choice import (
     assign_records,
     integers_below,
     keyed_argmax,
@@ -21,14 +21,19 @@ from mmech.noise._choice import (
     random_key,
     random_permutation,
 )
-from mmech.noise._gaussian import discrete_gaussian, discrete_gaussian_variance
-from mmech.noise._laplace import discrete_laplace, discrete_laplace_variance
-from mmech.noise._norm import norm_noise, norm_noise_variance
-from mmech.noise._system import check_insecure_rng
-from mmech.noise._weighted import FRACTION_BITS, weighted_choice
+from mmech.noise.gaussian import discrete_gaussian, discrete_gaussian_variance
+from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
+from mmech.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law, k_norm, law_and_cost
+from mmech.noise.norm import norm_noise, norm_noise_variance
+from mmech.noise.system import check_insecure_rng
+from mmech.noise.weighted import FRACTION_BITS, weighted_choice
 
 __all__ = [
     "FRACTION_BITS",
+    "GAUSSIAN",
+    "LAPLACE",
+    "LAWS",
+    "Law",
     "assign_records",
     "check_insecure_rng",
     "discrete_gaussian",
@@ -37,7 +42,9 @@ __all__ = [
     "discrete_laplace_variance",
     "flip_negative_exponential",
     "integers_below",
+    "k_norm",
     "keyed_argmax",
+    "law_and_cost",
     "norm_noise",
     "norm_noise_variance",
     "random_argmax",

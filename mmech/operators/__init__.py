@@ -1,7 +1,8 @@
 """Implicit query matrices."""
 
-from mmech.operators._base import QueryMatrix
-from mmech.operators._basic import (
+from mmech.operators import algebra  # noqa: F401  fills the tables of operators
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import (
     AllRange,
     AllRangeGram,
     Diagonal,
@@ -11,23 +12,25 @@ from mmech.operators._basic import (
     Suffix,
     Total,
 )
-from mmech.operators._compose import Gram, Product, Scaled, Sum, Transpose
-from mmech.operators._explicit import Dense, Sparse
-from mmech.operators._hierarchy import Hierarchy
-from mmech.operators._kronecker import Kronecker
-from mmech.operators._marginals import Anova, Marginal, Marginals, all_marginals
-from mmech.operators._merged import Merged
-from mmech.operators._partition import Conjunctions, Partition, PartitionStack
-from mmech.operators._pidentity import PIdentity
-from mmech.operators._pinv import Pinv
-from mmech.operators._ranges import Permuted, Ranges, WidthRange
-from mmech.operators._residuals import Residuals
-from mmech.operators._stack import HStack, VStack
+from mmech.operators.circulant import Circulant
+from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Anova, Marginal, Marginals, all_marginals
+from mmech.operators.merged import Merged
+from mmech.operators.partition import Conjunctions, Partition, PartitionStack
+from mmech.operators.pidentity import PIdentity
+from mmech.operators.pinv import Pinv
+from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.residuals import Residuals
+from mmech.operators.stack import HStack, VStack
 
 __all__ = [
     "AllRange",
     "AllRangeGram",
     "Anova",
+    "Circulant",
     "Conjunctions",
     "Dense",
     "Diagonal",

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.reconstruction._least_squares import least_squares
-from mmech.reconstruction._marginal_estimate import MarginalEstimate
-from mmech.reconstruction._maximum_entropy import MaximumEntropy, maximum_entropy
-from mmech.reconstruction._nonnegative import nonnegative
-from mmech.reconstruction._shrinkage import ShrunkEstimate, ShrunkPart, shrink
+from mmech.reconstruction.least_squares import least_squares
+from mmech.reconstruction.marginal_estimate import MarginalEstimate
+from mmech.reconstruction.maximum_entropy import MaximumEntropy, maximum_entropy
+from mmech.reconstruction.nonnegative import nonnegative
+from mmech.reconstruction.shrinkage import ShrunkEstimate, ShrunkPart, shrink
 
 __all__ = [
     "METHODS",

@@ -1,13 +1,13 @@
 """Strategy optimization: one file per template, and the selection among them."""
 
-from mmech.strategies._bayes_risk import (
+from mmech.marginals.designs import block_partitions, covering_design
+from mmech.strategies.bayes_risk import (
     BayesRisk,
     bayes_risk_strategy,
 )
-from mmech.strategies._designs import block_partitions, covering_design
-from mmech.strategies._result import Candidate, StrategyResult
-from mmech.strategies._reweight import reweight
-from mmech.strategies._select import optimize
+from mmech.strategies.optimize import optimize
+from mmech.strategies.result import Candidate, StrategyResult
+from mmech.strategies.reweight import reweight
 
 __all__ = [
     "BayesRisk",

@@ -4,6 +4,6 @@ Only parsing, reading, writing and printing. The parts of the library that a com
 uses are imported when it runs, so that ``--help`` is quick.
 """
 
-from mmech_rf.cli._main import main
+from mmech_rf.cli.main import main
 
 __all__ = ["main"]

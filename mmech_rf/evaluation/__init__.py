@@ -3,21 +3,21 @@
 Reports test accuracy, which is not private: meant for public data.
 """
 
-from mmech_rf.evaluation._methods import METHODS, Method, make_methods
-from mmech_rf.evaluation._plot import check_plot_path, plot_accuracy
-from mmech_rf.evaluation._records import (
+from mmech_rf.evaluation.methods import METHODS, Method, make_methods
+from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
+from mmech_rf.evaluation.records import (
     Records,
     load_records,
     read_columns,
     read_csv,
     read_schema,
 )
-from mmech_rf.evaluation._table import (
+from mmech_rf.evaluation.table import (
     accuracy_table,
     comparison_table,
     write_csv,
 )
-from mmech_rf.evaluation._trials import (
+from mmech_rf.evaluation.trials import (
     Evaluation,
     Summary,
     Trial,

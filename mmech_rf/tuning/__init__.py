@@ -9,8 +9,8 @@ signal is needed, and the criterion is how well the noisy votes are expected to
 correlate with the exact class frequencies of the cells.
 """
 
-from mmech_rf.tuning._correlation import Prior
-from mmech_rf.tuning._result import TunedSetting, Tuning
-from mmech_rf.tuning._tune import tune
+from mmech_rf.tuning.correlation import Prior
+from mmech_rf.tuning.result import TunedSetting, Tuning
+from mmech_rf.tuning.tune import tune
 
 __all__ = ["Prior", "TunedSetting", "Tuning", "tune"]

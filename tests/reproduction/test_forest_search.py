@@ -14,7 +14,7 @@ import pytest
 import scipy.optimize
 
 from mmech import Identity, optimize
-from mmech.strategies._marginals import marginals_strategy
+from mmech.strategies.marginals import marginals_strategy
 from mmech_rf import grow_random_forest, training_workload
 
 CAR = (4, 4, 4, 3, 3, 3)

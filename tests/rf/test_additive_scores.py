@@ -10,13 +10,10 @@ import pytest
 from rf_cases import SHAPE, paying, some_scores
 from scipy.optimize import brentq
 
-import mmech_rf.classifiers._additive as additive
+import mmech_rf.drawn.scores as additive
 from mmech.noise import norm_noise_variance
-from mmech_rf._persistence._selected_trees import LARGEST_SCORE
-from mmech_rf.classifiers._additive import (
-    FARTHEST,
-    LEAST_EVIDENCE,
-    PIECES,
+from mmech_rf.drawn.draw import _roots
+from mmech_rf.drawn.scores import (
     SUMS,
     VOTE_STEPS,
     AdditiveScores,
@@ -25,15 +22,17 @@ from mmech_rf.classifiers._additive import (
     score_views,
     sums_from_coarse_to_fine,
 )
-from mmech_rf.tree_selection import _roots
-from mmech_rf.views import (
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
     Views,
     positions,
     public_views,
 )
+from mmech_rf.storage.selected_trees import LARGEST_SCORE
 
+SETTINGS = DrawnSettings()
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
 ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
@@ -170,7 +169,8 @@ def test_what_noise_is_expected(accounting):
     for groups in ([1], [1] * 10, [1] * 50):
         sums = np.zeros((len(groups), 2), np.int64)
         cost = Fraction(1, 2)
-        found = paid.release_sums(sums, groups, cost, "sums", GRID).deviations / GRID
+        released = paid.release_sums(sums, groups, cost, "sums", GRID)
+        found = np.sqrt(released.variance) / GRID
         np.testing.assert_allclose(found, paid.deviation(groups, cost), rtol=0.02)
     if accounting == "pure":
         # Groups of many rows: at least that of a group of one, the first of them.
@@ -183,11 +183,12 @@ def test_what_noise_is_expected(accounting):
 @pytest.mark.parametrize("n", [2, 3, 5, 16, MOST_CELLS])
 def test_tilted_distributions_have_their_means(n):
     t = positions(n) / GRID
-    means = np.array([0, 0.3, -0.7, 0.9, FARTHEST, -FARTHEST, 0.999, -3])
+    limit = SETTINGS.largest_mean
+    means = np.array([0, 0.3, -0.7, 0.9, limit, -limit, 0.999, -3])
     thetas, logs = additive._tilted(means, t)
     for goal, theta, log in zip(means, thetas, logs, strict=True):
         weights = np.exp(theta * t)
-        goal = np.clip(goal, -FARTHEST, FARTHEST)
+        goal = np.clip(goal, -limit, limit)
         assert weights @ t / weights.sum() == pytest.approx(goal, abs=1e-6)
         assert log == pytest.approx(np.log(weights.mean()), abs=1e-12)
 
@@ -255,7 +256,7 @@ def spread(scores):
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
+def test_noise_is_shrunk_and_signals_are_kept(level, rng):
     """Deviations keep one less the noise's share of their energy, or the least part."""
     domain_shape = (4,) * 20
     sums = sums_from_coarse_to_fine(domain_shape)[level]
@@ -269,11 +270,11 @@ def test_noise_is_shrunk_and_signals_are_kept(level, monkeypatch, rng):
         ("signal", signal, many),
     ):
         values = released(sums, codes, classes, 2, cost=cost, rng=rng)
-        for least in (0, LEAST_EVIDENCE, 1):
-            monkeypatch.setattr(additive, "LEAST_EVIDENCE", least)
-            found[kind, least] = spread(additive._scores(sums, values))
+        for least in (0, SETTINGS.least_kept, 1):
+            settings = DrawnSettings(least_kept=least)
+            found[kind, least] = spread(additive._scores(sums, values, settings))
     assert found["noise", 0] < 0.35 * found["noise", 1]
-    assert found["noise", 0] <= found["noise", LEAST_EVIDENCE] < found["noise", 1]
+    assert found["noise", 0] <= found["noise", SETTINGS.least_kept] < found["noise", 1]
     assert found["signal", 0] == pytest.approx(found["signal", 1], rel=0.01)
 
 
@@ -359,9 +360,10 @@ def test_odd_domains(case, cost, accounting):
     assert scores.whole(codes).shape == (n, k)
     if cost == MUCH and n:
         assert 1 not in scores.classes(codes)
+    most = max(SETTINGS.score_pieces)
     for view in score_views(scores):
         check_fits_into_files(view)
-        assert view.cells(codes).max(initial=0) < view.size <= max(PIECES)
+        assert view.cells(codes).max(initial=0) < view.size <= most
 
 
 @pytest.mark.parametrize("k", [10, 100])
@@ -383,10 +385,10 @@ def test_views_of_scores_are_cut_by_the_score(k):
     scores = some_scores((3, 4, 4, 2), k)
     views = score_views(scores)
     directions = [1] if k == 2 else range(k)
-    assert len(views) == len(directions) * len(PIECES)
+    assert len(views) == len(directions) * len(SETTINGS.score_pieces)
     codes = np.array(list(np.ndindex(3, 4, 4, 2)))
     whole = scores.whole(codes) - scores.constant
-    asked = itertools.product(directions, PIECES)
+    asked = itertools.product(directions, SETTINGS.score_pieces)
     for view, (c, pieces) in zip(views, asked, strict=True):
         score = k * whole[:, c] - whole.sum(axis=1)
         assert view.attributes == (0, 1, 2, 3)

@@ -7,17 +7,15 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from mmech import (
-    Conjunctions,
-    DomainTooLargeError,
-    PrivacyLedger,
-    box_reduction,
-    optimize,
-)
+from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, optimize
+from mmech.reduction import boxes as box_reduction
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -32,9 +30,9 @@ METHODS = {
     "subsample": (SubsampleAggregateClassifier, {}),
     "laplace": (LaplaceForestClassifier, {}),
     "private": (PrivateForestClassifier, {}),
-    "trees": (PrivateForestClassifier, {"method": "trees"}),
-    "blocks": (PrivateForestClassifier, {"method": "blocks"}),
-    "labels": (PrivateForestClassifier, {"method": "labels"}),
+    "trees": (DrawnForestClassifier, {}),
+    "blocks": (BlockForestClassifier, {}),
+    "labels": (LabelForestClassifier, {}),
 }
 SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
 CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]
@@ -135,7 +133,7 @@ def test_sizes_are_refused_before_any_work(n_trees, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("a forest was grown")
 
-    base = "mmech_rf.classifiers._base"
+    base = "mmech_rf.private.base"
     monkeypatch.setattr(f"{base}.grow_random_forest", work)
     monkeypatch.setattr(f"{base}.complete_forest", work)
     for name in ("training", "prediction", "subsample", "laplace"):

@@ -10,7 +10,6 @@ from mmech import (
     BudgetExceededError,
     Conjunctions,
     Dense,
-    GaussianMechanism,
     Identity,
     Marginals,
     MatrixMechanism,
@@ -21,11 +20,14 @@ from mmech import (
     UnsupportedWorkloadError,
     all_marginals,
 )
-from mmech.release import laplace_release
+from mmech.release import noisy_release
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -76,7 +78,7 @@ def assert_nothing_is_lost(model, schema, rng, spoil=None):
         if reason is not None:
             assert ledger.spent == before, f"{model}: {reason!r}"
             return reason
-    assert 0 < ledger.spent <= ledger.epsilon_total
+    assert 0 < ledger.spent <= ledger.total
     return None
 
 
@@ -161,38 +163,42 @@ def test_no_wrong_input_loses_budget(kind, wrong):
 def random_private(rng):
     d = int(rng.integers(1, 5))
     sizes = rng.integers(2, pick(rng, 3, 9), d).tolist()
-    zcdp = bool(rng.integers(3) == 0)
     settings = {
-        "epsilon": pick(rng, 1, "1/3", 0.01, 1e-5, 20),
-        "method": pick(rng, "auto", "trees", "blocks", "labels"),
-        "voting": pick(rng, "auto", "auto", "weight", "log-odds", "maximum-entropy"),
-        "design": pick(rng, "disjoint", "disjoint", "covering", "chosen"),
+        "epsilon": pick(rng, 1, "1/3", 0.01, 1e-5, 1e-6, 20),
         "n_records": pick(rng, None, 1, 500, -1, 1e9),
         "neighbours": pick(rng, "add_remove", "replace"),
-        "privacy": "zcdp" if zcdp else "pure",
-        "delta": 1e-6 if zcdp else None,
+        "records_per_person": pick(rng, 1, 1, 3, 0),
     }
-    return settings, schema_of(sizes, int(rng.integers(2, 4)))
+    forest = pick(
+        rng, PrivateForestClassifier, DrawnForestClassifier, BlockForestClassifier,
+        LabelForestClassifier,
+    )  # fmt: skip
+    if forest is BlockForestClassifier:
+        settings["voting"] = pick(rng, "auto", "weight", "log-odds", "maximum-entropy")
+    if forest is not LabelForestClassifier and rng.integers(3) == 0:
+        settings |= {"privacy": "zcdp", "delta": 1e-6}
+    return forest, settings, schema_of(sizes, int(rng.integers(2, 4)))
 
 
 @pytest.mark.parametrize("number", range(25))
 def test_no_setting_of_a_private_forest_loses_budget(number):
     rng = np.random.default_rng(1000 + number)
-    settings, schema = random_private(rng)
-    charges = []
+    forest, settings, schema = random_private(rng)
     X, y = records_of(schema, int(rng.integers(0, 40)), rng)
-    ledger = None
-    if settings["privacy"] == "pure":
-        ledger = PrivacyLedger(100, neighbours=settings["neighbours"])
-    model = PrivateForestClassifier(schema, ledger=ledger, **settings)
-    note = model._note
-    model._note = lambda *args: charges.append(args) or note(*args)
+    ledger = PrivacyLedger(
+        1000,
+        currency="rho" if "delta" in settings else "epsilon",
+        neighbours=settings["neighbours"],
+        records_per_person=max(settings["records_per_person"], 1),
+    )
+    model = forest(schema, ledger=ledger, **settings)
     _, reason = attempt(model.fit, X, y)
     if reason is None:
         assert model.predict(X[:0]).shape == (0,)
+        assert model.ledger_ is ledger
+        assert ledger.spent > 0
     else:
-        assert not charges, f"{settings}: {reason!r}"
-        assert ledger is None or ledger.spent == 0, f"{settings}: {reason!r}"
+        assert ledger.spent == 0, f"{settings}: {reason!r}"
 
 
 def test_all_trees_of_many_attributes_are_answered():
@@ -220,16 +226,16 @@ WORKLOADS = [
 ]
 
 
-@pytest.mark.parametrize("mechanism", [MatrixMechanism, GaussianMechanism])
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w._label())
 @pytest.mark.parametrize("strategy", ["optimized", "itself", "cells"])
-def test_no_mechanism_loses_budget(mechanism, workload, strategy):
+def test_no_mechanism_loses_budget(currency, workload, strategy):
     n = workload.shape[1]
-    price = {"epsilon": 1} if mechanism is MatrixMechanism else {"rho": 1}
+    ledger = PrivacyLedger(100, currency=currency)
     strategy = {"optimized": None, "itself": workload, "cells": Identity(n)}[strategy]
     good = np.ones(n, np.int64)
     try:
-        engine = mechanism(workload, strategy, **price)
+        engine = MatrixMechanism(workload, strategy, ledger=ledger, **{currency: 1})
     except UnsupportedWorkloadError:
         return
     measure = engine.measure
@@ -244,8 +250,7 @@ def test_no_mechanism_loses_budget(mechanism, workload, strategy):
             assert answer.shape[0] == workload.shape[0]
         else:
             assert len(measured) == before, repr(reason)
-    if mechanism is MatrixMechanism:  # the other one has no ledger
-        assert len(engine.ledger.entries) == len(measured)
+    assert len(ledger.entries) == len(measured)
 
 
 @pytest.mark.parametrize(
@@ -265,5 +270,5 @@ def test_no_wrong_release_loses_budget(wrong):
     }  # fmt: skip
     arguments = good | wrong
     with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
-        laplace_release(arguments.pop("values"), **arguments)
+        noisy_release(arguments.pop("values"), **arguments)
     assert ledger.spent == 0

@@ -34,7 +34,6 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
-import mmech.release
 from mmech import (
     BudgetExceededError,
     DomainTooLargeError,
@@ -56,10 +55,11 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
     datasets,
+    load_model,
     training_workload,
 )
-from mmech_rf.classifiers import _base
-from mmech_rf.classifiers._voting import leaf_label_by_rule
+from mmech_rf.private import base as _base
+from mmech_rf.private.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)
@@ -68,9 +68,9 @@ RAW = CELLS.astype(str)
 
 
 @pytest.fixture
-def noiseless(monkeypatch):
+def noiseless(watch_all):
     """Every release is exact; the value lists the scales asked for."""
-    return rf_cases.silence(monkeypatch)
+    return rf_cases.silence(watch_all)
 
 
 # ----------------------------------------------------------------- real data sets
@@ -399,7 +399,7 @@ def test_ensembles_differ_and_share_out_trees_and_budget(name):
     sizes = [ensemble.forest.n_trees for ensemble in fitted.ensembles_]
     assert sizes == [6, 6, 5]
     assert [ensemble.features.size for ensemble in fitted.ensembles_] == [2, 2, 2]
-    assert [entry.epsilon for entry in ledger.entries] == [Fraction(1, 3)] * 3
+    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 3)] * 3
     grown = forests(fitted)
     assert grown[0] != grown[1] != grown[2] != grown[0]
 
@@ -493,16 +493,19 @@ def test_leaf_counts_are_what_was_released(monkeypatch):
 @pytest.mark.parametrize(
     "name", ["batch training", "batch prediction", "subsample weight", "subsample hard"]
 )
-def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch):
+def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
     """W A⁺ noise by hand, for a strategy that is far from the identity."""
     X, y = records(40)
     drawn = []
 
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
-        noise = np.rint(float(9 * scale) * np.sin(np.arange(math.prod(shape))))
-        noise = noise.astype(np.int64).reshape(shape)
+    def add_noise(draw, sample):
+        if draw.kind != "laplace":
+            return sample()
+        (scale,) = draw.public["parameters"]
+        noise = np.rint(float(9 * scale) * np.sin(np.arange(draw.exact.size)))
+        noise = noise.astype(np.int64).reshape(draw.exact.shape)
         drawn.append((scale, noise))
-        return noise
+        return draw.exact + noise
 
     def strategies_of(self, workloads):
         sizes = [workload.shape[1] for workload in workloads]
@@ -511,7 +514,7 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch):
             for n in sizes
         ]
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+    watch_all(add_noise)
     monkeypatch.setattr(_base.ForestClassifier, "_optimize", strategies_of)
     seen, answers = rf_cases.watch(monkeypatch), []
     answer = _base.ForestClassifier._answer
@@ -637,7 +640,7 @@ def test_the_statement_says_what_was_released(name, neighbours):
     assert statement.count(": epsilon = 0.1, L1 sensitivity") == 3
     for entry in model.releases_:
         assert f"L1 sensitivity {entry.sensitivity:g}, exact discrete" in statement
-    assert sum(entry.epsilon for entry in model.releases_) == Fraction(3, 10)
+    assert sum(entry.cost for entry in model.releases_) == Fraction(3, 10)
     assert ("votes of one batch" in statement) == (name in PER_BATCH)
     assert "do not depend on records" in statement
     # Settled by the fit: later parameters do not rewrite it.
@@ -760,11 +763,58 @@ def test_estimators_share_a_ledger():
 
 
 @ALL
+def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
+    """For every ensemble half the square of its share, not half that of the sum."""
+    X, y = records(30)
+    ledger = PrivacyLedger("1/4", currency="rho")
+    model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 8)] * 2
+    assert model.privacy_statement_.startswith("Released by this fit: rho = 0.25 for")
+    with pytest.raises(BudgetExceededError):
+        release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_models_that_were_paid_in_rho_are_files(name, tmp_path):
+    ledger = PrivacyLedger("1/2", currency="rho")
+    model = classifier(name, ledger=ledger).fit(*records(30))
+    model.save(tmp_path / "model.npz")
+    copy = load_model(tmp_path / "model.npz")
+    assert copy.releases_ == model.releases_
+    assert copy.privacy_statement_ == model.privacy_statement_
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@ALL
+def test_records_of_one_person_make_the_noise_larger(name, neighbours, watch_all):
+    X, y = records(30)
+    scales, statements = rf_cases.silence(watch_all), []
+    for records_per_person in (1, 2):
+        model = classifier(
+            name, neighbours=neighbours, records_per_person=records_per_person
+        )
+        statements.append(release(model, X, y).privacy_statement_)
+    one, two = scales
+    assert two == 2 * one
+    assert "one record." in statements[0]
+    assert "one person with up to 2 records." in statements[1]
+
+
+@ALL
+def test_the_ledger_must_be_for_as_many_records_of_a_person(name):
+    ledger = PrivacyLedger(1, records_per_person=2)
+    with pytest.raises(ValueError, match="same neighbours= and records_per_person="):
+        classifier(name, ledger=ledger).fit(*records(30))
+    assert ledger.spent == 0
+
+
+@ALL
 def test_the_ledger_must_be_for_the_same_neighbours(name):
     X, y = records(30)
     ledger = PrivacyLedger(1, neighbours="replace")
     with pytest.raises(
-        ValueError, match="accounts for neighbours='replace' but the classifier for"
+        ValueError, match="by replacing one record but the classifier for ones that"
     ):
         classifier(name, ledger=ledger).fit(X, y)
     assert ledger.spent == 0

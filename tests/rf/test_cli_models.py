@@ -12,12 +12,15 @@ import pytest
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
     LaplaceForestClassifier,
-    PrivateForestClassifier,
     Schema,
     load_model,
 )
-from mmech_rf.cli import _models, main
+from mmech_rf.cli import main
+from mmech_rf.cli import models as _models
 from mmech_rf.datasets import load_csv
 
 
@@ -108,9 +111,10 @@ def test_help_explains_and_shows_examples(run, args):
 
 
 def test_template_names_are_those_of_the_library():
-    from mmech.strategies._select import TEMPLATES
+    from mmech.strategies.registry import templates
 
-    assert set(_models.TEMPLATES) == {"auto", *TEMPLATES}
+    names = {template.name for template in templates("L1")}
+    assert set(_models.TEMPLATES) == {"auto", *names}
 
 
 # ---- fit and predict -------------------------------------------------------------
@@ -146,8 +150,33 @@ def test_a_fitted_model_predicts(run, files, args, cls):
 def test_the_default_is_the_private_forest(run, files):
     code, out, _ = run(*(arg for arg in fit(files) if arg not in TRAINING[:2]))
     assert code == 0
-    assert type(load_model(files / "fruit.npz")) is PrivateForestClassifier
+    assert type(load_model(files / "fruit.npz")) is DrawnForestClassifier
     assert out.startswith("Saved ")
+
+
+@pytest.mark.parametrize(
+    ("method", "epsilon", "cls", "saved"),
+    [
+        ("private", 50, DrawnForestClassifier, "labelled leaves in"),
+        ("private", "1e-6", LabelForestClassifier, "Saved a forest of "),
+        ("drawn", 50, DrawnForestClassifier, "labelled leaves in"),
+        ("blocks", 50, BlockForestClassifier, "Saved a forest of "),
+        ("labels", 50, LabelForestClassifier, "Saved a forest of "),
+    ],
+)
+def test_every_private_forest_has_its_method(run, files, method, epsilon, cls, saved):
+    options = ("--records-per-person", 2, "--n-records", 250)
+    code, out, err = run(*fit(files, "--method", method, *options, epsilon=epsilon))
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert saved in text
+    assert "adding or removing one person with up to 2 records" in text
+    model = load_model(files / "fruit.npz")
+    assert type(model) is cls
+    assert (model.n_records, model.records_per_person) == (250, 2)
+    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
+    assert code == 0
+    assert epsilon != 50 or out.split() == ["sold", *TRUTH]
 
 
 def test_options_reach_the_model(run, files):
@@ -161,7 +190,7 @@ def test_options_reach_the_model(run, files):
     assert model.get_params() | {"schema": 0, "ledger": 0} == {
         "schema": 0,
         "ledger": 0,
-        "epsilon": sum(release.epsilon for release in model.releases_),
+        "epsilon": sum(release.cost for release in model.releases_),
         "n_trees": 6,
         "depth": 1,
         "splits": "threshold",
@@ -170,6 +199,7 @@ def test_options_reach_the_model(run, files):
         "voting": "weight",
         "template": "identity",
         "neighbours": "replace",
+        "records_per_person": 1,
         "handle_unknown": "clip",
         "handle_missing": "drop",
         "random_state": 9,
@@ -189,7 +219,7 @@ def test_a_private_forest_predicts(run, files, stated):
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
     assert ("number of records measured" in text) == (not stated)
     model = load_model(files / "fruit.npz")
-    assert type(model) is PrivateForestClassifier
+    assert type(model) is DrawnForestClassifier
     assert f"Saved {len(model.trees_)} tree" in text
     assert model.n_records == (250 if stated else None)
     assert (model.neighbours, model.handle_missing) == ("replace", "drop")
@@ -255,7 +285,7 @@ def test_nothing_half_written_stays(run, files, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mmech_rf.cli._files.csv.writer", interrupt)
+    monkeypatch.setattr("mmech_rf.cli.files.csv.writer", interrupt)
     target = ("--out", files / "labels.csv")
     outcome = run("predict", files / "fruit.npz", files / "new.csv", *target)
     assert outcome[0] == 130
@@ -357,7 +387,9 @@ def test_fields_with_line_breaks_are_declared(run, files):
     assert len(run(*args, "--multiline")[1].split()) == 2
 
 
-@pytest.mark.parametrize("method", ["training", "laplace", "private"])
+@pytest.mark.parametrize(
+    "method", ["training", "laplace", "private", "drawn", "blocks", "labels"]
+)
 def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
     """It is a neighbour of every table of one record."""
     (files / "fruit.csv").write_text("size,colour,weight,sold\n")
@@ -386,9 +418,9 @@ def test_predict_advises_nothing_that_it_has_no_option_for(run, files):
 
 
 def test_hints_name_options_and_not_parameters_of_python(run, files):
-    outcome = run(*fit(files, "--method", "private", epsilon="1e-7"))
+    outcome = run(*fit(files, "--method", "drawn", epsilon="1e-7"))
     assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
-    assert "`fit --method training`" in outcome[2]
+    assert "`fit --method labels`" in outcome[2]
     for word in ("blocks", "design", "Classifier", "="):
         assert word not in outcome[2]
     colour = Attribute.categorical("colour", ["red", "green", "blue"])
@@ -567,6 +599,8 @@ def test_check_reads_queries_without_a_class(run, numbered):
         (["--method", "private", "--depth", "auto"], "--depth does not go with"),
         (["--method", "private", "--template", "auto"], "--template does not go with"),
         (["--method", "laplace", "--privacy", "pure"], "choose --method private"),
+        (["--method", "labels", "--privacy", "pure"], "private or drawn or blocks"),
+        (["--method", "blocks", "--trees", 4], "--trees does not go with --method b"),
         (["--depth", 100], "--depth must be at most 3"),
         (["--template", "kronecker"], "use template 'pidentity'"),
         (["--method", "private", "--voting", "weight"], "--voting does not go with"),

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmech_rf.datasets import DATASETS, load_csv, load_iris, load_monks
+from mmech_rf.data import generated, openml
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet
+from mmech_rf.datasets import DATASETS, fetch, load_csv, load_iris, load_monks
+from mmech_rf.evaluation import load_records
 from mmech_rf.schema import Attribute, Schema
 
 RULES = [name for name in DATASETS if name != "iris"]
@@ -147,6 +151,56 @@ def test_iris_bins_of_equal_width_inside_public_bounds():
     assert [attribute.upper for attribute in schema.attributes] == [10, 5, 10, 5]
     with pytest.raises(ValueError, match=r"n_bins .* must be an integer >= 1, got 0"):
         load_iris(n_bins=0)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_set_that_can_be_made_is_not_downloaded(name, monkeypatch):
+    monkeypatch.setattr(openml, "download", None)
+    found, same = fetch(name), DATASETS[name]()
+    assert found.name == found.schema.name == name
+    assert found.schema == same.schema
+    assert found.data.tolist() == same.data.tolist()
+
+
+def test_bins_are_for_sets_with_numbers():
+    assert fetch("iris", n_bins=5).schema == load_iris(n_bins=5).schema
+    for name in ("car", "mushroom", "adult-binary"):
+        with pytest.raises(ValueError, match="n_bins is for sets with numbers, and '"):
+            fetch(name, n_bins=5)
+
+
+def test_the_docstring_lists_every_set():
+    listed = fetch.__doc__.split("Parameters")[1].split("n_bins")[0]
+    assert set(re.findall(r"[a-z]+(?:-[a-z0-9]+)*", listed)) >= set(CATALOGUE)
+
+
+def test_there_is_no_such_set():
+    with pytest.raises(ValueError, match="no data set 'cars'; choose from car, nurs"):
+        fetch("cars")
+
+
+def test_a_set_that_is_added_is_known_everywhere(monkeypatch):
+    """As the page for maintainers says: a function, and an entry of the table."""
+
+    def load_dice():
+        sides = [str(side) for side in range(1, 7)]
+        schema = Schema(
+            [Attribute.ordinal("first", sides), Attribute.ordinal("second", sides)],
+            ["low", "high"],
+            name="dice",
+        )
+        rows = [[a, b] for a in sides for b in sides]
+        target = ["high" if int(a) + int(b) > 7 else "low" for a, b in rows]
+        return generated._bunch(rows, target, schema)
+
+    monkeypatch.setattr(generated, "load_dice", load_dice, raising=False)
+    monkeypatch.setitem(CATALOGUE, "dice", DataSet("load_dice"))
+    bunch = fetch("dice")
+    assert bunch.data.shape == (36, 2)
+    assert (bunch.target == "high").sum() == 15
+    assert load_records("dice").schema == bunch.schema
+    with pytest.raises(ValueError, match="mushroom, dice, or give the path"):
+        load_records("cars")
 
 
 def test_the_mapping_of_loaders_is_read_only():

@@ -8,18 +8,22 @@ import numpy as np
 import pytest
 from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
-    GaussianMechanism,
     Identity,
     MatrixMechanism,
     PrivacyLeakWarning,
     exponential_mechanism,
-    norm_release,
+    noisy_release,
     permute_and_flip,
 )
 from mmech.testing import watch_draws
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf import (
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+)
 
 
 @contextmanager
@@ -51,16 +55,19 @@ def kinds(monkeypatch):
 
 
 COUNTS = np.array([5, 3])
+ZCDP = {"privacy": "zcdp", "delta": 0.4, "epsilon": 1}
 
 
 @pytest.mark.parametrize(
     ("kind", "release"),
     [
         ("laplace", lambda: MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)),
-        ("gaussian", lambda: GaussianMechanism(Identity(2), rho=1).measure(COUNTS)),
+        ("gaussian", lambda: MatrixMechanism(Identity(2), rho=1).measure(COUNTS)),
         (
-            "norm",
-            lambda: norm_release(COUNTS, groups=[1, 1], epsilon=1, released="sums"),
+            "k_norm",
+            lambda: noisy_release(
+                COUNTS, sensitivity=1, groups=[1, 1], epsilon=1, released="sums"
+            ),
         ),
         (
             "exponential",
@@ -87,32 +94,23 @@ def test_forests_draw_nothing_beside_the_seam(kinds, name):
 
 
 @pytest.mark.parametrize(
-    ("settings", "kind"),
+    ("forest", "settings", "kind"),
     [
-        ({}, "tree"),
-        ({"method": "blocks"}, "laplace"),
-        ({"method": "labels"}, "permute_and_flip"),
-        ({"privacy": "zcdp", "delta": 1e-6, "epsilon": 9}, "gaussian"),
+        (PrivateForestClassifier, {}, "tree"),
+        (PrivateForestClassifier, {"epsilon": "1e-6"}, "permute_and_flip"),
+        (DrawnForestClassifier, {}, "tree"),
+        (BlockForestClassifier, {}, "laplace"),
+        (LabelForestClassifier, {}, "permute_and_flip"),
+        (DrawnForestClassifier, ZCDP | {"delta": 1e-6, "epsilon": 9}, "gaussian"),
+        (BlockForestClassifier, ZCDP | {"n_records": 100_000}, "gaussian"),
     ],
-    ids=str,
 )
-def test_private_forests_draw_nothing_beside_the_seam(kinds, settings, kind):
+def test_private_forests_draw_nothing_beside_the_seam(kinds, forest, settings, kind):
     X, y = records(3000)
     settings = {"epsilon": 4} | settings
-    PrivateForestClassifier(SCHEMA, **settings).fit(X, y).predict(X)
+    forest(SCHEMA, **settings).fit(X, y).predict(X)
     assert kind in kinds
     assert kinds.count("key") == 1
-
-
-def test_a_paid_choice_of_blocks_is_one_draw(kinds):
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 2, (3000, 6))
-    schema = Schema(
-        tuple(Attribute.categorical(f"x{i}", [0, 1]) for i in range(6)), [0, 1]
-    )
-    model = PrivateForestClassifier(schema, epsilon=4, design="chosen")
-    model.fit(codes, codes[:, 0] ^ codes[:, 3])
-    assert "exponential" in kinds
 
 
 def test_what_a_watcher_returns_is_what_is_released():

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import sklearn.datasets._openml as openml
 
-from mmech_rf import BatchTrainingClassifier, Schema, fetch
+from mmech_rf import BatchTrainingClassifier, Schema, datasets, fetch
+from mmech_rf.data.catalogue import CATALOGUE, DataSet, OpenML
 from mmech_rf.datasets import DATASETS, load_csv
 
 RECORDED = Path(__file__).parent / "openml"
@@ -104,6 +105,19 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     assert set(labels) <= set(bunch.schema.class_labels)
 
 
+FUNCTIONS = [name for name in fetch.__all__ if name.startswith("fetch_")]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_are_called_as_their_sets(function, asked, tmp_path):
+    name = function.removeprefix("fetch_").replace("_", "-")
+    bunch = getattr(fetch, function)(data_home=tmp_path)
+    assert bunch.name == name
+    if name not in DATASETS:
+        same = datasets.fetch(name, data_home=tmp_path)
+        assert same.data.tolist() == bunch.data.tolist()
+
+
 @pytest.mark.parametrize("name", fetch.FETCHERS)
 def test_the_second_call_asks_nobody(name, asked, tmp_path):
     first = fetch.FETCHERS[name](data_home=tmp_path)
@@ -179,8 +193,8 @@ def test_without_a_connection(monkeypatch, tmp_path):
 
 
 def test_a_set_that_lost_a_column(asked, tmp_path, monkeypatch):
-    source = fetch._Source("iris", 1, {"sepal_length": "sepal.length"})
-    monkeypatch.setitem(fetch._SOURCES, "iris", source)
+    source = OpenML("iris", 1, {"sepal_length": "sepal.length"})
+    monkeypatch.setitem(CATALOGUE, "iris", DataSet(openml=source))
     with pytest.raises(ValueError, match=r"OpenML has no column 'sepal\.length'"):
         fetch.fetch_iris(data_home=tmp_path)
 

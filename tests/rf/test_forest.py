@@ -11,9 +11,10 @@ import rf_reference
 from hypothesis import given, settings
 
 from mmech.exceptions import DomainTooLargeError
-from mmech_rf import _kernels, _passes, growth
-from mmech_rf.forest import Forest
-from mmech_rf.growth import grow_random_forest
+from mmech_rf import _kernels
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import grow_random_forest
+from mmech_rf.limits import LIMITS
 
 CAR = (4, 4, 4, 3, 3, 3)
 # outlook (3 values) at the root; windy (2 values) below its second value
@@ -218,7 +219,7 @@ def test_paths_equal_the_twin(forest):
 
 
 def test_records_past_one_block_and_one_chunk(monkeypatch):
-    monkeypatch.setattr(_passes, "CHUNK", 1500)
+    monkeypatch.setattr(LIMITS, "routed_records", 1500)
     forest = grow_random_forest(CAR, n_trees=5, depth=3, seed=1)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, CAR, (3200, 6))
@@ -501,7 +502,7 @@ def test_forests_too_large_are_refused_before_they_are_grown(monkeypatch):
     with pytest.raises(DomainTooLargeError, match=r"268,435,456 nodes; choose a small"):
         grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)
     # The smallest trees would fit, the ones drawn do not.
-    monkeypatch.setattr(growth, "MAX_NODES", 100)
+    monkeypatch.setattr(LIMITS, "forest_nodes", 100)
     with pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"):
         grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
 
@@ -513,6 +514,6 @@ def test_tables_too_large_are_refused(monkeypatch):
     huge = grow_random_forest((10,) * 100, n_trees=3, depth=1, seed=0)
     with pytest.raises(DomainTooLargeError, match=r"labels of about 10\^100 cells"):
         huge.apply_domain()
-    monkeypatch.setattr(_passes, "MAX_MASK_ENTRIES", 10)
+    monkeypatch.setattr(LIMITS, "mask_entries", 10)
     with pytest.raises(DomainTooLargeError, match=r"30 leaves over 1,000 .* 30,000"):
         huge.leaf_masks()

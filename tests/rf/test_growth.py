@@ -33,13 +33,14 @@ from mmech_rf import (
     default_depth,
     fletcher_islam_depth,
     grow_random_forest,
-    growth,
     prediction_workload,
     training_workload,
     workloads,
 )
-from mmech_rf.classifiers._batch_training import released_votes
-from mmech_rf.forest import Forest
+from mmech_rf.forest import growth
+from mmech_rf.forest.forest import Forest
+from mmech_rf.limits import LIMITS
+from mmech_rf.private.batch_training import released_votes
 
 KINDS = {"c": Attribute.categorical, "o": Attribute.ordinal}
 TWO_WAY = ("binary", "threshold")
@@ -247,7 +248,7 @@ def test_workloads_in_both_forms_are_the_boxes(case):
     ]
     for limit in (2**20, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workloads, "LABEL_ENTRIES", limit)
+            patch.setattr(LIMITS, "stored_labels", limit)
             T = training_workload(forest)
         assert np.array_equal(T.to_dense(), dense)
         assert T.sensitivity() == forest.n_trees
@@ -482,7 +483,7 @@ def test_growth_that_would_be_too_large_is_refused(monkeypatch):
         grow_random_forest((2,) * 100, 1, 60, splits="binary", seed=0)
     with pytest.raises(DomainTooLargeError, match="bin the attributes first"):
         grow_random_forest((2**30, 2), 1, 1, splits="binary", seed=0)
-    monkeypatch.setattr(growth, "MAX_NODES", 20)
+    monkeypatch.setattr(LIMITS, "forest_nodes", 20)
     # Few tests are certain, but the trees that are drawn have more.
     with pytest.raises(DomainTooLargeError, match=r"1 trees .* than 20 nodes"):
         grow_random_forest((50,), 1, 30, splits="binary", seed=0)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from model_files import rewrite, set_in
 
-import mmech_rf.classifiers._label_forest as label_forest
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
-from mmech_rf.classifiers._label_forest import draw_labels, label_blocks
+from mmech.privacy.neighbours import Relation
+from mmech_rf import Attribute, LabelForestClassifier, Schema, datasets, load_model
+from mmech_rf.blocks.labels import draw_labels, label_blocks
 
 SIZES = (2, 2)
 BLOCKS = [(0,), (1,)]
@@ -34,7 +34,7 @@ def flip_chances(scores, rate):
     return out
 
 
-def log_chances(records, epsilon, neighbours, monkeypatch):
+def log_chances(records, epsilon, neighbours, watch_all):
     """Log probability of all labels together, over all assignments, shape (2,) * 4."""
     codes = np.array([r[:2] for r in records], np.int64).reshape(-1, 2)
     classes = np.array([r[2] for r in records], np.int64)
@@ -42,18 +42,16 @@ def log_chances(records, epsilon, neighbours, monkeypatch):
     for trees in itertools.product(range(2), repeat=len(records)):
         leaves = []
 
-        def flip(scores, *, epsilon, released, monotone, neighbours, insecure_rng):
-            assert monotone
-            rate = float(epsilon) / (2 if neighbours == "replace" else 1)
-            leaves.append(flip_chances(scores, rate))  # noqa: B023
+        def follow(draw, sample, trees=trees, leaves=leaves):
+            if draw.kind == "assignment":
+                assert (draw.exact, draw.public["n_parts"]) == (len(records), 2)
+                return np.array(trees, np.int64)
+            assert draw.kind == "permute_and_flip"
+            assert draw.public["monotone"]
+            leaves.append(flip_chances(draw.exact, float(draw.public["rate"])))
             return 0
 
-        def assign(n_records, n_parts, *, insecure_rng=None):
-            assert (n_records, n_parts) == (len(records), 2)
-            return np.array(trees, np.int64)  # noqa: B023
-
-        monkeypatch.setattr(label_forest, "permute_and_flip", flip)
-        monkeypatch.setattr(label_forest, "assign_records", assign)
+        watch_all(follow)
         draw_labels(
             codes,
             classes,
@@ -61,7 +59,8 @@ def log_chances(records, epsilon, neighbours, monkeypatch):
             n_classes=2,
             blocks=BLOCKS,
             epsilon=Fraction(epsilon),
-            neighbours=neighbours,
+            relation=Relation(neighbours),
+            noise=None,
         )
         assert len(leaves) == 4
         joint = leaves[0]
@@ -85,30 +84,32 @@ def neighbours_of(records, relation):
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 @pytest.mark.parametrize("size", [1, 3])
 def test_no_labels_become_likelier_by_more_than_epsilon(
-    size, epsilon, relation, monkeypatch
+    size, epsilon, relation, watch_all
 ):
     """Over all labels, all neighbours, and all that the assignment may be."""
     largest = 0.0
     for records in itertools.islice(
         itertools.combinations_with_replacement(RECORDS, size), 0, None, 7
     ):
-        before = log_chances(records, epsilon, relation, monkeypatch)
+        before = log_chances(records, epsilon, relation, watch_all)
         for other in neighbours_of(records, relation):
-            after = log_chances(other, epsilon, relation, monkeypatch)
+            after = log_chances(other, epsilon, relation, watch_all)
             largest = max(largest, np.abs(after - before).max())
     assert largest <= float(epsilon) + 1e-9
     assert largest > 0.3 * float(epsilon)
 
 
-def test_labels_of_empty_leaves_are_drawn(monkeypatch):
+def test_labels_of_empty_leaves_are_drawn(watch_all):
     """From counts of nothing, like all others."""
     asked = []
 
-    def flip(scores, **settings):
-        asked.append(np.array(scores).tolist())
+    def flip(draw, sample):
+        if draw.kind != "permute_and_flip":
+            return sample()
+        asked.append(draw.exact.tolist())
         return 1
 
-    monkeypatch.setattr(label_forest, "permute_and_flip", flip)
+    watch_all(flip)
     forest = draw_labels(
         np.zeros((1, 2), np.int64),
         np.zeros(1, np.int64),
@@ -116,16 +117,17 @@ def test_labels_of_empty_leaves_are_drawn(monkeypatch):
         n_classes=2,
         blocks=[(0, 1)],
         epsilon=Fraction(1),
-        neighbours="add_remove",
+        relation=Relation(),
+        noise=None,
     )
     assert asked == [[1, 0]] + [[0, 0]] * 5
     assert forest.labels[0].tolist() == [1] * 6
 
 
-def test_a_replacement_that_is_paid_as_an_addition_is_found(monkeypatch):
+def test_a_replacement_that_is_paid_as_an_addition_is_found(watch_all):
     records = [(0, 0, 0)] * 3
-    before = log_chances(records, "1", "add_remove", monkeypatch)
-    after = log_chances([*records[1:], (0, 0, 1)], "1", "add_remove", monkeypatch)
+    before = log_chances(records, "1", "add_remove", watch_all)
+    after = log_chances([*records[1:], (0, 0, 1)], "1", "add_remove", watch_all)
     assert np.abs(after - before).max() > 1.1
 
 
@@ -146,18 +148,18 @@ def data(size, seed=0):
 
 
 def model(**settings):
-    settings = {"epsilon": 1, "n_records": 20, "method": "labels"} | settings
-    return PrivateForestClassifier(schema_of((2, 2, 2)), **settings)
+    settings = {"epsilon": 1, "n_records": 20} | settings
+    return LabelForestClassifier(schema_of((2, 2, 2)), **settings)
 
 
 def test_labels_cost_epsilon_once():
     ledger = PrivacyLedger("0.7", neighbours="replace")
     fitted = model(epsilon="0.7", neighbours="replace", ledger=ledger).fit(*data(40))
     (entry,) = ledger.entries
-    assert entry.epsilon == Fraction(7, 10)
-    assert fitted.releases_[0].epsilon == entry.epsilon
+    assert entry.cost == Fraction(7, 10)
+    assert fitted.releases_ == (entry,)
     assert "permute-and-flip" in fitted.privacy_statement_
-    assert [e.epsilon for e in fitted.ensembles_] == [entry.epsilon] * 3
+    assert [e.epsilon for e in fitted.ensembles_] == [entry.cost] * 3
     assert fitted.describe() == "labels by x0\nlabels by x1\nlabels by x2"
     with pytest.raises(BudgetExceededError):
         fitted.fit(*data(40))
@@ -166,37 +168,71 @@ def test_labels_cost_epsilon_once():
 
 def test_a_noisy_number_of_records_is_paid_for():
     fitted = model(n_records=None).fit(*data(40))
-    assert [e.epsilon for e in fitted.releases_] == [
+    assert [e.cost for e in fitted.releases_] == [
         Fraction(3, 100),
         Fraction(97, 100),
     ]
 
 
-def test_the_assignment_comes_from_the_system(monkeypatch):
-    sources = []
-    draw = label_forest.assign_records
+def test_the_assignment_has_no_seed(watch_all):
+    """Equal assignments of 300 records to 3 trees: probability 3 ** -300."""
+    drawn = []
 
-    def note(n_records, n_parts, *, insecure_rng=None):
-        sources.append((n_records, n_parts, insecure_rng))
-        return draw(n_records, n_parts, insecure_rng=insecure_rng)
+    def note(draw, sample):
+        outcome = sample()
+        if draw.kind == "assignment":
+            drawn.append((draw.exact, draw.public["n_parts"], outcome.tolist()))
+        return outcome
 
-    monkeypatch.setattr(label_forest, "assign_records", note)
-    model(random_state=0).fit(*data(40))
-    assert sources == [(40, 3, None)]
+    watch_all(note)
+    for _ in range(2):
+        model(random_state=0).fit(*data(300))
+    (one, other) = drawn
+    assert one[:2] == other[:2] == (300, 3)
+    assert one[2] != other[2]
 
 
-def test_every_record_trains_one_tree(monkeypatch):
+def test_every_record_trains_one_tree(watch_all):
     counted = []
-    flip = label_forest.permute_and_flip
 
-    def note(scores, **settings):
-        counted.append(np.array(scores))
-        return flip(scores, **settings)
+    def note(draw, sample):
+        if draw.kind == "permute_and_flip":
+            counted.append(draw.exact.copy())
+        return sample()
 
-    monkeypatch.setattr(label_forest, "permute_and_flip", note)
+    watch_all(note)
     model().fit(*data(40))
     assert len(counted) == 6
     assert np.sum(counted) == 40
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_records_of_one_person_share_the_rate(neighbours, watch_all):
+    rates = set()
+
+    def note(draw, sample):
+        if draw.kind == "permute_and_flip":
+            rates.add(draw.public["rate"])
+        return sample()
+
+    watch_all(note)
+    fitted = model(records_per_person=2, neighbours=neighbours).fit(*data(40))
+    assert rates == {Fraction(1, 4 if neighbours == "replace" else 2)}
+    assert "one person with up to 2 records" in fitted.privacy_statement_
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_labels_are_paid_from_a_ledger_of_rho_as_well(neighbours, tmp_path):
+    """What costs a pure epsilon costs half its square in rho."""
+    ledger = PrivacyLedger("1/2", currency="rho", neighbours=neighbours)
+    fitted = model(ledger=ledger, neighbours=neighbours).fit(*data(40))
+    assert (ledger.remaining, fitted.choice_.accounting) == (0, "zcdp")
+    assert fitted.privacy_statement_.startswith("Released by this fit: rho = 0.5 for")
+    fitted.save(tmp_path / "model.npz")
+    copy = load_model(tmp_path / "model.npz")
+    assert copy.privacy_statement_ == fitted.privacy_statement_
+    with pytest.raises(BudgetExceededError):
+        fitted.fit(*data(40))
 
 
 def test_much_budget_finds_the_attribute_that_tells():
@@ -212,8 +248,8 @@ def test_much_budget_finds_the_attribute_that_tells():
 
 def test_few_records_on_real_data_beat_chance():
     car = datasets.load_car()
-    settings = {"epsilon": "0.1", "n_records": 1728, "method": "labels"}
-    fitted = PrivateForestClassifier(car.schema, **settings).fit(car.data, car.target)
+    settings = {"epsilon": "0.1", "n_records": 1728}
+    fitted = LabelForestClassifier(car.schema, **settings).fit(car.data, car.target)
     assert (fitted.predict(car.data) == car.target).mean() > 0.5
 
 
@@ -266,11 +302,3 @@ def test_damaged_files(change, tmp_path):
     rewrite(path, **change)
     with pytest.raises(ValueError, match="damaged"):
         load_model(path)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"voting": "weight"}, {"design": "covering"}], ids=str
-)
-def test_what_only_blocks_have(settings):
-    with pytest.raises(ValueError, match="use method='blocks'"):
-        model(**settings).fit(*data(10))

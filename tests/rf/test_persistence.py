@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from model_files import description, rewrite, set_in
 
-from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, _archive
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech.storage import archive as _archive
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -87,7 +88,7 @@ def test_a_model_is_equal_after_reloading(cls, options, path):
         k: v for k, v in theirs.items() if k not in different
     }
     assert float(copy.epsilon) == pytest.approx(
-        float(sum(r.epsilon for r in copy.releases_))
+        float(sum(r.cost for r in copy.releases_))
     )
 
 

@@ -25,10 +25,10 @@ from rf_cases import (
 )
 from scipy.stats import beta
 
-import mmech.release
-from mmech import PrivacyLedger
+from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech_rf import LaplaceForestClassifier, SubsampleAggregateClassifier
-from mmech_rf.classifiers import _laplace_forest, _subsample_aggregate
+from mmech_rf.private import laplace_forest as _laplace_forest
+from mmech_rf.private import subsample_aggregate as _subsample_aggregate
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)
@@ -37,9 +37,9 @@ EVERY_RECORD = [(cell, label) for cell in RAW.tolist() for label in CLASSES]
 
 
 @pytest.fixture
-def watched(monkeypatch):
+def watched(monkeypatch, watch_all):
     """Exact releases, each noted with its counts; see `rf_cases.watch`."""
-    rf_cases.silence(monkeypatch)
+    rf_cases.silence(watch_all)
     return rf_cases.watch(monkeypatch)
 
 
@@ -204,6 +204,7 @@ def test_the_assignment_comes_from_the_system_and_one_draw_per_record(
         asked.append((n_records, n_parts, options))
         return np.zeros(n_records, np.int64)
 
+    # The seam tells of a draw, but not of a generator that is passed on to it.
     for module in (_laplace_forest, _subsample_aggregate):
         monkeypatch.setattr(module, "assign_records", assign_records)
     model = classifier(name, n_trees=5, n_ensembles=2)
@@ -243,8 +244,8 @@ def test_the_assignment_is_uniform_and_independent(cls):
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("n_ensembles", [1, 3])
 @ALL
-def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch):
-    scales = rf_cases.silence(monkeypatch)
+def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch, watch_all):
+    scales = rf_cases.silence(watch_all)
     seen = rf_cases.watch(monkeypatch)
     X, y = records(30)
     model = classifier(
@@ -267,19 +268,19 @@ def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch):
         for one in seen
     ]
     assert scales == expected
-    assert [entry.epsilon for entry in fitted.releases_] == [share] * n_ensembles
-    assert [entry.epsilon for entry in fitted.ledger_.entries] == [share] * n_ensembles
+    assert [entry.cost for entry in fitted.releases_] == [share] * n_ensembles
+    assert [entry.cost for entry in fitted.ledger_.entries] == [share] * n_ensembles
     assert fitted.ledger_.spent == Fraction(7, 10)
     assert fitted.ledger_.remaining == 0
     for entry, scale in zip(fitted.releases_, scales, strict=True):
-        assert scale == Fraction(entry.sensitivity) / entry.epsilon
+        assert scale == Fraction(entry.sensitivity) / entry.cost
 
 
 @pytest.mark.parametrize("name", PER_BATCH)
-def test_later_parameters_cannot_thin_the_noise(name, monkeypatch):
+def test_later_parameters_cannot_thin_the_noise(name, watch_all):
     """What was counted at fit decides: "hard" labels need twice the noise."""
     X, y = records(30)
-    scales = rf_cases.silence(monkeypatch)
+    scales = rf_cases.silence(watch_all)
     untouched = classifier(name, neighbours="replace").fit(X, y)
     untouched.predict(RAW)
     tampered = classifier(name, neighbours="replace").fit(X, y)
@@ -297,19 +298,21 @@ def test_later_parameters_cannot_thin_the_noise(name, monkeypatch):
 
 
 @ALL
-def test_noise_is_drawn_from_the_system_unless_a_test_asks(name, monkeypatch):
-    sources = []
-    discrete_laplace = mmech.release.discrete_laplace
+def test_noise_is_drawn_from_the_system_unless_a_test_asks(name, watch_all):
+    insecure = []
 
-    def note(scale, shape, *, insecure_rng=None):
-        sources.append(insecure_rng)
-        return discrete_laplace(scale, shape, insecure_rng=insecure_rng)
+    def note(draw, sample):
+        if draw.kind == "laplace":
+            insecure.append(draw.public["entry"].insecure)
+        return sample()
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", note)
+    watch_all(note)
     X, y = records(20)
     for random_state in (0, np.random.RandomState(0), np.random.default_rng(0)):
         release(classifier(name, random_state=random_state), X, y)
-    assert sources == [None] * 3
+    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+        release(classifier(name, insecure_rng=0), X, y)
+    assert insecure == [False] * 3 + [True]
 
 
 @ALL
@@ -359,7 +362,7 @@ def audited_epsilon(model, alpha):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["batch training", "laplace disjoint"])
-def test_audit_of_leaf_counts(name, monkeypatch):
+def test_audit_of_leaf_counts(name, monkeypatch, watch_all):
     """False alarm at most 1e-6; a mutant with half the noise must be caught.
 
     The mutant's true epsilon is 2, its bound about 1.55 with a standard error of
@@ -368,12 +371,7 @@ def test_audit_of_leaf_counts(name, monkeypatch):
     rf_cases.remember(monkeypatch)
     model = classifier(name, n_trees=1, depth=3, epsilon=1)
     assert audited_epsilon(model, 1e-6) <= 1
-    discrete_laplace = mmech.release.discrete_laplace
-    monkeypatch.setattr(
-        mmech.release,
-        "discrete_laplace",
-        lambda scale, shape, **options: discrete_laplace(scale / 2, shape, **options),
-    )
+    watch_all(rf_cases.half_the_noise)
     assert audited_epsilon(model, 1e-6) > 1
 
 

@@ -1,318 +1,203 @@
-"""The classifier that chooses for itself: privacy first, then choices and votes."""
+"""The classifier that chooses one of the private forests, and these by themselves."""
 
-import math
 import pickle
 from fractions import Fraction
 
 import numpy as np
 import pytest
-import rf_cases
-from rf_cases import CELLS, CLASSES, SCHEMA, records
-from scipy.stats import beta
+from rf_cases import CELLS, CLASSES, SCHEMA, records, silence
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-import mmech.release
-from mmech import (
-    Identity,
-    MatrixMechanism,
-    PrivacyLedger,
-    Records,
-    SignalPrior,
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech_rf import (
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    load_model,
 )
-from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets
+from mmech_rf.private.accounted import LEAST_EPSILON
 
 RAW = CELLS.astype(str)
-TWO = Schema(SCHEMA.attributes, ("no", "yes"))
-MODES = {
-    "counts": (SCHEMA, {"n_records": 100, "method": "blocks"}),
-    "noisy total": (SCHEMA, {"method": "blocks"}),
-    "differences": (TWO, {"n_records": 100, "voting": "weight"}),
-    "maximum entropy": (TWO, {"n_records": 100, "voting": "maximum-entropy"}),
+FORESTS = {
+    "trees": DrawnForestClassifier,
+    "blocks": BlockForestClassifier,
+    "labels": LabelForestClassifier,
 }
-ALL = pytest.mark.parametrize("mode", MODES)
+EACH = pytest.mark.parametrize("method", FORESTS)
+ZCDP = {"privacy": "zcdp", "delta": 1e-5}
+CHOICES = {
+    "drawn trees": ({"epsilon": 1}, DrawnForestClassifier),
+    "the least of them": ({"epsilon": LEAST_EPSILON}, DrawnForestClassifier),
+    "drawn trees, zcdp": (
+        {"epsilon": 3, "n_records": 10**5} | ZCDP,
+        DrawnForestClassifier,
+    ),
+    "labels": ({"epsilon": LEAST_EPSILON * Fraction(99, 100)}, LabelForestClassifier),
+    "labels, zcdp": ({"epsilon": "1e-7"} | ZCDP, LabelForestClassifier),
+}
+CHOSEN = pytest.mark.parametrize("choice", CHOICES)
 
 
-def make(mode, **parameters):
-    schema, settings = MODES[mode]
-    return PrivateForestClassifier(schema, **({"epsilon": 1} | settings | parameters))
+def fitted(choice, **parameters):
+    settings, _ = CHOICES[choice]
+    return PrivateForestClassifier(SCHEMA, **(settings | parameters)).fit(*records(200))
 
 
-def data(mode, size, seed=0):
-    X, y = records(size, seed)
-    return X, np.where(y == "maybe", "no", y) if MODES[mode][0] is TWO else y
-
-
-@pytest.fixture
-def watched(monkeypatch):
-    """Exact releases: values are what was measured."""
-    rf_cases.silence(monkeypatch)
-    seen = []
-    measure = MatrixMechanism.measure
-
-    def measure_and_note(self, counts):
-        seen.append((self, measure(self, counts)))
-        return seen[-1][1]
-
-    monkeypatch.setattr(MatrixMechanism, "measure", measure_and_note)
-    return seen
-
-
-# ------------------------------------------------------------- what one record changes
-@pytest.mark.parametrize("size", [0, 12])
-@ALL
-def test_every_addition_of_a_record(mode, size, watched):
-    """One entry of every table changes by one, and sensitivity is exact."""
-    X, y = data(mode, size)
-    schema = MODES[mode][0]
-
-    def measured(rows, labels):
-        watched.clear()
-        make(mode).fit(rows, labels)
-        return [(m, r.values, r.sensitivity) for m, r in watched]
-
-    rows = X.tolist()
-    before = measured(np.array(rows).reshape(-1, 3), y)
-    for cell in RAW.tolist():
-        for label in schema.class_labels:
-            for place in {0, size}:
-                more = [*rows[:place], cell, *rows[place:]]
-                labels = [*y[:place], label, *y[place:]]
-                after = measured(np.array(more), np.array(labels))
-                assert len(after) == len(before)
-                for (mechanism, old, claimed), (_, new, _) in zip(
-                    before, after, strict=True
-                ):
-                    change = new - old
-                    tables = getattr(mechanism.strategy, "weights", {(): 1})
-                    assert np.abs(change).sum() == len(tables)
-                    assert np.abs(change).max() == 1
-                    cost = 0
-                    for start, stop, weight in mechanism.released.row_weights():
-                        part = np.abs(change[start:stop]).sum()
-                        cost += weight * int(part)
-                    assert cost == mechanism.released.sensitivity
-                    weights = [w for *_, w in mechanism.released.row_weights()]
-                    assert claimed == pytest.approx(cost / max(weights))
-
-
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@ALL
-def test_noise_and_price(mode, neighbours, monkeypatch):
-    scales = rf_cases.silence(monkeypatch)
-    X, y = data(mode, 30)
-    epsilon = Fraction(7, 10)
-    model = make(mode, epsilon="0.7", neighbours=neighbours).fit(X, y)
-    relation = 2 if neighbours == "replace" else 1
-    paid = [entry.epsilon for entry in model.ledger_.entries]
-    assert sum(paid) == epsilon
-    assert model.ledger_.remaining == 0
-    assert [entry.epsilon for entry in model.releases_] == paid
-    if mode == "noisy total":
-        assert scales.pop(0) == relation / (epsilon * Fraction(3, 100))
-        assert paid == [epsilon * Fraction(3, 100), epsilon * Fraction(97, 100)]
-    # Scales of disjoint blocks: their inverses add up to what the tables may cost.
-    runs = dict.fromkeys(scales)
-    tables = len(model.choice_.blocks)
-    if len(scales) == tables:
-        assert sum(relation / scale for scale in scales) == paid[-1]
-    else:
-        assert len(runs) == 1
-        assert tables * relation / scales[0] == paid[-1]
-
-
-def test_noise_is_drawn_from_the_system(monkeypatch):
-    sources = []
-    discrete_laplace = mmech.release.discrete_laplace
-
-    def note(scale, shape, *, insecure_rng=None):
-        sources.append(insecure_rng)
-        return discrete_laplace(scale, shape, insecure_rng=insecure_rng)
-
-    monkeypatch.setattr(mmech.release, "discrete_laplace", note)
-    make("noisy total", random_state=0).fit(*data("noisy total", 20))
-    assert sources
-    assert set(sources) == {None}
-
-
-@pytest.mark.parametrize("mode", ["counts", "differences", "maximum entropy"])
-def test_choices_never_see_the_records(mode):
-    public = []
-    for size, seed in ((0, 0), (1, 1), (90, 2)):
-        model = make(mode).fit(*data(mode, size, seed))
-        choice = model.choice_
-        public.append(
-            (
-                choice.n_records,
-                choice.blocks,
-                choice.shares,
-                choice.signed,
-                choice.risk,
-                choice.voting,
-                model.releases_,
-                model.privacy_statement_,
-            )
-        )
-    assert public[0] == public[1] == public[2]
-
-
-def test_without_a_stated_number_choices_follow_the_noisy_one(watched):
-    model = make("noisy total").fit(*data("noisy total", 40))
-    assert isinstance(watched[0][0].strategy, Identity)
-    assert model.choice_.n_records == watched[0][1].values[0] == 40
-    assert not model.choice_.stated
-
-
-def test_a_ledger_that_is_too_small_refuses_before_anything_is_released():
-    ledger = PrivacyLedger("0.5")
-    with pytest.raises(BudgetExceededError):
-        make("noisy total", ledger=ledger).fit(*data("noisy total", 10))
-    assert ledger.spent == 0
-
-
-def test_fitted_models_hold_only_what_was_released():
-    X, y = data("counts", 30)
-    model = make("counts").fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(RAW), model.predict(RAW))
-    np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
-    assert again.ledger_ is None
-    with pytest.raises(BudgetExceededError, match="only 0 of"):
-        again.fit(X, y)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("mode", ["counts", "differences"])
-def test_audit(mode, monkeypatch):
-    """As in `test_privacy`: false alarm 1e-6, half the noise must be caught."""
-    schema = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
-    n_fits = 1000
-    seen = []
-    measure = MatrixMechanism.measure
-    monkeypatch.setattr(
-        MatrixMechanism,
-        "measure",
-        lambda self, counts: seen.append(measure(self, counts)) or seen[-1],
-    )
-
-    def bound():
-        hits = []
-        for rows, labels in (([], []), ([["0"]], ["no"])):
-            above = 0
-            for _ in range(n_fits):
-                seen.clear()
-                _, settings = MODES[mode]
-                PrivateForestClassifier(schema, epsilon=1, **settings).fit(
-                    np.array(rows).reshape(-1, 1), labels
-                )
-                above += seen[0].values.reshape(2, -1)[0, 0] >= 1
-            hits.append(above)
-        without, present = hits
-        low = beta.ppf(5e-7, present, n_fits - present + 1)
-        return math.log(low / beta.ppf(1 - 5e-7, without + 1, n_fits - without))
-
-    assert bound() <= 1
-    discrete_laplace = mmech.release.discrete_laplace
-    monkeypatch.setattr(
-        mmech.release,
-        "discrete_laplace",
-        lambda scale, shape, **options: discrete_laplace(scale / 2, shape, **options),
-    )
-    assert bound() > 1
-
-
-# ------------------------------------------------------------------- signed records
-def test_signed_records_are_differences():
-    codes = np.random.default_rng(0).integers(0, (3, 2, 2), (50, 3))
-    classes = np.random.default_rng(1).integers(0, 2, 50)
-    by_class = Records(codes, (3, 2, 2), columns=classes, n_columns=2)
-    signed = Records(codes, (3, 2, 2), signs=1 - 2 * classes)
-    for a in ((), (0,), (0, 2)):
-        table = by_class._table(a)
-        np.testing.assert_array_equal(signed._table(a)[:, 0], table[:, 0] - table[:, 1])
-    groups = np.array([0, 1, -1] * 4)
-    table = by_class._grouped(groups, 2)
+# ------------------------------------------------------------------- which one it takes
+@CHOSEN
+def test_the_forest_is_chosen_by_the_budget(choice):
+    model = fitted(choice)
+    assert type(model.model_) is CHOICES[choice][1]
+    assert model.choice_ is model.model_.choice_
+    assert model.releases_ == model.model_.releases_ == model.ledger_.entries
+    assert model.privacy_statement_ == model.model_.privacy_statement_
+    assert model.describe() == model.model_.describe()
+    np.testing.assert_array_equal(model.predict(RAW), model.model_.predict(RAW))
     np.testing.assert_array_equal(
-        signed._grouped(groups, 2)[:, 0], table[:, 0] - table[:, 1]
+        model.predict_proba(RAW), model.model_.predict_proba(RAW)
     )
+    assert hasattr(model, "trees_") == (type(model.model_) is DrawnForestClassifier)
 
 
-def test_signed_records_need_a_signed_mechanism():
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
-    with pytest.raises(ValueError, match="signed=True"):
-        mechanism.measure(Records([[0]], (2,), signs=[-1]))
-    with pytest.raises(ValueError, match="1 or -1"):
-        Records([[0]], (2,), signs=[2])
+def test_nothing_of_the_records_is_asked_for_the_choice():
+    for size in (0, 1, 90):
+        for settings, forest in CHOICES.values():
+            model = PrivateForestClassifier(SCHEMA, **settings).fit(*records(size))
+            assert type(model.model_) is forest
 
 
-# ------------------------------------------------------------------- votes and accuracy
-@pytest.mark.parametrize("voting", ["auto", "log-odds", "weight", "maximum-entropy"])
-@pytest.mark.parametrize("schema", [SCHEMA, TWO], ids=["three", "two"])
-def test_much_budget_finds_an_additive_rule(voting, schema):
+def test_another_fit_may_choose_another_forest():
+    model = fitted("drawn trees")
+    model.set_params(epsilon="1e-6").fit(*records(20))
+    assert type(model.model_) is LabelForestClassifier
+    assert not hasattr(model, "trees_")
+    model.set_params(epsilon=1).fit(*records(20))
+    assert type(model.model_) is DrawnForestClassifier
+
+
+def test_a_failed_fit_keeps_the_chosen_forest():
+    model = fitted("drawn trees")
+    before = model.model_
+    with pytest.raises(ValueError, match="row 0 of y holds a label"):
+        model.set_params(epsilon="1e-6").fit(RAW, ["?!"] * len(RAW))
+    assert model.model_ is before
+    with pytest.raises(NotFittedError):
+        PrivateForestClassifier(SCHEMA, epsilon=1).predict(RAW)
+
+
+@pytest.mark.parametrize("name", ["method", "voting", "design", "prior"])
+def test_what_one_forest_only_has_is_its_own_parameter(name):
+    with pytest.raises(TypeError, match=name):
+        PrivateForestClassifier(SCHEMA, epsilon=1, **{name: "blocks"})
+
+
+# ------------------------------------------------------------------- copies and files
+@CHOSEN
+def test_pickles_and_files(choice, tmp_path):
+    model = fitted(choice)
+    path = tmp_path / "model.npz"
+    model.save(path)
+    loaded, pickled = load_model(path), pickle.loads(pickle.dumps(model))
+    assert type(loaded) is type(model.model_)
+    assert type(pickled) is PrivateForestClassifier
+    assert type(pickled.model_) is type(model.model_)
+    for copy in (loaded, pickled, pickled.model_):
+        assert copy.privacy_statement_ == model.privacy_statement_
+        assert copy.releases_ == model.releases_
+        assert copy.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
+        assert copy.ledger_.remaining == 0
+        with pytest.raises(BudgetExceededError):
+            copy.fit(*records(20))
+    pickled.save(tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == path.read_bytes()
+
+
+def test_an_unfitted_forest_has_nothing_to_save(tmp_path):
+    with pytest.raises(NotFittedError):
+        PrivateForestClassifier(SCHEMA, epsilon=1).save(tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------- counting the fits
+@pytest.mark.filterwarnings("error:this estimator, or a clone of it")
+@pytest.mark.parametrize("epsilon", [1, "1e-6"])
+def test_clones_share_the_count_of_fits(epsilon):
+    model = PrivateForestClassifier(SCHEMA, epsilon=epsilon)
+    copy = clone(model)
+    model.fit(*records(20))
+    with pytest.raises(PrivacyLeakWarning, match="a clone of it"):
+        copy.fit(*records(20))
+    ledger = PrivacyLedger(10)
+    clone(model).set_params(ledger=ledger).fit(*records(20))
+    assert ledger.spent == Fraction(epsilon)
+
+
+# ------------------------------------------------------------------- one by one
+@EACH
+def test_a_forest_by_itself(method, tmp_path):
     X, _ = records(3000)
-    codes = X.astype(int)
-    y = np.array(schema.class_labels)[codes[:, 0] % len(schema.class_labels)]
-    model = PrivateForestClassifier(
-        schema, epsilon=50, n_records=3000, method="blocks", voting=voting
-    )
-    model.fit(X, y)
-    assert (model.predict(X) == y).mean() > 0.97
-    proba = model.predict_proba(RAW)
-    np.testing.assert_allclose(proba.sum(axis=1), 1)
-    assert ((proba >= 0) & (proba <= 1)).all()
-    labels = np.array(model.classes_)[proba.argmax(axis=1)]
-    assert (labels == model.predict(RAW)).mean() > 0.9
+    y = np.array(CLASSES)[X[:, 0].astype(int)]
+    model = FORESTS[method](SCHEMA, epsilon=8).fit(X, y)
+    assert model.choice_.method == method
+    assert (model.predict(X) == y).mean() > 0.95
+    np.testing.assert_allclose(model.predict_proba(RAW).sum(axis=1), 1)
+    assert model.score(X, y) == (model.predict(X) == y).mean()
+    first, *lines = model.privacy_statement_.splitlines()
+    assert first.startswith("Released by this fit: epsilon = 8 for neighbouring")
+    for entry, line in zip(model.releases_, lines, strict=False):
+        assert line.startswith(f"  {entry.released}: epsilon = {float(entry.cost):g}, ")
+    assert model.ledger_.remaining == 0
+    model.save(tmp_path / "model.npz")
+    copy = load_model(tmp_path / "model.npz")
+    assert type(copy) is FORESTS[method]
+    assert copy.privacy_statement_ == model.privacy_statement_
+    assert copy.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
+    assert clone(model).get_params() == model.get_params()
 
 
-def test_car_beats_one_way_tables_at_moderate_budgets():
-    """Blocks pay: .83 is what one-way class tables reach without any noise."""
-    car = datasets.load_car()
-    order = np.random.default_rng(0).permutation(1728)
-    train, test = order[:1382], order[1382:]
-    found = []
-    for seed in range(3):
-        with pytest.warns(PrivacyLeakWarning):
-            model = PrivateForestClassifier(
-                car.schema,
-                epsilon=2,
-                n_records=1382,
-                method="blocks",
-                insecure_rng=seed,
-            ).fit(car.data[train], car.target[train])
-        found.append((model.predict(car.data[test]) == car.target[test]).mean())
-    assert np.mean(found) > 0.87
+@EACH
+def test_a_shared_ledger_pays_for_each(method):
+    ledger = PrivacyLedger(2, records_per_person=3)
+    for _ in range(2):
+        model = FORESTS[method](
+            SCHEMA, epsilon=1, ledger=ledger, records_per_person=3
+        ).fit(*records(20))
+    assert model.ledger_ is ledger
+    with pytest.raises(BudgetExceededError):
+        model.fit(*records(20))
+    assert ledger.spent == 2
 
 
-def test_few_records_of_two_classes_are_measured_as_differences():
-    X, y = data("differences", 30)
-    settings = {"epsilon": 1, "method": "blocks"}
-    few = PrivateForestClassifier(TWO, n_records=100, **settings).fit(X, y)
-    many = PrivateForestClassifier(TWO, n_records=10_000, **settings).fit(X, y)
-    assert (few.choice_.signed, few.choice_.voting) == (True, "weight")
-    assert (many.choice_.signed, many.choice_.voting) == (False, "log-odds")
-    three = PrivateForestClassifier(SCHEMA, n_records=100, **settings)
-    assert not three.fit(*records(30)).choice_.signed
+@EACH
+def test_a_count_of_records_is_as_noisy_as_a_person_has_records(method, watch_all):
+    scales = silence(watch_all)
+    for records_per_person in (1, 2):
+        FORESTS[method](SCHEMA, epsilon=1, records_per_person=records_per_person).fit(
+            *records(20)
+        )
+        assert records_per_person / Fraction(3, 100) in scales
 
 
-def test_a_clone_has_the_same_parameters():
-    prior = SignalPrior(gamma=0.9)
-    model = clone(make("counts", prior=prior))
-    assert model.get_params()["prior"] == prior
-    assert set(CLASSES) == set(model.fit(*records(10)).classes_)
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "2", None])
+@EACH
+def test_wrong_numbers_of_records_of_a_person(method, wrong):
+    with pytest.raises((TypeError, ValueError), match="records_per_person"):
+        FORESTS[method](SCHEMA, epsilon=1, records_per_person=wrong).fit(*records(9))
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"n_records": 0}, ValueError, "n_records must be"),
-        ({"n_records": True}, ValueError, "n_records must be"),
-        ({"voting": "hard"}, ValueError, "voting must be"),
-        ({"method": "forest"}, ValueError, "method must be"),
-        ({"method": "trees", "voting": "weight"}, ValueError, "use method='blocks'"),
-        ({"prior": 0.5}, TypeError, "prior must be"),
-        ({"epsilon": -1}, ValueError, "epsilon must be"),
-    ],
-)
-def test_wrong_parameters(change, error, message):
-    with pytest.raises(error, match=message):
-        make("counts", **change).fit(*records(10))
+def test_labels_have_no_delta():
+    with pytest.raises(TypeError, match="delta"):
+        LabelForestClassifier(SCHEMA, epsilon=1, delta=1e-5)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-6", LEAST_EPSILON / 2])
+def test_a_budget_too_small_to_draw_trees_names_what_works(epsilon):
+    ledger = PrivacyLedger(1)
+    model = DrawnForestClassifier(SCHEMA, epsilon=epsilon, ledger=ledger)
+    with pytest.raises(ValueError, match="use LabelForestClassifier"):
+        model.fit(*records(20))
+    assert ledger.spent == 0
+    LabelForestClassifier(SCHEMA, epsilon=epsilon, ledger=ledger).fit(*records(20))
+    assert ledger.spent == Fraction(epsilon)

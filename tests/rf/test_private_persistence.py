@@ -1,4 +1,4 @@
-"""The classifier that chooses for itself as a file: drawn trees and blocks."""
+"""Forests that choose for themselves as files: drawn trees and blocks."""
 
 import math
 import pickle
@@ -10,9 +10,18 @@ from model_files import description, rewrite, set_in
 from rf_cases import SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, SignalPrior
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
-from mmech_rf._persistence._selected_trees import FAMILIES
-from mmech_rf.views import public_views
+from mmech_rf import (
+    Attribute,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    datasets,
+    load_model,
+)
+from mmech_rf.drawn.views import public_views
+from mmech_rf.storage.selected_trees import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -20,23 +29,30 @@ CAR = datasets.load_car()
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 DAMAGED = "is not a model file or is damaged"
 
+DRAWN, BLOCKS = DrawnForestClassifier, BlockForestClassifier
 MODELS = {
-    "one tree": (SCHEMA, {"epsilon": "1/3", "n_records": 1}),
-    "scores": (SCHEMA, {"epsilon": "1/3", "n_records": 3000}),
-    "noisy number": (SCHEMA, {"neighbours": "replace"}),
-    "several trees": (SCHEMA, {"n_records": 16_000}),
-    "sums and pairs": (CAR.schema, {"n_records": 1728}),
-    "blocks": (SCHEMA, {"method": "blocks", "n_records": np.int64(300)}),
-    "blocks, noisy number": (SCHEMA, {"method": "blocks", "prior": SignalPrior(0.1)}),
-    "weight votes": (SCHEMA, {"voting": "weight", "n_records": 300}),
-    "differences": (TWO, {"voting": "weight", "n_records": 40}),
-    "maximum entropy": (SCHEMA, {"voting": "maximum-entropy", "n_records": 300}),
+    "one tree": (DRAWN, SCHEMA, {"epsilon": "1/3", "n_records": 1}),
+    "scores": (DRAWN, SCHEMA, {"epsilon": "1/3", "n_records": 3000}),
+    "noisy number": (DRAWN, SCHEMA, {"neighbours": "replace"}),
+    "several trees": (DRAWN, SCHEMA, {"n_records": 16_000}),
+    "sums and pairs": (DRAWN, CAR.schema, {"n_records": 1728}),
+    "pairs of records": (DRAWN, SCHEMA, {"records_per_person": 2}),
+    "blocks": (BLOCKS, SCHEMA, {"n_records": np.int64(300)}),
+    "blocks, noisy number": (BLOCKS, SCHEMA, {"prior": SignalPrior(0.1)}),
+    "weight votes": (BLOCKS, SCHEMA, {"voting": "weight", "n_records": 300}),
+    "differences": (BLOCKS, TWO, {"voting": "weight", "n_records": 40}),
+    "maximum entropy": (
+        BLOCKS,
+        SCHEMA,
+        {"voting": "maximum-entropy", "n_records": 300, "records_per_person": 3},
+    ),
+    "labels": (LabelForestClassifier, SCHEMA, {"records_per_person": 2}),
 }
 
 
 def fitted(name, **options):
-    schema, settings = MODELS[name]
-    model = PrivateForestClassifier(schema, **({"epsilon": 2} | settings | options))
+    forest, schema, settings = MODELS[name]
+    model = forest(schema, **({"epsilon": 2} | settings | options))
     return model.fit(*data(schema))
 
 
@@ -66,7 +82,7 @@ def normal(choice):
 def test_a_model_is_equal_after_reloading(name, path):
     model = fitted(name)
     copy = reloaded(model, path)
-    assert type(copy) is PrivateForestClassifier
+    assert type(copy) is type(model)
     assert copy.schema_ == model.schema_
     assert copy.releases_ == model.releases_
     assert copy.privacy_statement_ == model.privacy_statement_
@@ -81,8 +97,8 @@ def test_a_model_is_equal_after_reloading(name, path):
     assert {k: v for k, v in ours.items() if k not in different} == {
         k: v for k, v in theirs.items() if k not in different
     }
-    assert copy.epsilon == sum(entry.epsilon for entry in copy.releases_)
-    assert len(copy.trees_) == len(model.trees_)
+    assert copy.epsilon == sum(entry.cost for entry in copy.releases_)
+    assert len(getattr(copy, "trees_", ())) == len(getattr(model, "trees_", ()))
     for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
         assert ours.epsilon == theirs.epsilon
         assert ours.features.tolist() == theirs.features.tolist()
@@ -117,8 +133,8 @@ def test_what_was_fitted_is_saved_and_not_what_was_set_later(path):
     model = fitted("one tree")
     X, _ = data(SCHEMA)
     labels = model.predict(X).tolist()
-    copy = reloaded(model.set_params(method="blocks"), path)
-    assert copy.choice_.method == "trees"
+    copy = reloaded(model.set_params(neighbours="replace"), path)
+    assert "adding or removing" in copy.privacy_statement_
     assert copy.predict(X).tolist() == labels
 
 
@@ -162,7 +178,7 @@ def test_the_file_holds_released_numbers_only(path):
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
 def test_all_public_views_are_what_readers_take(shape):
     """The reader knows the families that trees are made of, and their limits."""
-    from mmech_rf._persistence._selected_trees import _view
+    from mmech_rf.storage.selected_trees import _view
 
     for view in public_views(shape).items:
         assert view.family in FAMILIES
@@ -200,6 +216,10 @@ def drop_last(*keys):
     "change",
     [
         set_in("class", to="BatchTrainingClassifier"),
+        set_in("class", to="BlockForestClassifier"),
+        set_in("class", to="PrivateForestClassifier"),
+        set_in("terms", "records_per_person", to=0),
+        set_in("terms", "neighbours", to="friends"),
         set_in("trees", to=[]),
         drop_last("trees"),
         set_in("trees", 0, "root", to=-1),
@@ -229,9 +249,8 @@ def drop_last(*keys):
         set_in("choice", "n_records", to="many"),
         set_in("choice", "stated", to=1),
         set_in("choice", "surprise", to=1),
-        set_in("prior", to={"energy": -1}),
         set_in("parameters", "n_records", to=-1),
-        set_in("parameters", "voting", to="loud"),
+        set_in("parameters", "records_per_person", to=0),
         set_in("parameters", "prior", to=None),
     ],
 )
@@ -277,6 +296,8 @@ def test_arrays_of_trees_that_do_not_fit(index, change, path):
         ("blocks", set_in("choice", "blocks", to=[])),
         ("blocks", set_in("choice", "shares", to=[])),
         ("blocks", set_in("choice", "signed", to=True)),
+        ("blocks", set_in("prior", to={"energy": -1})),
+        ("blocks", set_in("parameters", "voting", to="loud")),
         ("blocks", set_in("choice", "voting", to="maximum-entropy")),
         ("blocks", set_in("shares", to=[])),
         ("blocks", set_in("shares", 0, to="1/0")),

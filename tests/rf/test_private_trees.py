@@ -16,10 +16,12 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, tree_selection
-from mmech_rf.classifiers._additive import SUMS
-from mmech_rf.classifiers._selected_trees import UNIT, Plan
-from mmech_rf.views import GRID, public_views
+from mmech_rf import Attribute, DrawnForestClassifier, Schema
+from mmech_rf.drawn import draw as tree_selection
+from mmech_rf.drawn.grow import UNIT
+from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.views import GRID, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -35,8 +37,8 @@ RELATIONS = pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 
 
 def make(mode, **parameters):
-    settings = {"schema": SCHEMA, "epsilon": 1, "method": "trees"}
-    return PrivateForestClassifier(**(settings | MODES[mode] | parameters))
+    settings = {"schema": SCHEMA, "epsilon": 1}
+    return DrawnForestClassifier(**(settings | MODES[mode] | parameters))
 
 
 def fit(model, X, y):
@@ -65,7 +67,10 @@ def facts(model):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """Every draw: its log weights, source of randomness; and every rate."""
+    """Every draw: its log weights, source of randomness; and every rate.
+
+    A tree is one draw of the seam; what it is made of is seen below it.
+    """
     seen = SimpleNamespace(draws=[], sources=[], rates=[])
     choose, rate = tree_selection.weighted_choice, tree_selection.fixed_point_rate
 
@@ -144,8 +149,8 @@ def test_names_do_not_matter(mode):
 # ----------------------------------------------------------------------- its price
 @RELATIONS
 @ALL
-def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
-    scales = rf_cases.silence(monkeypatch)
+def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
+    scales = rf_cases.silence(watch_all)
     epsilon = Fraction(7, 10)
     n_records = {"n_records": 24_000} if mode == "several trees" else {}
     model = make(mode, epsilon="0.7", neighbours=neighbours, **n_records)
@@ -156,26 +161,56 @@ def test_price_rate_and_noise(mode, neighbours, watched, monkeypatch):
     assert choice.rounds == plan.rounds
     assert (plan.rounds > 0) == (mode == "several trees")
     relation = 2 if neighbours == "replace" else 1
-    assert sum(entry.epsilon for entry in model.releases_) == epsilon
-    assert [e.epsilon for e in model.ledger_.entries] == [
-        e.epsilon for e in model.releases_
-    ]
+    assert sum(entry.cost for entry in model.releases_) == epsilon
+    assert model.ledger_.entries == model.releases_
     assert model.ledger_.remaining == 0
     drawn = [e for e in model.releases_ if e.released.startswith("tree")]
     summed = [e for e in model.releases_ if e.released == SUMS]
-    assert [e.epsilon for e in summed] == [left * plan.scores] * bool(plan.scores)
+    assert [e.cost for e in summed] == [left * plan.scores] * bool(plan.scores)
     assert [e.sensitivity for e in summed] == [relation * GRID] * len(summed)
     counted = [e for e in model.releases_ if e not in drawn]
-    assert [e for e, *_ in watched.rates] == [entry.epsilon for entry in drawn]
+    assert [e for e, *_ in watched.rates] == [entry.cost for entry in drawn]
     for price, options, rate in watched.rates:
         unit = options.get("score_unit", 1)
-        assert options["neighbours"] == neighbours
+        assert options["relation"].neighbours == neighbours
         assert 0.999 < rate * unit * relation / (price * 2**36) <= 1
-    assert scales == [Fraction(e.sensitivity) / e.epsilon for e in counted]
+    assert scales == [Fraction(e.sensitivity) / e.cost for e in counted]
     units = {1} if len(drawn) == 1 else {1, UNIT}
     assert {e.sensitivity for e in counted if e not in summed} == {
         relation * unit for unit in units
     }
+
+
+@RELATIONS
+@ALL
+def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all):
+    """Noise twice as large, and draws at half the rate."""
+    rates, scales, statements = [], [], []
+
+    def note(draw, sample):
+        if draw.kind == "tree":
+            rates.append(draw.public["rate"] * draw.public["unit"])
+        elif "parameters" in draw.public:
+            scales.extend(draw.public["parameters"])
+            return draw.exact.copy()
+        return sample()
+
+    watch_all(note)
+    for records_per_person in (1, 2):
+        model = make(
+            mode,
+            neighbours=neighbours,
+            records_per_person=records_per_person,
+            epsilon=1,
+        ).fit(*records(40))
+        statements.append(model.privacy_statement_)
+    half = len(scales) // 2
+    assert scales[half:] == [2 * scale for scale in scales[:half]]
+    half = len(rates) // 2
+    for one, two in zip(rates[:half], rates[half:], strict=True):
+        assert float(two) == pytest.approx(float(one) / 2, rel=1e-4)
+    assert "one record." in statements[0]
+    assert "one person with up to 2 records." in statements[1]
 
 
 @ALL
@@ -240,12 +275,12 @@ def test_only_the_draws_see_the_records(mode, watched):
     assert public[0][2][0] == MODES[mode]["n_records"]
 
 
-def test_without_a_stated_number_choices_follow_the_noisy_one(monkeypatch):
-    rf_cases.silence(monkeypatch)
+def test_without_a_stated_number_choices_follow_the_noisy_one(watch_all):
+    rf_cases.silence(watch_all)
     model = make("noisy number").fit(*records(40))
     assert (model.choice_.n_records, model.choice_.stated) == (40, False)
     assert model.releases_[0].released.startswith("number of records")
-    assert model.releases_[0].epsilon == Fraction(3, 100)
+    assert model.releases_[0].cost == Fraction(3, 100)
 
 
 @pytest.mark.parametrize("rare", [0, 1, 200])
@@ -279,7 +314,7 @@ def test_fitted_models_hold_only_what_was_released():
     again = pickle.loads(state)
     assert again.predict(RAW).tolist() == model.predict(RAW).tolist()
     assert again.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
-    assert again.ledger_ is None
+    assert again.ledger_.remaining == 0
     with pytest.raises(BudgetExceededError, match="only 0 of"):
         again.fit(X, y)
 

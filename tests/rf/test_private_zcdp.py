@@ -25,22 +25,17 @@ from mmech import (
 )
 from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
-from mmech_rf import PrivateForestClassifier, load_model
-from mmech_rf.classifiers._additive import SUMS
-from mmech_rf.classifiers._concentrated import MOST_ROUNDS, concentrated_plan
-from mmech_rf.classifiers._payments import (
-    ConcentratedPayments,
-    PurePayments,
-    bounded_range,
-)
-from mmech_rf.classifiers._selected_trees import (
-    BOOSTING,
-    MOST_WITH_BOOSTING,
-    UNIT,
-    Plan,
-)
-from mmech_rf.views import GRID
+from mmech.privacy.cost import bounded_range_epsilon
+from mmech.privacy.neighbours import Relation
+from mmech_rf import BlockForestClassifier, DrawnForestClassifier, load_model
+from mmech_rf.drawn.grow import UNIT
+from mmech_rf.drawn.plan import Plan, concentrated_plan
+from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import GRID
+from mmech_rf.private.payments import Payments
 
+SETTINGS = DrawnSettings()
 DELTA = 1e-5
 MANY = {"n_records": 100_000}
 CASES = {
@@ -48,8 +43,11 @@ CASES = {
     "zcdp, noisy number": ({"epsilon": 3}, "zcdp"),
     "pure": ({"n_records": 100}, "pure"),
     "pure, noisy number": ({"epsilon": "1/2"}, "pure"),
-    "blocks": ({"method": "blocks", "n_records": 60}, "pure"),
-    "concentrated blocks": ({"method": "blocks", "delta": 0.4} | MANY, "zcdp"),
+    "blocks": ({"forest": BlockForestClassifier, "n_records": 60}, "pure"),
+    "concentrated blocks": (
+        {"forest": BlockForestClassifier, "delta": 0.4} | MANY,
+        "zcdp",
+    ),
 }
 """Settings, and the accounting that public numbers choose for them."""
 EVERY = pytest.mark.parametrize("case", CASES)
@@ -58,7 +56,8 @@ CONCENTRATED = pytest.mark.parametrize("case", ["zcdp", "concentrated blocks"])
 
 def make(case="zcdp", **parameters):
     settings = {"epsilon": 1, "privacy": "zcdp", "delta": DELTA} | CASES[case][0]
-    return PrivateForestClassifier(SCHEMA, **(settings | parameters))
+    forest = settings.pop("forest", DrawnForestClassifier)
+    return forest(SCHEMA, **(settings | parameters))
 
 
 def fitted(case, **parameters):
@@ -70,16 +69,14 @@ def fitted(case, **parameters):
 
 def payments(rho, neighbours="add_remove", rng=None):
     noted = []
-    made = ConcentratedPayments(
-        neighbours, Fraction(rho), rng, lambda *entry: noted.append(entry)
-    )
-    return made, noted
+    ledger = PrivacyLedger(rho, currency="rho", neighbours=neighbours)
+    return Payments(ledger, rng, noted.append), noted
 
 
 # ------------------------------------------------------- a draw has a bounded range
 @pytest.mark.parametrize("rho", ["1/200", "1/8", "3", "1e-9"])
 def test_the_window_of_a_draw_never_costs_more_than_rho(rho):
-    epsilon = bounded_range(Fraction(rho))
+    epsilon = bounded_range_epsilon(Fraction(rho))
     assert epsilon**2 / 8 <= Fraction(rho)
     assert (epsilon + Fraction(1, 2**70)) ** 2 / 8 > Fraction(rho)
 
@@ -136,7 +133,7 @@ def test_every_outcome_and_every_neighbour(rho, neighbours, monkeypatch):
     settings = {"draw": concentrated_draw, "rho": rho, "neighbours": neighbours}
     data = DATA[2]
     before = conditionals(monkeypatch, SMALL, *data, **settings)
-    epsilon = float(bounded_range(Fraction(rho)))
+    epsilon = float(bounded_range_epsilon(Fraction(rho)))
     largest = 0.0
     for other in every_neighbour(*data, neighbours):
         after = conditionals(monkeypatch, SMALL, *other, **settings)
@@ -197,21 +194,24 @@ def test_counts_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     n, unit, rho = 20_000, 16, Fraction(1, 40)
     measured = paid.release(np.zeros(n, np.int64), rho, "counts", unit)
     variance = (size * unit) ** 2 / (2 * float(rho))
-    assert 2 * measured.scale**2 == pytest.approx(variance)
+    assert measured.variance == pytest.approx(variance)
     statistic = float(np.square(measured.values.astype(float)).sum()) / variance
     assert chi2.ppf(1e-6, n) < statistic < chi2.ppf(1 - 1e-6, n)
-    assert noted == [(rho, "counts", size * unit)]
+    (entry,) = noted
+    assert (entry.cost, entry.currency) == (rho, "rho")
+    assert (entry.released, entry.sensitivity) == ("counts", size * unit)
 
 
 def test_nothing_is_released_beyond_the_total(noise_rng):
     paid, noted = payments("1/2", rng=noise_rng)
     paid.release_sums(np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64)
     paid.release(np.zeros(2, np.int64), Fraction(1, 4), "counts")
-    with pytest.raises(BudgetExceededError, match="more counts would cost rho"):
+    refused = pytest.raises(BudgetExceededError, match=r"needs rho = 0\.001 but")
+    with refused:
         paid.release(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
-    with pytest.raises(BudgetExceededError, match="more sums would cost rho"):
+    with refused:
         paid.release_sums(np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1)
-    with pytest.raises(BudgetExceededError, match="a tree would cost rho"):
+    with refused:
         paid.draw_tree(
             Fraction(1, 1000), "a tree",
             SMALL, SMALL.cells(np.zeros((0, 2), int)), np.zeros(0, int),
@@ -228,14 +228,14 @@ def test_sums_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     sums = np.full((7, k), 1000)
     measured = paid.release_sums(sums, groups, rho, "sums", unit)
     variance = 3 * (size * unit) ** 2 / (2 * float(rho))
-    np.testing.assert_allclose(measured.deviations, np.sqrt(variance))
+    np.testing.assert_allclose(measured.variance, variance)
     assert unit * paid.deviation(groups, rho) == pytest.approx(np.sqrt(variance))
     statistic = np.square(measured.values - 1000.0).sum(axis=1) / variance
     assert chi2.ppf(1e-7, k) < statistic.min()
     assert statistic.max() < chi2.ppf(1 - 1e-7, k)
-    ((cost, what, sensitivity),) = noted
-    assert (cost, what) == (rho, "sums")
-    assert sensitivity == pytest.approx(size * unit * np.sqrt(3))
+    (entry,) = noted
+    assert (entry.cost, entry.released) == (rho, "sums")
+    assert entry.sensitivity == pytest.approx(size * unit * np.sqrt(3))
 
 
 # ------------------------------------------------------------------- what a fit costs
@@ -246,17 +246,19 @@ def test_price(case, neighbours):
     accounting = CASES[case][1]
     assert model.choice_.accounting == accounting
     if accounting == "pure":
-        spent = sum(entry.epsilon for entry in model.releases_)
+        spent = sum(entry.cost for entry in model.releases_)
         assert spent == Fraction(model.epsilon) == model.ledger_.spent
         return
-    spent = sum(entry.rho for entry in model.releases_)
+    assert {entry.currency for entry in model.releases_} == {"rho"}
+    assert model.ledger_.entries == model.releases_
+    spent = model.ledger_.spent
     assert spent == Fraction(rho_from_epsilon_delta(model.epsilon, model.delta))
     assert delta_from_rho(spent, model.epsilon) <= model.delta
-    assert model.ledger_ is None
+    assert model.ledger_.remaining == 0
     if model.n_records is None:
         number = model.releases_[0]
         assert number.released.startswith("number of records")
-        assert number.rho == (Fraction(3, 100) * model.epsilon) ** 2 / 2
+        assert number.cost == (Fraction(3, 100) * model.epsilon) ** 2 / 2
 
 
 def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
@@ -273,7 +275,7 @@ def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
 
 def test_shares_of_blocks_are_those_of_rho():
     model = fitted("concentrated blocks")
-    rho = model.releases_[-1].rho
+    rho = model.releases_[-1].cost
     assert sum(model.choice_.shares) == pytest.approx(1)
     assert sum(ensemble.epsilon for ensemble in model.ensembles_) == rho
     assert model.strategy_.norm == "L2"
@@ -290,18 +292,18 @@ def test_plans(n_records, epsilon, n_classes):
     assert plan.scores + plan.first + plan.rounds * plan.further == 1
     assert min(plan.first, plan.further) > 0
     assert (plan.scores > 0) == (other.scores > 0)
-    assert plan.scores <= MOST_WITH_BOOSTING
-    assert 1 <= plan.rounds <= MOST_ROUNDS
+    assert plan.scores <= SETTINGS.most_scores_boosting
+    assert 1 <= plan.rounds <= SETTINGS.most_rounds_zcdp
     # Draws and counts are as strong beside each other as with pure epsilon: rho of a
     # count has the variance of Laplace noise of this epsilon.
     for drawn, pure in (
         (plan.selection, other.selection),
         (plan.first_selection, other.first_selection),
     ):
-        ratio = float(bounded_range(drawn)) / math.sqrt(4 * (1 - drawn))
+        ratio = float(bounded_range_epsilon(drawn)) / math.sqrt(4 * (1 - drawn))
         assert ratio == pytest.approx(float(pure / (1 - pure)))
     # No further tree is drawn with less.
-    drawn = bounded_range(rho * plan.further * plan.selection)
+    drawn = bounded_range_epsilon(rho * plan.further * plan.selection)
     least = epsilon * other.further * other.selection
     assert drawn**2 * plan.rounds >= least**2 * other.rounds * (1 - Fraction(1, 2**60))
 
@@ -313,7 +315,7 @@ def test_sums_have_the_noise_of_pure_epsilon():
     other = replace(Plan.of(n_records, epsilon, d, 2), scores=Fraction(1, 2))
     scores = concentrated_plan(other, n_records, epsilon, rho, d).scores
     groups, (paid, _) = [1] * (d + 1), payments(rho)
-    pure = PurePayments("add_remove", PrivacyLedger(1), None, lambda *entry: None)
+    pure = Payments(PrivacyLedger(1), None, lambda entry: None)
     needed = pure.deviation(groups, epsilon * other.scores)
     assert 0.98 * needed < paid.deviation(groups, rho * scores)
     assert paid.deviation(groups, rho * (scores + Fraction(1, 1000))) < 1.02 * needed
@@ -321,7 +323,7 @@ def test_sums_have_the_noise_of_pure_epsilon():
 
 @pytest.mark.parametrize(
     ("n_records", "epsilon", "delta"),
-    [(BOOSTING - 1, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
+    [(SETTINGS.boosting_from - 1, 1, DELTA), (10**6, 1, 1e-300), (10**6, 10**5, DELTA)],
     ids=["few draws", "tiny delta", "huge epsilon"],
 )
 def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):
@@ -353,7 +355,7 @@ def test_statement(case):
     if CASES[case][1] == "zcdp":
         assert "from zCDP with rho = " in first
         for entry, line in zip(model.releases_, costs, strict=True):
-            assert f": rho = {float(entry.rho):g}, " in line
+            assert f": rho = {float(entry.cost):g}, " in line
         assert "permute" not in model.privacy_statement_
         assert "L2 sensitivity" in model.privacy_statement_
         assert "discrete Gaussian noise" in model.privacy_statement_
@@ -391,14 +393,81 @@ def test_wrong_parameters(parameters, error, message):
 
 
 @EVERY
-def test_a_ledger_is_refused_before_anything_is_spent(case):
+def test_a_ledger_of_epsilon_is_refused_before_anything_is_spent(case):
     ledger = PrivacyLedger(1000)
     model = make(case, ledger=ledger)
-    with pytest.raises(TypeError, match="takes no ledger, because a PrivacyLedger cou"):
+    with pytest.raises(ValueError, match="takes a ledger of rho, but this one counts"):
         model.fit(*records(20))
     assert ledger.spent == 0
     assert not hasattr(model, "releases_")
     model.set_params(ledger=None).fit(*records(20))
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@EVERY
+def test_a_shared_ledger_of_rho_pays_for_every_fit(case, neighbours):
+    """What (epsilon, delta) implies, each time; and nothing once that is not left."""
+    model = make(case, neighbours=neighbours)
+    rho = Fraction(rho_from_epsilon_delta(model.epsilon, model.delta))
+    ledger = PrivacyLedger(5 * rho / 2, currency="rho", neighbours=neighbours)
+    model.set_params(ledger=ledger)
+    for number in (1, 2):
+        model.fit(*records(300))
+        assert model.ledger_ is ledger
+        assert 0 <= number * rho - ledger.spent < Fraction(1, 2**50)
+        assert model.choice_.accounting == "zcdp"
+        assert ledger.entries[-len(model.releases_) :] == model.releases_
+        assert f"delta = {model.delta:g}, from zCDP with" in model.privacy_statement_
+    before = model.predict_proba(records(20)[0])
+    with pytest.raises(BudgetExceededError):
+        model.fit(*records(300))
+    assert len(ledger.entries) == 2 * len(model.releases_)
+    np.testing.assert_array_equal(model.predict_proba(records(20)[0]), before)
+
+
+@pytest.mark.parametrize("exactly", [float, Fraction])
+@pytest.mark.parametrize("epsilon", [1, "1/3", "0.7", 2, 5])
+def test_a_ledger_made_for_one_fit_pays_for_it(epsilon, exactly):
+    """Whether its total is read as a float or as a fraction, to the last bit."""
+    rho = rho_from_epsilon_delta(Fraction(epsilon), DELTA)
+    ledger = PrivacyLedger(exactly(rho), currency="rho")
+    model = make(epsilon=epsilon, n_records=100, ledger=ledger)
+    model.fit(*records(20))
+    assert 0 <= ledger.remaining < Fraction(1, 2**50)
+
+
+@pytest.mark.parametrize("forest", [DrawnForestClassifier, BlockForestClassifier])
+def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho(forest):
+    ledger = PrivacyLedger(1000, currency="rho")
+    with pytest.raises(ValueError, match="takes a ledger of epsilon, but this one cou"):
+        forest(SCHEMA, epsilon=1, ledger=ledger).fit(*records(20))
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@CONCENTRATED
+def test_records_of_one_person_are_paid_for_together(case, neighbours, watch_all):
+    """Variances four times as large, and draws at half the rate, in rho as well."""
+    rates, variances = [], []
+
+    def note(draw, sample):
+        if draw.kind == "tree":
+            rates.append(float(draw.public["rate"] * draw.public["unit"]))
+        elif draw.kind == "gaussian":
+            variances.append(draw.public["parameters"])
+        return sample()
+
+    watch_all(note)
+    for size in (1, 2):
+        model = fitted(case, neighbours=neighbours, records_per_person=size)
+        assert model.ledger_.relation == Relation(neighbours, size)
+    assert "one person with up to 2 records" in model.privacy_statement_
+    half = len(variances) // 2
+    assert half
+    for one, two in zip(variances[:half], variances[half:], strict=True):
+        assert two == [4 * variance for variance in one]
+    half = len(rates) // 2
+    assert rates[half:] == pytest.approx([rate / 2 for rate in rates[:half]], rel=1e-4)
 
 
 # ------------------------------------------------------------------- copies and files
@@ -428,7 +497,10 @@ def test_copies_and_files(case, tmp_path):
         set_in("terms", "promised", to=None),
         set_in("terms", "promised", to=[1.0, 2.0]),
         set_in("terms", "promised", to=[1.0]),
-        set_in("releases", 0, "rho", to="a lot"),
+        set_in("releases", 0, "cost", to="a lot"),
+        set_in("releases", 0, "currency", to="epsilon"),
+        set_in("releases", 0, "currency", to="delta"),
+        set_in("releases", 0, "kind", to="magic"),
         set_in("delta", to=None),
     ],
 )
@@ -440,20 +512,6 @@ def test_damaged_files_are_refused(change, tmp_path):
     rewrite(path, change)
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
         load_model(path)
-
-
-def test_files_from_before_there_was_a_delta(tmp_path):
-    path = tmp_path / "model.npz"
-    fitted("pure", privacy="pure", delta=None).save(path)
-
-    def older(content):
-        del content["delta"], content["parameters"]["privacy"]
-        del content["terms"]["promised"], content["choice"]["accounting"]
-
-    rewrite(path, older)
-    model = load_model(path)
-    assert (model.privacy, model.delta) == ("pure", None)
-    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
 
 
 def test_clones_have_the_parameters():

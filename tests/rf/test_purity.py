@@ -17,7 +17,7 @@ from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
 from mmech_rf import PrivateForestClassifier, Schema
-from mmech_rf.classifiers._base import ForestClassifier
+from mmech_rf.private.base import ForestClassifier
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

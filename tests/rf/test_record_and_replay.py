@@ -13,12 +13,14 @@ from replay_cases import cases
 from rf_cases import classifier
 from sklearn.base import clone
 
+import mmech.noise.laws as laws
 import mmech.release
-import mmech_rf.classifiers._selected_trees as selected
+import mmech_rf.drawn.grow as selected
 from mmech import PrivacyLedger
-from mmech_rf import PrivateForestClassifier, Schema
-from mmech_rf.classifiers._base import ForestClassifier
-from mmech_rf.forest import Forest
+from mmech_rf import Schema
+from mmech_rf.forest.forest import Forest
+from mmech_rf.private.accounted import AccountedForest
+from mmech_rf.private.base import ForestClassifier
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -90,18 +92,13 @@ def check(case, seed=0):
     """Check all pairs of a case; return what each costs."""
     run, tapes, costs = runner(case), {}, {}
 
-    def ledger():
-        if case.zcdp:
-            return None
-        return PrivacyLedger(case.epsilon, neighbours=case.relation)
-
     for name, (people, neighbour) in neighbours(case).items():
         try:
             if people not in tapes:
                 with entropy([seed, len(people.names)]):
-                    tapes[people] = play(run, people, ledger())
+                    tapes[people] = play(run, people, case.ledger())
             tape = tapes[people]
-            after = play(run, neighbour, ledger(), tape)
+            after = play(run, neighbour, case.ledger(), tape)
             rho = case.rho if run.accounting == "zcdp" else None
             costs[name] = check_pair(tape, after, epsilon=case.epsilon, rho=rho)
         except AssertionError as found:
@@ -209,13 +206,13 @@ def found():
 
 
 def test_finds_the_number_of_records(found, monkeypatch):
-    fit_counts = PrivateForestClassifier._fit_counts
+    fit_counts = AccountedForest._fit_counts
 
     def count(self, codes, class_codes):
         self.n_records = max(1, len(codes))
         fit_counts(self, codes, class_codes)
 
-    monkeypatch.setattr(PrivateForestClassifier, "_fit_counts", count)
+    monkeypatch.setattr(AccountedForest, "_fit_counts", count)
     found("draw 2 differs: .n_records", "pure, a tree")
     found("n_records is 24, and 23", "pure, labels")
     found("differs: .runs", "pure, blocks")
@@ -252,14 +249,14 @@ def test_finds_classes_that_come_from_the_records(found, monkeypatch):
 
 
 def test_finds_half_of_the_scale(found, monkeypatch):
-    check_scale = mmech.release.check_scale
-    monkeypatch.setattr(mmech.release, "check_scale", lambda s: check_scale(s) / 2)
+    check_scale = laws.check_scale
+    monkeypatch.setattr(laws, "check_scale", lambda scale: check_scale(scale) / 2)
     found("laplace, costs 2.0 but is to cost 1", "batch training, plain")
     found("laplace, costs", "pure, a tree", "pure, labels", "pure, blocks")
 
 
 def test_finds_a_release_that_nobody_paid(found, monkeypatch):
-    monkeypatch.setattr(mmech.release, "charge", lambda *release, insecure: None)
+    monkeypatch.setattr(mmech.release, "charge", lambda ledger, entry, *terms: entry)
     found("0 was paid", "batch training, plain", "pure, labels", "pure, blocks")
 
 

@@ -27,10 +27,9 @@ import pytest
 from catalogue import CATALOGUE
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
     AllRange,
-    GaussianMechanism,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -41,16 +40,19 @@ from mmech import (
     VStack,
     all_marginals,
     exponential_mechanism,
-    gaussian_release,
-    laplace_release,
-    norm_release,
+    noisy_release,
     optimize,
-    optimize_gaussian,
     permute_and_flip,
 )
 from mmech.testing import watch_draws
-from mmech_rf import PrivateForestClassifier, datasets
-from mmech_rf.tree_selection import SelectedTree
+from mmech_rf import (
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    datasets,
+)
+from mmech_rf.drawn.draw import SelectedTree
 
 pytestmark = pytest.mark.skipif(
     bool(numba.config.DISABLE_JIT), reason="so many fits need compiled kernels"
@@ -72,16 +74,18 @@ def noise_on_values():
         common = {"neighbours": relation, "released": "counts"}
         for epsilon in ("1/3", "2"):
             for sensitivity in (1, 7):
-                laplace_release(
+                noisy_release(
                     COUNTS, sensitivity=sensitivity, epsilon=epsilon, **common
                 )
         for rho in ("1/8", "3"):
-            gaussian_release(COUNTS, l2_sensitivity=2, rho=rho, neighbours=relation)
+            noisy_release(COUNTS, sensitivity=2, rho=rho, **common)
         for groups in ([24], [1] * 24, [1, 2, 3, 18]):
-            noisy = norm_release(COUNTS, groups=groups, epsilon="1/2", **common)
+            noisy = noisy_release(
+                COUNTS, sensitivity=1, groups=groups, epsilon="1/2", **common
+            )
             found[f"variance {relation} {groups[:3]}"] = noisy.variance
     table = COUNTS.reshape(4, 6)
-    norm_release(
+    noisy_release(
         table, groups=[2, 2], sensitivity=64, epsilon=1, released="sums of columns"
     )
     return found
@@ -115,7 +119,7 @@ STRATEGIES = (
 """A strategy of every type in the catalogue."""
 
 
-def strategies(mechanism, parameter):
+def strategies(parameter):
     """Measurements of two columns, in every setting."""
     found = {}
     for name in STRATEGIES:
@@ -124,7 +128,7 @@ def strategies(mechanism, parameter):
         counts = np.stack([COUNTS[:n], COUNTS[::-1][:n]], axis=1)
         rows = []
         for relation, cost in product(RELATIONS, ("1/2", "3")):
-            noisy = mechanism(
+            noisy = MatrixMechanism(
                 operator, operator, neighbours=relation, **{parameter: cost}
             )
             measurement = noisy.measure(counts)
@@ -144,11 +148,8 @@ def marginals_of_records():
     signed = Records(codes, sizes, signs=1 - 2 * (COUNTS % 2))
     workload = all_marginals(sizes, 2)
     found = {}
-    for name, mechanism, parameter in (
-        ("laplace", MatrixMechanism, "epsilon"),
-        ("gaussian", GaussianMechanism, "rho"),
-    ):
-        noisy = mechanism(workload, workload, signed=True, **{parameter: "1/2"})
+    for name, parameter in (("laplace", "epsilon"), ("gaussian", "rho")):
+        noisy = MatrixMechanism(workload, workload, signed=True, **{parameter: "1/2"})
         found[name] = noisy.answer(signed)
     return found
 
@@ -193,32 +194,31 @@ def forests(name):
     return found
 
 
+FORESTS = {
+    "trees": DrawnForestClassifier,
+    "labels": LabelForestClassifier,
+    "blocks": BlockForestClassifier,
+}
 SETS = {"car": datasets.load_car, "monks": datasets.load_monks}
 
 
-def private_forest(name, **settings):
+def private_forest(name, forest=PrivateForestClassifier, **settings):
     """A classifier and every seventh record of a set, so that fits are quick."""
     bunch = SETS[name]()
     X = np.asarray(bunch.data)[::7].astype(str)
     y = np.asarray(bunch.target)[::7]
-    return PrivateForestClassifier(bunch.schema, **settings), X, y, X
+    return forest(bunch.schema, **settings), X, y, X
 
 
 def private_forests(relation):
-    """Every method, on two and on four classes."""
+    """Every forest, on two and on four classes."""
     found = {}
-    for name, method in product(
-        SETS,
-        (
-            {"method": "trees"},
-            {"method": "labels"},
-            {"method": "blocks", "design": "disjoint", "n_records": 100},
-            {"method": "blocks", "design": "covering"},
-            {"method": "blocks", "design": "chosen", "voting": "log-odds"},
-        ),
-    ):
-        model, *seen = private_forest(name, epsilon=2, neighbours=relation, **method)
-        key = f"{name} {method['method']} {method.get('design')}"
+    for name, kind in product(SETS, FORESTS):
+        settings = {"epsilon": 2, "neighbours": relation}
+        if kind == "blocks":
+            settings["n_records"] = 100
+        model, *seen = private_forest(name, FORESTS[kind], **settings)
+        key = f"{name} {kind}"
         found[f"{key} classes"] = fitted((model, *seen))
         found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
     return found
@@ -230,10 +230,10 @@ def many_records():
     for name, relation, method, privacy in product(
         SETS, RELATIONS, ("trees", "blocks"), ("pure", "zcdp")
     ):
-        settings = {"method": method, "neighbours": relation, "privacy": privacy}
+        settings = {"neighbours": relation, "epsilon": 2, "n_records": 40_000}
         if privacy == "zcdp":
-            settings["delta"] = 1e-5
-        model, *seen = private_forest(name, epsilon=2, n_records=40_000, **settings)
+            settings |= {"privacy": "zcdp", "delta": 1e-5}
+        model, *seen = private_forest(name, FORESTS[method], **settings)
         key = f"{name} {relation} {method} {privacy}"
         found[key] = fitted((model, *seen))
         found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
@@ -267,7 +267,7 @@ def losses():
         "prefix": Prefix(24),
         "union": VStack([square, other]),
     }.items():
-        found[f"gaussian {name}"] = optimize_gaussian(workload).loss
+        found[f"gaussian {name}"] = optimize(workload, privacy="zcdp", seed=0).loss
     return found
 
 
@@ -275,8 +275,8 @@ CASES = (
     {
         "noise on values": noise_on_values,
         "selections": selections,
-        "strategies, laplace": lambda: strategies(MatrixMechanism, "epsilon"),
-        "strategies, gaussian": lambda: strategies(GaussianMechanism, "rho"),
+        "strategies, laplace": lambda: strategies("epsilon"),
+        "strategies, gaussian": lambda: strategies("rho"),
         "marginals of records": marginals_of_records,
         "insecure noise": insecure_noise,
         "private forest, many records": many_records,

@@ -182,4 +182,4 @@ def test_noise_of_the_query_by_query_baseline():
     _trials.QueryByQuery(model, moves=3).predict(iris.X[:10])
     (release,) = model.releases_
     assert release.sensitivity == 3 * 10
-    assert release.epsilon == 2
+    assert release.cost == 2

@@ -1,35 +1,35 @@
 """The forest of drawn trees: what it costs, what it sees, what it learns."""
 
+import copy
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from replay import same
 from rf_cases import CELLS, SCHEMA, paying, records, silence
 
-import mmech_rf.classifiers._additive as additive
-import mmech_rf.classifiers._payments as payments
-import mmech_rf.classifiers._selected_trees as selected
+import mmech_rf.drawn.grow as selected
+import mmech_rf.drawn.plan as plans
+import mmech_rf.drawn.scores as additive
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
-from mmech_rf import Attribute, PrivateForestClassifier, Schema, views
-from mmech_rf.classifiers._selected_trees import (
-    BOOSTING,
-    CALIBRATION_SHARE,
-    EPSILON_PER_VOTE,
-    MOST_OF_TREE,
-    MOST_ROUNDS,
-    MOST_VOTES,
-    MOST_WITH_BOOSTING,
-    UNIT,
-    Grower,
-    Plan,
-    number_of_votes,
+from mmech_rf import (
+    Attribute,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    Schema,
 )
-from mmech_rf.views import GRID
+from mmech_rf.drawn import views
+from mmech_rf.drawn.grow import UNIT, Grower
+from mmech_rf.drawn.plan import Plan, number_of_votes
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import GRID
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
+SETTINGS = DrawnSettings()
 RAW = CELLS.astype(str)
 PLANS = {
     "one": (1, 1),
@@ -50,7 +50,7 @@ def plan_of(kind, n_classes=SCHEMA.n_classes):
 def make(kind, **parameters):
     n_records, epsilon = PLANS[kind]
     settings = {"n_records": n_records, "epsilon": epsilon} | parameters
-    return PrivateForestClassifier(SCHEMA, **settings)
+    return DrawnForestClassifier(SCHEMA, **settings)
 
 
 # --------------------------------------------------------------------- what it costs
@@ -60,8 +60,8 @@ def test_price(kind, neighbours):
     X, y = records(40)
     model = make(kind, neighbours=neighbours).fit(X, y)
     entries = model.ledger_.entries
-    assert sum(entry.epsilon for entry in entries) == PLANS[kind][1]
-    assert [e.epsilon for e in entries] == [e.epsilon for e in model.releases_]
+    assert sum(entry.cost for entry in entries) == PLANS[kind][1]
+    assert entries == model.releases_
     plan = plan_of(kind)
     # Sums, if any, and two releases for each tree.
     assert model.choice_.rounds == plan.rounds
@@ -73,19 +73,19 @@ def test_price(kind, neighbours):
 def test_a_noisy_number_of_records_is_paid_for():
     X, y = records(40)
     ledger = PrivacyLedger(1)
-    PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(X, y)
+    DrawnForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(X, y)
     assert ledger.remaining == 0
-    assert ledger.entries[0].epsilon == Fraction(3, 100)
+    assert ledger.entries[0].cost == Fraction(3, 100)
 
 
 def test_numbers_of_votes():
     numbers = [number_of_votes(Fraction(quarters, 4)) for quarters in range(200)]
     assert numbers[0] == 1
-    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= MOST_VOTES
+    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= SETTINGS.most_votes
     assert numbers == sorted(numbers)
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
-        assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
+        assert number == 1 or number * SETTINGS.epsilon_per_vote <= quarters / 4
 
 
 def test_plans_are_what_they_are_called():
@@ -98,17 +98,18 @@ def test_plans_are_what_they_are_called():
 
 def test_few_attributes_need_no_scores(monkeypatch):
     """Public sums reach all of up to six attributes; boosting has scores anyway."""
-    monkeypatch.setattr(selected, "most_terms", views.most_terms)
+    monkeypatch.setattr(plans, "most_terms", views.most_terms)
     for n_features in range(1, 10):
         assert (views.most_terms(n_features) == n_features) == (n_features <= 6)
-        small = Plan.of(BOOSTING - 1, Fraction(1), n_features, 2)
+        small = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 2)
         assert (small.scores > 0) == (n_features > 6)
-        assert Plan.of(BOOSTING, Fraction(1), n_features, 2).scores > 0
+        assert Plan.of(SETTINGS.boosting_from, Fraction(1), n_features, 2).scores > 0
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
 def test_plans(epsilon):
-    with_scores, information = set(), [1, BOOSTING - 1, BOOSTING, 5 * BOOSTING, 10**9]
+    boosting = SETTINGS.boosting_from
+    with_scores, information = set(), [1, boosting - 1, boosting, 5 * boosting, 10**9]
     for product in [*information, 30, 100, 300, 1000]:
         for n_features in (1, 16, 1000):
             for n_classes in (2, 10, 100):
@@ -118,13 +119,13 @@ def test_plans(epsilon):
                 assert min(plan.scores, plan.first, plan.further) >= 0
                 assert plan.first > 0
                 assert (plan.rounds > 0) == (plan.further > 0)
-                assert plan.rounds <= MOST_ROUNDS
-                if abs(product - BOOSTING) > 0.5:
-                    assert (plan.rounds > 0) == (product > BOOSTING)
+                assert plan.rounds <= SETTINGS.most_rounds
+                if abs(product - SETTINGS.boosting_from) > 0.5:
+                    assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
-                    assert plan.scores <= MOST_WITH_BOOSTING
+                    assert plan.scores <= SETTINGS.most_scores_boosting
                 elif plan.scores:
-                    assert plan.first * epsilon <= MOST_OF_TREE
+                    assert plan.first * epsilon <= SETTINGS.most_tree_epsilon
                 # Many trees vote only where nothing else is released.
                 assert plan.votes == 1 or plan.scores == plan.rounds == 0
                 with_scores.add((product, n_classes, n_features, plan.scores > 0))
@@ -137,7 +138,7 @@ def test_plans(epsilon):
                 for p, k, d in has
                 if p >= product and k <= n_classes and d <= n_features
             )
-    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == MOST_ROUNDS
+    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == SETTINGS.most_rounds
 
 
 @EVERY
@@ -166,43 +167,23 @@ class Watched:
     were told to vote, or to expect, is held fixed, and so are the drawn trees.
     """
 
-    def __init__(self, monkeypatch):
-        self.released, self.draws, self.fixed, self.seen = [], [], {}, 0
-        for module, name in (
-            (payments, "laplace_release"),
-            (payments, "norm_release"),
-            (payments, "gaussian_release"),
-        ):
-            monkeypatch.setattr(module, name, self.noted(name, getattr(module, name)))
-        for module, name in (
-            (payments, "select_tree"),
-            (selected, "_log_shares"),
-            (additive, "_scores"),
-        ):
-            monkeypatch.setattr(module, name, self.once(name, getattr(module, name)))
+    def __init__(self, watch_all):
+        self.released, self.draws, self.fixed, self.seen = [], [], [], 0
+        watch_all(self.noted)
 
-    def noted(self, name, release):
-        def note(values, **settings):
-            self.released.append((name, np.array(values), settings))
-            return release(values, **settings)
-
-        return note
-
-    def once(self, name, make):
-        def same(*args, **settings):
-            if name == "select_tree":
-                self.draws.append((*args, settings))
-            self.seen += 1
-            if self.seen not in self.fixed:
-                self.fixed[self.seen] = name, make(*args, **settings)
-            known, made = self.fixed[self.seen]
-            assert known == name
-            return made
-
-        return same
+    def noted(self, draw, sample):
+        """Note a draw; return what came out of it the first time."""
+        drawn = replace(draw, exact=copy.deepcopy(draw.exact))
+        (self.draws if draw.kind == "tree" else self.released).append(drawn)
+        if self.seen == len(self.fixed):
+            self.fixed.append((draw.kind, sample()))
+        known, outcome = self.fixed[self.seen]
+        self.seen += 1
+        assert known == draw.kind
+        return outcome
 
     def grow(self, codes, classes, plan, accounting, n_classes=SCHEMA.n_classes):
-        """Return the releases and the arguments of draws."""
+        """Return the releases and the draws of trees."""
         self.released, self.draws, self.seen = [], [], 0
         paid = paying(accounting, Fraction(1))
         grower = Grower(SCHEMA.domain_shape, codes, classes, n_classes, 10**6, paid)
@@ -212,42 +193,42 @@ class Watched:
 
 def check_release(before, after):
     """One more record changes what is released by no more than was claimed."""
-    (kind, old, settings), (other, new, again) = before, after
-    assert kind == other
-    assert settings.keys() == again.keys()
-    change = new - old
-    if kind == "laplace_release":
+    assert before.kind == after.kind
+    same("the public side", dict(before.public), dict(after.public))
+    change = after.exact - before.exact
+    entry, (size,) = after.public["entry"], squared_sizes(after)
+    if before.kind == "laplace":
         assert (change != 0).sum() <= 1
-        assert 0 <= change.sum() <= settings["sensitivity"]
-    elif kind == "gaussian_release":
-        squared = settings.get("squared_l2_sensitivity")
-        if squared is None:
-            squared = settings["l2_sensitivity"] ** 2
-        assert isinstance(squared, int)  # the root of it may be irrational
-        assert np.square(change).sum() <= squared
+        assert 0 <= change.sum() <= entry.sensitivity
+    elif before.kind == "gaussian":
+        assert np.square(change).sum() <= size
     else:
-        assert settings["groups"] == again["groups"]
+        groups = before.public["groups"]
         assert (change != 0).any(axis=0).sum() <= 1
-        starts = np.cumsum([0, *settings["groups"][:-1]])
+        starts = np.cumsum([0, *groups[:-1]])
         sizes = np.add.reduceat(np.abs(change), starts, axis=0)
-        assert sizes.shape[0] == len(settings["groups"])
-        assert sizes.max() <= settings["sensitivity"]
+        assert sizes.shape[0] == len(groups)
+        assert sizes.max() <= entry.sensitivity
+
+
+def squared_sizes(draw):
+    """Squares of L2 sensitivities that the variances stand for: σ² = Δ² / (2 rho)."""
+    return [2 * draw.public["entry"].cost * v for v in draw.public["parameters"]]
 
 
 def check_draw(before, after, place, cell, label):
     """One more record adds its own column to what a tree is drawn from."""
-    (views, cells, classes, old), (views_after, cells_after, classes_after, new) = (
-        before,
-        after,
+    views, old, new = before.public["views"], before.exact, after.exact
+    assert after.public["views"].items == views.items
+    assert new["class_codes"][place] == label
+    np.testing.assert_array_equal(
+        np.delete(new["class_codes"], place), old["class_codes"]
     )
-    assert views_after.items == views.items
-    assert classes_after[place] == label
-    np.testing.assert_array_equal(np.delete(classes_after, place), classes)
-    np.testing.assert_array_equal(np.delete(cells_after, place, axis=1), cells)
-    np.testing.assert_array_equal(cells_after[:, [place]], views.cells(cell[None]))
-    for name in old.keys() - {"weights", "predicted", "ledger"}:
-        assert old[name] == new[name]
-    bounds = {"weights": new["unit"], "predicted": SCHEMA.n_classes - 1}
+    np.testing.assert_array_equal(np.delete(new["cells"], place, axis=1), old["cells"])
+    np.testing.assert_array_equal(new["cells"][:, [place]], views.cells(cell[None]))
+    for name in before.public.keys() - {"views"}:
+        assert before.public[name] == after.public[name]
+    bounds = {"weights": after.public["unit"], "predicted": SCHEMA.n_classes - 1}
     for name, most in bounds.items():
         if old[name] is None:
             assert new[name] is None
@@ -259,10 +240,10 @@ def check_draw(before, after, place, cell, label):
 
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("shares", SHARES)
-def test_every_addition_of_a_record(shares, accounting, monkeypatch):
+def test_every_addition_of_a_record(shares, accounting, watch_all):
     """With draws held fixed, all that is released changes within its sensitivity."""
     plan = SHARES[shares]
-    watched = Watched(monkeypatch)
+    watched = Watched(watch_all)
     X, y = SCHEMA.encode(*records(12))
     before, draws = watched.grow(X, y, plan, accounting)
     for cell in CELLS:
@@ -279,21 +260,21 @@ def test_every_addition_of_a_record(shares, accounting, monkeypatch):
     n_trees = plan.votes + plan.rounds
     assert len(draws) == n_trees
     assert len(before) == bool(plan.scores) + n_trees
-    assert [d[-1]["predicted"] is not None for d in draws] == [bool(plan.scores)] + (
+    assert [d.exact["predicted"] is not None for d in draws] == [bool(plan.scores)] + (
         [False] * (n_trees - 1)
     )
-    kinds = [kind for kind, *_ in before]
+    kinds = [draw.kind for draw in before]
     if accounting == "zcdp":
-        assert set(kinds) == {"gaussian_release"}
+        assert set(kinds) == {"gaussian"}
     else:
-        assert kinds.count("norm_release") == bool(plan.scores)
-        units = [s["sensitivity"] for kind, _, s in before if kind == "laplace_release"]
+        assert kinds.count("k_norm") == bool(plan.scores)
+        units = [d.public["entry"].sensitivity for d in before if d.kind == "laplace"]
         assert units == [1] * plan.votes + [UNIT] * plan.rounds
 
 
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("mistake", ["sums", "predictions"])
-def test_mistakes_would_be_found(mistake, accounting, monkeypatch):
+def test_mistakes_would_be_found(mistake, accounting, monkeypatch, watch_all):
     """Sums twice as large as claimed; predictions that depend on other records."""
     if mistake == "sums":
         of = additive.Sums.of
@@ -304,7 +285,7 @@ def test_mistakes_would_be_found(mistake, accounting, monkeypatch):
             "classes",
             lambda self, codes: np.full(len(codes), len(codes) % 2),
         )
-    watched = Watched(monkeypatch)
+    watched = Watched(watch_all)
     X, y = SCHEMA.encode(*records(12))
     plan = SHARES["scores"]
     before, draws = watched.grow(X, y, plan, accounting)
@@ -321,13 +302,13 @@ def test_mistakes_would_be_found(mistake, accounting, monkeypatch):
 
 
 @EVERY
-def test_released_counts_have_the_scale_of_the_largest_weight(kind, monkeypatch):
-    scales = silence(monkeypatch)
+def test_released_counts_have_the_scale_of_the_largest_weight(kind, watch_all):
+    scales = silence(watch_all)
     model = make(kind).fit(*records(30))
     plan, epsilon = plan_of(kind), Fraction(PLANS[kind][1])
     assert (model.choice_.n_scores > 0) == (plan.scores > 0)
     sums = [GRID / (epsilon * plan.scores)] if plan.scores else []
-    first = (1 - plan.first_selection) if plan.rounds else CALIBRATION_SHARE
+    first = (1 - plan.first_selection) if plan.rounds else SETTINGS.calibration_share
     first = [plan.votes / (epsilon * plan.first * first)] * plan.votes
     rounds = []
     if plan.rounds:
@@ -348,7 +329,7 @@ def test_it_finds_an_interaction(kind):
     schema = Schema(SCHEMA.attributes, ("no", "yes"))
     y = rule(X)
     n_records, epsilon = PLANS[kind]
-    model = PrivateForestClassifier(schema, n_records=n_records, epsilon=epsilon)
+    model = DrawnForestClassifier(schema, n_records=n_records, epsilon=epsilon)
     model.fit(X, y)
     assert (model.predict(X) == y).mean() > 0.97
     proba = model.predict_proba(RAW)
@@ -375,7 +356,7 @@ def test_scores_and_boosting_add_up_what_no_tree_of_two_levels_can_tell():
         "boosted": (3000, 4),
     }.items():
         settings = {"n_records": n_records, "epsilon": epsilon}
-        model = PrivateForestClassifier(schema, **settings).fit(X, y)
+        model = DrawnForestClassifier(schema, **settings).fit(X, y)
         assert (model.choice_.rounds > 0) == (kind == "boosted")
         assert (model.choice_.n_scores > 0) == (kind != "tree")
         found[kind] = (model.predict(X) == y).mean()
@@ -390,7 +371,7 @@ def test_pure_noise_is_answered_with_the_majority():
         tuple(Attribute.categorical(f"x{i}", range(4)) for i in range(4)), (0, 1)
     )
     shares = [
-        PrivateForestClassifier(schema, epsilon="0.2", n_records=500)
+        DrawnForestClassifier(schema, epsilon="0.2", n_records=500)
         .fit(X, y)
         .predict(X)
         .mean()
@@ -400,13 +381,13 @@ def test_pure_noise_is_answered_with_the_majority():
 
 
 @pytest.mark.parametrize("n_records", [1, 2000])
-def test_one_tree_gives_the_measured_share_of_right_labels(n_records, monkeypatch):
-    silence(monkeypatch)
+def test_one_tree_gives_the_measured_share_of_right_labels(n_records, watch_all):
+    silence(watch_all)
     X, _ = records(500)
     y = rule(X)
     y[::5] = np.where(y[::5] == "yes", "no", "yes")
     schema = Schema(SCHEMA.attributes, ("no", "yes"))
-    model = PrivateForestClassifier(schema, epsilon=1, n_records=n_records)
+    model = DrawnForestClassifier(schema, epsilon=1, n_records=n_records)
     model.fit(X, y)
     right = (model.predict(X) == y).mean()
     assert model.predict_proba(X).max() == pytest.approx(right, abs=0.06)
@@ -433,11 +414,12 @@ def test_a_seed_for_tests_fixes_everything(kind):
 
 def test_a_budget_too_small_for_a_draw_is_refused_before_anything_is_spent():
     ledger = PrivacyLedger(1)
-    model = PrivateForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger)
+    model = DrawnForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger)
     with pytest.raises(ValueError, match="at least 1e-05 to draw trees, got 1e-06"):
         model.fit(*records(20))
     assert ledger.spent == 0
-    model.set_params(method="blocks").fit(*records(20))
+    BlockForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger).fit(*records(20))
+    assert ledger.spent == Fraction("1e-6")
 
 
 def test_weights_are_the_odds_against_in_whole_numbers(rng):

@@ -12,6 +12,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
     PrivateForestClassifier,
@@ -52,8 +54,9 @@ def expected_failures(estimator):
         # several trees where a check has some 100 records; always one
         PrivateForestClassifier(epsilon=100, insecure_rng=0),
         PrivateForestClassifier(epsilon=300, insecure_rng=0, n_records=10),
-        PrivateForestClassifier(epsilon=1e6, insecure_rng=0, method="blocks"),
-        PrivateForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
+        DrawnForestClassifier(epsilon=300, insecure_rng=0, n_records=10),
+        BlockForestClassifier(epsilon=1e6, insecure_rng=0),
+        BlockForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -21,8 +21,8 @@ from tree_draws import (
     largest_of_neighbours,
 )
 
-import mmech.noise._system as system
-import mmech_rf.tree_selection as tree_selection
+import mmech.noise.system as system
+import mmech_rf.drawn.draw as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
     in_units,
@@ -31,9 +31,10 @@ from benchmarks.suite.bench_tree_selection import (
 )
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
+from mmech.privacy.neighbours import Relation
 from mmech_rf._kernels import root_log_weights, split_log_weights
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import Views, public_views
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.views import Views, public_views
 
 
 @pytest.mark.parametrize("epsilon", ["0.3", "2"])
@@ -219,9 +220,7 @@ def test_draws_follow_the_list_of_all_trees(predict, rng):
     counts = dict.fromkeys(keys, 0)
     n = 6000
     for _ in range(n):
-        tree = draw(
-            views, codes, classes, epsilon="0.8", predict=predict, insecure_rng=rng
-        )
+        tree = draw(views, codes, classes, epsilon="0.8", predict=predict, noise=rng)
         counts[key_of(tree, views)] += 1
     order = np.argsort(probabilities)
     # Rare trees together, so that every group expects at least 20.
@@ -330,7 +329,7 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records, monkeypatch):
         codes = np.zeros((size, 6), np.int64)
         tree_selection.select_tree(
             views, views.cells(codes), codes[:, 0], n_classes=2, epsilon=Fraction(1),
-            n_records=n_records,
+            n_records=n_records, relation=Relation(), pay=lambda: None, noise=None,
         )  # fmt: skip
         offered.append(device.seen[0].size)
     assert offered == [tree_selection._roots(views, n_records).size] * 3

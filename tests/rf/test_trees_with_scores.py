@@ -18,17 +18,13 @@ from rf_cases import (
     some_scores,
 )
 
-import mmech_rf.classifiers._payments as payments
-from mmech_rf import PrivateForestClassifier, load_model
-from mmech_rf.classifiers._additive import SUMS, VOTE_STEPS, score_views
-from mmech_rf.classifiers._selected_trees import (
-    Grower,
-    Plan,
-    SelectedTrees,
-    _label_scores,
-)
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import ScoreView, public_views
+from mmech_rf import DrawnForestClassifier, load_model
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.grow import Grower
+from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
+from mmech_rf.drawn.trees import SelectedTrees, label_scores
+from mmech_rf.drawn.views import ScoreView, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -108,7 +104,7 @@ def test_without_scores_votes_are_those_of_leaves():
 
 
 def test_labels_that_are_classes_have_odds_and_others_none():
-    odds = _label_scores(np.array([0, 3, 2]), 0.8, 3)
+    odds = label_scores(np.array([0, 3, 2]), 0.8, 3)
     np.testing.assert_array_equal(odds[1], 0)
     np.testing.assert_allclose(np.exp(odds[[0, 2]]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
 
@@ -118,30 +114,30 @@ STRONG = {"n_records": 2000, "epsilon": 1}
 
 
 def fitted(**settings):
-    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
+    model = DrawnForestClassifier(SCHEMA, **(STRONG | settings))
     return model.fit(*records(200))
 
 
-def test_what_labels_and_scores_get_right_is_counted_together(monkeypatch):
+def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
     """The measured share of right answers is that of predictions."""
-    silence(monkeypatch)
+    silence(watch_all)
     for seed in range(5):
         X, y = records(500, seed)
         y = np.where(X[:, 0] == "0", "no", y)
-        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
+        model = DrawnForestClassifier(SCHEMA, **STRONG).fit(X, y)
         assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
         experts = model._experts
         right = (model.predict(X) == y).mean()
         assert experts.accuracy == pytest.approx(right, abs=0.05)
 
 
-def test_leaves_vote_with_counts_or_with_scores_never_with_both(monkeypatch):
+def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     """With boosting, where both are known of every leaf of the first tree."""
     (first, second), _ = some_trees(some_scores(), 2)
     labels = tuple(part % 3 for part in second.labels)
     second = replace(second, labels=labels)
     trees = iter((first, second, second))
-    monkeypatch.setattr(payments, "select_tree", lambda *args, **settings: next(trees))
+    watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
     X, y = SCHEMA.encode(*records(200))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
     forest = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1))).grow(

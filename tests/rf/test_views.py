@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from mmech_rf.views import (
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
-    MOST_SUMS,
-    WHOLE,
     positions,
     public_views,
     single_view,
 )
 
+SETTINGS = DrawnSettings()
 SHAPES = [(2, 3), (5, 5, 5, 5), (4, 4, 4, 3, 3, 3), (64, 8, 100, 1), (2,) * 20]
 
 
@@ -41,10 +41,10 @@ def test_families_are_as_likely_as_each_other(shape):
     prior = np.exp(views.log_prior)
     assert prior.sum() == pytest.approx(1)
     families = [view.family for view in views.items]
-    assert prior[families.index("whole")] == pytest.approx(WHOLE)
+    assert prior[families.index("whole")] == pytest.approx(SETTINGS.whole_prior)
     kinds = set(families) - {"whole"}
     shares = [prior[[f == g for g in families]].sum() for f in kinds]
-    np.testing.assert_allclose(shares, (1 - WHOLE) / len(kinds))
+    np.testing.assert_allclose(shares, (1 - SETTINGS.whole_prior) / len(kinds))
 
 
 def test_sums_follow_positions():
@@ -100,7 +100,7 @@ def test_positions_are_spread_from_end_to_end():
 def test_wide_domains_have_no_more_sums_than_is_affordable():
     for shape in ((2,) * 20, (3,) * 60, (10,) * 123):
         families = [view.family for view in public_views(shape).items]
-        assert families.count("sum") <= MOST_SUMS
+        assert families.count("sum") <= SETTINGS.most_sums
         assert families.count("single") >= len(shape)
 
 

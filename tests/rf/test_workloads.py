@@ -1,7 +1,5 @@
 """T, QTᵀT and QTᵀ against plain loops over paths, cells and queries."""
 
-from unittest import mock
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -15,13 +13,14 @@ from mmech_rf import (
     Schema,
     aggregation_workload,
     grow_random_forest,
+    limits,
     prediction_workload,
     training_workload,
-    workloads,
 )
+from mmech_rf.limits import LIMITS
 
 FORMS = pytest.mark.parametrize(
-    ("form", "limit"), [(PartitionStack, workloads.LABEL_ENTRIES), (Conjunctions, 0)]
+    ("form", "limit"), [(PartitionStack, LIMITS.stored_labels), (Conjunctions, 0)]
 )
 few = settings(max_examples=25)
 
@@ -66,7 +65,7 @@ def dense_aggregation(forest, queries):
 
 def compiled(form, limit, build, *arguments):
     """Build a workload with T in one of its two forms."""
-    with mock.patch.object(workloads, "LABEL_ENTRIES", limit):
+    with limits.changed(stored_labels=limit):
         workload = build(*arguments)
     leaves = workload if build is training_workload else workload.factors[-1]
     assert isinstance(leaves, form)

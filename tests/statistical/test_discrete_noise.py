@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mmech.noise import _laplace, discrete_gaussian, discrete_laplace
+from mmech.noise import discrete_gaussian, discrete_laplace
+from mmech.noise import laplace as _laplace
 
 pytestmark = pytest.mark.statistical
 

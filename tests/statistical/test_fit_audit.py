@@ -21,11 +21,12 @@ from mmech import PrivacyLeakWarning
 from mmech.audit import epsilon_lower_bound
 from mmech.testing import watch_draws
 from mmech_rf import Attribute, Schema, SubsampleAggregateClassifier
-from mmech_rf.classifiers import _selected_trees
-from mmech_rf.classifiers._payments import PurePayments
-from mmech_rf.classifiers._selected_trees import UNIT, Grower, Plan
-from mmech_rf.tree_selection import SelectedTree
-from mmech_rf.views import public_views
+from mmech_rf.drawn import grow
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.grow import UNIT, Grower
+from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.views import public_views
+from mmech_rf.private.payments import Payments
 
 pytestmark = pytest.mark.statistical
 
@@ -165,14 +166,14 @@ def test_trees_at_twice_the_rate(monkeypatch):
 
 def test_weights_that_are_not_clipped(monkeypatch):
     """A record that is expected not to be of its class would count twice, or more."""
-    weights = _selected_trees._weights
-    monkeypatch.setattr(_selected_trees, "_weights", lambda *args: 2 * weights(*args))
+    weights = grow._weights
+    monkeypatch.setattr(grow, "_weights", lambda *args: 2 * weights(*args))
     assert boosted_bound(3).refutes(CLAIMED[3])
 
 
 def test_weights_with_the_noise_of_records(monkeypatch):
-    release = PurePayments.release
+    release = Payments.release
     monkeypatch.setattr(
-        PurePayments, "release", lambda *args: release(*args[:-1], UNIT // 2)
+        Payments, "release", lambda *args: release(*args[:-1], UNIT // 2)
     )
     assert boosted_bound(3).refutes(CLAIMED[3])

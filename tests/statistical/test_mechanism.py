@@ -9,9 +9,9 @@ import math
 
 import numpy as np
 import pytest
+from replay import with_noise
 from scipy import stats
 
-import mmech.release
 from mmech import (
     AllRange,
     Identity,
@@ -187,24 +187,20 @@ def test_replacing_a_record_stays_within_epsilon(name):
 
 
 @pytest.mark.parametrize(("neighbours", "case"), TIGHT, ids=str)
-def test_the_audit_catches_half_the_noise(neighbours, case, monkeypatch):
+def test_the_audit_catches_half_the_noise(neighbours, case, watch_all):
     """A mutant at twice epsilon is caught; missed with probability below 1e-6.
 
     The smallest event of the tight cases (every affected row beyond its target:
     2^-4 and more) has thousands of hits, which bounds the mutant's epsilon of 2
     well above the allowed 1.
     """
-    monkeypatch.setattr(
-        mmech.release,
-        "discrete_laplace",
-        lambda scale, shape, insecure_rng=None: discrete_laplace(scale / 2, shape),
-    )
+    watch_all(with_noise(lambda scale, shape: discrete_laplace(scale / 2, shape)))
     strategy, counts, neighbour = case
     found = audit(strategy, counts, neighbour, epsilon=1.0, neighbours=neighbours)
     assert found > 1.3
 
 
-def test_the_audit_catches_a_forgotten_factor_of_replace(monkeypatch):
+def test_the_audit_catches_a_forgotten_factor_of_replace():
     """Noise for adding a record does not protect replacing one; miss below 1e-6."""
     strategy, counts, neighbour = REPLACE["identity"]
     found = audit(strategy, counts, neighbour, epsilon=1.0, neighbours="add_remove")

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from replay import row_parameters, with_noise
 
-import mmech.release
 from mmech import (
     AllRange,
     Dense,
@@ -68,13 +68,7 @@ def audited(mechanism, first=None, second=None):
         second = first.copy()
         second[cell_of_largest_column(mechanism)] += 1
     exact = [mechanism.released.form @ np.asarray(x) for x in (first, second)]
-    claimed = np.array(
-        [
-            float(own / mechanism.epsilon)
-            for a, b, own in mechanism._runs()
-            for _ in range(b - a)
-        ]
-    )
+    claimed = np.array(row_parameters(mechanism), float)
 
     def statistic(values):
         distances = [np.abs(values - centre) / claimed for centre in exact]
@@ -94,13 +88,13 @@ def audited(mechanism, first=None, second=None):
     ).epsilon
 
 
-def noise_times(monkeypatch, factor):
-    """Multiply the scale of all noise, exactly."""
+def noise_times(factor):
+    """Return a watcher that multiplies the scale of all noise, exactly."""
 
-    def mutant(scale, shape, **options):
-        return discrete_laplace(scale * Fraction(factor), shape, **options)
+    def mutant(scale, shape):
+        return discrete_laplace(scale * Fraction(factor), shape)
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", mutant)
+    return with_noise(mutant)
 
 
 # ------------------------------------------------------------ the real mechanism
@@ -134,20 +128,20 @@ def test_the_mechanism_passes_at_other_epsilons(epsilon):
 # ------------------------------------------------------------------- the mutants
 
 
-def test_ten_percent_too_little_noise(monkeypatch):
-    noise_times(monkeypatch, "9/10")
+def test_ten_percent_too_little_noise(watch_all):
+    watch_all(noise_times("9/10"))
     assert audited(MatrixMechanism(Identity(4), Identity(4), epsilon=1)) > 1
 
 
-def test_the_sensitivity_of_the_workload_instead_of_the_strategy(monkeypatch):
+def test_the_sensitivity_of_the_workload_instead_of_the_strategy(watch_all):
     """‖Total‖₁ = 1 < ‖Prefix‖₁ = 4."""
-    noise_times(monkeypatch, "1/4")
+    watch_all(noise_times("1/4"))
     assert audited(MatrixMechanism(Total(4), Prefix(4), epsilon=1)) > 1.5
 
 
-def test_the_largest_entry_instead_of_the_largest_column(monkeypatch):
+def test_the_largest_entry_instead_of_the_largest_column(watch_all):
     mechanism = MatrixMechanism(Total(3), VStack([Total(3), Identity(3)]), epsilon=1)
-    noise_times(monkeypatch, Fraction(1, mechanism.released.sensitivity))
+    watch_all(noise_times(Fraction(1, mechanism.released.sensitivity)))
     assert audited(mechanism) > 1.3
 
 
@@ -170,8 +164,8 @@ def test_a_budget_per_class_under_replace():
     assert bound(correct) <= 1
 
 
-def test_epsilon_squared(monkeypatch):
-    noise_times(monkeypatch, "1/2")  # 1 / 4 instead of 1 / 2
+def test_epsilon_squared(watch_all):
+    watch_all(noise_times("1/2"))  # 1 / 4 instead of 1 / 2
     assert audited(MatrixMechanism(Identity(2), Identity(2), epsilon=2)) > 2
 
 
@@ -195,7 +189,7 @@ def test_ensembles_that_do_not_share_epsilon(q):
     assert bound(Fraction(1, q)) <= 1
 
 
-def test_noise_shared_by_the_classes(monkeypatch):
+def test_noise_shared_by_the_classes(watch_all):
     """The difference of two classes then shows the counts without noise."""
 
     def bound():
@@ -216,29 +210,25 @@ def test_noise_shared_by_the_classes(monkeypatch):
 
     assert bound() <= 1
 
-    def shared(scale, shape, **options):
-        noise = discrete_laplace(scale, (*shape[:-1], 1), **options)
+    def shared(scale, shape):
+        noise = discrete_laplace(scale, (*shape[:-1], 1))
         return np.repeat(noise, shape[-1], axis=-1)
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", shared)
+    watch_all(with_noise(shared))
     assert bound() > 3
 
 
-def test_rows_of_small_weight_with_the_noise_of_the_others(monkeypatch):
+def test_rows_of_small_weight_with_the_noise_of_the_others(watch_all):
     """All rows at the smallest scale: light rows are then too loud."""
     strategy = VStack([0.1 * Prefix(4), 0.9 * Identity(4)])
     mechanism = MatrixMechanism(Total(4), strategy, epsilon=1)
-    smallest = min(own for _, _, own in mechanism._runs())
-
-    def mutant(scale, shape, **options):
-        return discrete_laplace(smallest / mechanism.epsilon, shape, **options)
-
-    monkeypatch.setattr(mmech.release, "discrete_laplace", mutant)
+    smallest = min(row_parameters(mechanism))
+    watch_all(with_noise(lambda scale, shape: discrete_laplace(smallest, shape)))
     assert audited(mechanism) > 1.3
 
 
 @pytest.mark.parametrize("factor", ["19/20", "21/20", "11/10"])
-def test_too_much_noise_is_wrong_as_well(factor, monkeypatch):
+def test_too_much_noise_is_wrong_as_well(factor, watch_all):
     """Private, but not what was promised: the mean square is off by 7 errors.
 
     X² / variance has variance about 5: the standard error of 200 000 draws is 0.005.
@@ -251,7 +241,7 @@ def test_too_much_noise_is_wrong_as_well(factor, monkeypatch):
 
     tolerance = 6 * math.sqrt(5 / (2 * RUNS))
     assert abs(ratio() - 1) < tolerance
-    noise_times(monkeypatch, factor)
+    watch_all(noise_times(factor))
     assert abs(ratio() - 1) > tolerance
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from mmech.noise import integers_below, keyed_argmax, random_argmax
-from mmech.noise._system import random_words
+from mmech.noise.system import random_words
 
 pytestmark = pytest.mark.statistical
 

@@ -11,12 +11,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
+from replay import with_noise
 from scipy import stats
 
-import mmech.norm
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound
-from mmech.noise import _norm, discrete_laplace, norm_noise, norm_noise_variance
+from mmech.noise import discrete_laplace, norm_noise, norm_noise_variance
+from mmech.noise import norm as _norm
 
 pytestmark = pytest.mark.statistical
 
@@ -118,7 +119,7 @@ def test_variances_and_correlations_of_many_rows():
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypatch):
+def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 
     Of the claim of 1, 20,000 runs find 0.8 or more, and 1.7 where noise is halved.
@@ -126,7 +127,7 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypat
     (case,) = (
         case
         for case in command.cases(1.0)
-        if (case.name, case.neighbours) == ("norm_release", neighbours)
+        if (case.name, case.neighbours) == ("noisy_release, groups", neighbours)
     )
 
     def bound():
@@ -143,8 +144,8 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, monkeypat
     assert not found.refutes(case.claimed)
     assert found.refutes(0.6 * case.claimed)
 
-    def too_little(scale, groups, columns, **options):
-        return norm_noise(scale * Fraction(1, 2), groups, columns, **options)
+    def too_little(scale, shape):
+        return norm_noise(scale / 2, command.NORM_GROUPS, shape[1])
 
-    monkeypatch.setattr(mmech.norm, "norm_noise", too_little)
+    watch_all(with_noise(too_little))
     assert bound().refutes(case.claimed)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mmech import GaussianMechanism, Identity, MatrixMechanism, norm_release
+from mmech import Identity, MatrixMechanism, noisy_release
 from mmech.noise import (
     FRACTION_BITS,
     discrete_gaussian,
@@ -174,13 +174,14 @@ def test_samplers_follow_their_law_and_no_other(name, pvalue):
             .values
         ),
         lambda: (
-            GaussianMechanism(Identity(100), rho=Fraction(1, 2**93))
+            MatrixMechanism(Identity(100), rho=Fraction(1, 2**93))
             .measure(np.zeros((100, 100), int))
             .values
         ),
         lambda: (
-            norm_release(
+            noisy_release(
                 np.zeros((2, 5000), int),
+                sensitivity=1,
                 groups=[1, 1],
                 epsilon=Fraction(1, 2**46),
                 released="sums",

@@ -13,7 +13,7 @@ import pytest
 import mmech.selection
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound, one_by_one
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf import Attribute, DrawnForestClassifier, Schema
 
 pytestmark = pytest.mark.statistical
 
@@ -67,7 +67,7 @@ def label_audit(first, second):
 
     Data sets are classes of records that all have the value 0.
     """
-    model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=2, method="trees")
+    model = DrawnForestClassifier(SCHEMA, epsilon=1, n_records=2)
 
     def release(classes):
         rows = np.full((len(classes), 1), "0")

@@ -35,7 +35,7 @@ from mmech import (
     loss,
     supports,
 )
-from mmech.operators._algebra import add
+from mmech.operators.algebra import add
 from mmech.testing import assert_query_matrix
 
 

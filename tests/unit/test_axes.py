@@ -16,8 +16,8 @@ from mmech import (
     Total,
     WidthRange,
 )
-from mmech.operators import _axes
-from mmech.operators._basic import KERNEL_ENTRIES
+from mmech.operators import axes as _axes
+from mmech.operators.basic import KERNEL_ENTRIES
 
 SIGNED = [[1, -2, 0], [0, 3, 1]]
 COIN = Dense([[1, 1], [1, -1]])

@@ -23,14 +23,14 @@ from mmech import (
     Total,
     VStack,
     all_marginals,
-    bounds,
     dual_bound,
     loss,
     optimize,
     svd_bound,
 )
-from mmech.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
-from mmech.operators import _structure
+from mmech.error import bounds
+from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
+from mmech.structure import shape as _structure
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
     (Prefix(64), 2.09986),

@@ -9,8 +9,8 @@ import reference as ref
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
-import mmech.box_reduction
-import mmech.reduction
+import mmech.reduction.boxes
+import mmech.reduction.cells
 from mmech import (
     CellGroups,
     Conjunctions,
@@ -69,7 +69,7 @@ def test_reduce_domain_does_not_visit_many_cells(monkeypatch, proportional):
     forest = grow_random_forest((4, 3, 5, 2), 2, 1, seed=1)
     workload = Conjunctions(forest.leaf_masks())
     wanted, by_cell = reduce_domain(workload)
-    monkeypatch.setattr(mmech.reduction, "MAX_VISITED_CELLS", 20)
+    monkeypatch.setattr(mmech.reduction.cells, "MAX_VISITED_CELLS", 20)
     monkeypatch.setattr(
         Conjunctions, "_rmatmat", lambda *_: pytest.fail("cells are visited")
     )
@@ -107,7 +107,7 @@ def test_nothing_is_asked():
 
 
 def test_too_many_sets_of_boxes(monkeypatch):
-    monkeypatch.setattr(mmech.box_reduction, "MAX_SIGNATURES", 10)
+    monkeypatch.setattr(mmech.reduction.boxes, "MAX_SIGNATURES", 10)
     forest = grow_random_forest((5,) * 6, 8, 2, seed=0)
     with pytest.raises(DomainTooLargeError, match="sets of boxes occur"):
         reduce_boxes(Conjunctions(forest.leaf_masks()))

@@ -18,19 +18,16 @@ from joblib import Parallel, delayed
 from processes import in_a_fork
 from sklearn.base import clone
 
-import mmech.noise._system as system
+import mmech.noise.system as system
 from mmech import (
     BudgetExceededError,
-    GaussianMechanism,
     Identity,
     MatrixMechanism,
     PrivacyLeakWarning,
     PrivacyLedger,
     Records,
     exponential_mechanism,
-    gaussian_release,
-    laplace_release,
-    norm_release,
+    noisy_release,
     permute_and_flip,
 )
 
@@ -55,13 +52,13 @@ def test_entries_record_what_was_released():
     ledger = PrivacyLedger(1)
     entry = ledger.spend(0.25, "leaf counts", sensitivity=8)
     assert entry == ledger.entries[0]
-    assert (entry.epsilon, entry.released, entry.sensitivity) == (
+    assert (entry.cost, entry.released, entry.sensitivity) == (
         Fraction(1, 4),
         "leaf counts",
         8.0,
     )
     with pytest.raises(AttributeError):
-        entry.epsilon = Fraction(0)
+        entry.cost = Fraction(0)
     assert isinstance(ledger.entries, tuple)
 
 
@@ -89,45 +86,46 @@ def test_a_wrong_price_spends_nothing(bad):
     assert ledger.spent == 0
 
 
-def measure_under_zcdp(ledger):
-    """Spend from the mechanism's own record, which the ledger stands for."""
-    mechanism = GaussianMechanism(Identity(2), rho=1)
-    ledger._paid = lambda: mechanism.rho_spent
-    mechanism.measure([3, 4])
-
-
-WORDS = {"epsilon": 1, "released": "a word"}
-RELEASES = {
-    "laplace_release": lambda ledger: laplace_release(
-        [3, 4], sensitivity=1, ledger=ledger, **WORDS
-    ),
-    "norm_release": lambda ledger: norm_release(
-        [3, 4], groups=[1, 1], ledger=ledger, **WORDS
-    ),
-    "exponential_mechanism": lambda ledger: exponential_mechanism(
-        [3, 4], ledger=ledger, **WORDS
-    ),
-    "permute_and_flip": lambda ledger: permute_and_flip([3, 4], ledger=ledger, **WORDS),
-    "MatrixMechanism": lambda ledger: MatrixMechanism(
-        Identity(2), epsilon=1, ledger=ledger
-    ).measure([3, 4]),
-    "GaussianMechanism": measure_under_zcdp,
+CALLS = {
+    "laplace": lambda **s: noisy_release([3, 4], sensitivity=1, **s),
+    "k_norm": lambda **s: noisy_release([3, 4], sensitivity=1, groups=[1, 1], **s),
+    "exponential": lambda **s: exponential_mechanism([3, 4], **s),
+    "permute_and_flip": lambda **s: permute_and_flip([3, 4], **s),
+    "laplace, mechanism": lambda released, **s: MatrixMechanism(
+        Identity(2), **s
+    ).measure([3, 4], released=released),
 }
+"""Releases of pure epsilon, by the kind of their entries."""
+
+IN_RHO = {
+    "gaussian": CALLS["laplace"],
+    "gaussian, mechanism": CALLS["laplace, mechanism"],
+    "exponential": CALLS["exponential"],
+}
+"""Releases that can be paid for with rho."""
+
+ALL_CALLS = [(call, "epsilon") for call in CALLS.values()] + [
+    (call, "rho") for call in IN_RHO.values()
+]
+every_call = pytest.mark.parametrize(
+    ("call", "currency"),
+    ALL_CALLS,
+    ids=[*(f"{name} in epsilon" for name in CALLS), *(f"{n} in rho" for n in IN_RHO)],
+)
 
 
-@pytest.mark.parametrize("name", RELEASES)
-def test_nothing_is_drawn_before_it_is_paid_for(name, monkeypatch):
+@every_call
+def test_nothing_is_drawn_before_it_is_paid_for(call, currency, monkeypatch):
     """All of its price is spent whenever a release asks for entropy."""
-    ledger = PrivacyLedger(1)
-    ledger._paid = lambda: ledger.spent
+    ledger = PrivacyLedger(1, currency=currency)
     paid = []
 
     def entropy(size):
-        paid.append(ledger._paid())
+        paid.append(ledger.spent)
         return os.urandom(size)
 
     monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
-    RELEASES[name](ledger)
+    call(released="a word", ledger=ledger, **{currency: 1})
     assert paid
     assert set(paid) == {1}
 
@@ -146,15 +144,15 @@ def test_an_unlimited_ledger_records():
         spend(ledger, 1000)
     assert ledger.remaining == math.inf
     assert ledger.spent == 5000
-    assert "epsilon_total=inf" in repr(ledger)
+    assert "inf" in repr(ledger)
 
 
 def test_threads_share_one_budget():
     ledger = PrivacyLedger("1")
     check, refused, barrier = ledger.check, [], threading.Barrier(8)
 
-    def hesitate(epsilon):
-        exact = check(epsilon)
+    def hesitate(epsilon, **settings):
+        exact = check(epsilon, **settings)
         time.sleep(1e-3)  # let another thread in between the check and the entry
         return exact
 
@@ -206,7 +204,10 @@ def test_pickling_is_refused(protocol):
 def test_neighbour_relations_do_not_mix():
     ledger = PrivacyLedger(1, neighbours="replace")
     mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
-    with pytest.raises(ValueError, match="neighbours='replace' but the release is for"):
+    with pytest.raises(
+        ValueError,
+        match=r"by replacing one record but .* by adding or rem",
+    ):
         mechanism.measure([1, 2])
     assert ledger.spent == 0
 
@@ -229,7 +230,8 @@ def test_repr():
     ledger = PrivacyLedger("1/2", neighbours="replace")
     spend(ledger, "1/4")
     assert repr(ledger) == (
-        "PrivacyLedger(epsilon_total=0.5, spent=0.25, neighbours='replace', releases=1)"
+        "PrivacyLedger(0.5, currency='epsilon', spent=0.25, neighbours='replace', "
+        "releases=1)"
     )
 
 
@@ -318,14 +320,16 @@ def test_json_says_what_was_released_in_order():
     MatrixMechanism(Identity(2), epsilon=0.1, ledger=ledger).measure([1, 2])
     ledger.part("region", "north").spend("1/7", "counts", sensitivity=2)
     content = json.loads(ledger.to_json())
-    assert content["epsilon_total"] == "3/10"
-    assert content["neighbours"] == "add_remove"
+    assert content["format"] == "mmech privacy ledger"
+    assert (content["currency"], content["total"]) == ("epsilon", "3/10")
+    assert (content["neighbours"], content["records_per_person"]) == ("add_remove", 1)
     assert content["spent"] == str(Fraction(1, 10) + Fraction(1, 7))
     assert content["releases"] == [
         {
             "order": 1,
             "released": "counts measured by Identity(2)",
             "epsilon": "1/10",
+            "kind": "laplace",
             "sensitivity": 1.0,
             "insecure": False,
         },
@@ -333,32 +337,48 @@ def test_json_says_what_was_released_in_order():
             "order": 2,
             "released": "counts",
             "epsilon": "1/7",
+            "kind": "other",
             "sensitivity": 2.0,
             "insecure": False,
             "partition": "region",
             "part": "north",
         },
     ]
-    assert json.loads(PrivacyLedger(math.inf).to_json())["epsilon_total"] == "inf"
+    assert json.loads(PrivacyLedger(math.inf).to_json())["total"] == "inf"
 
 
 # ------------------------------------------------------------- what cannot be rewritten
-@pytest.mark.parametrize("name", ["epsilon_total", "neighbours"])
-def test_a_ledger_cannot_be_rewritten(name):
-    ledger = PrivacyLedger(1)
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+@pytest.mark.parametrize("name", ["total", "currency", "relation"])
+def test_a_ledger_cannot_be_rewritten(name, currency):
+    ledger = PrivacyLedger(1, currency=currency)
     for one in (ledger, ledger.part("region", "north")):
+        before = getattr(one, name)
         with pytest.raises(AttributeError, match=f"{name} was settled .* another ledg"):
-            setattr(one, name, "replace" if name == "neighbours" else 10)
+            setattr(one, name, 10)
         with pytest.raises(AttributeError, match=f"{name} was settled"):
             delattr(one, name)
-        assert (one.epsilon_total, one.neighbours) == (1, "add_remove")
+        assert getattr(one, name) is before
+        for read_only in ("neighbours", "spent", "remaining", "entries"):
+            with pytest.raises(AttributeError):
+                setattr(one, read_only, 0)
+
+
+def test_a_relation_cannot_be_rewritten():
+    """It is shared by ledgers, mechanisms and releases."""
+    ledger = PrivacyLedger(1, neighbours="replace", records_per_person=2)
+    for name in ("neighbours", "records_per_person", "factor"):
+        with pytest.raises(AttributeError):
+            setattr(ledger.relation, name, 1)
+    assert ledger.relation.factor == 4
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "neighbours",
-        "epsilon",
+        "relation",
+        "cost",
+        "law",
         "contribution",
         "workload",
         "strategy",
@@ -387,7 +407,7 @@ def test_what_a_part_says_of_itself():
     spend(north, "1/2")
     spend(ledger, "1/4")
     assert repr(north) == (
-        "PrivacyLedger(epsilon_total=2, spent=0.5, neighbours='add_remove', "
+        "PrivacyLedger(2, currency='epsilon', spent=0.5, neighbours='add_remove', "
         "releases=1).part('region', 'north')"
     )
 
@@ -414,7 +434,7 @@ ATTEMPTS = {
     "ledger": lambda: spend(SHARED, "1/10"),
     "check": lambda: SHARED.check("1/10"),
     "part": lambda: spend(SHARED.part("region", "north"), "1/10"),
-    "release": lambda: laplace_release(
+    "release": lambda: noisy_release(
         [1], sensitivity=1, epsilon="1/10", released="a count", ledger=SHARED
     ),
     "choice": lambda: exponential_mechanism(
@@ -422,10 +442,14 @@ ATTEMPTS = {
     ),
     "mechanism": lambda: HOLDER.measure([1, 2]),
     "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
+    "ledger of rho": lambda: spend(CONCENTRATED, "1/10"),
+    "going over": lambda: PARTLY_SPENT.concentrate(1e-6),
     "records": lambda: MatrixMechanism(Identity(2), epsilon=1).measure(RECORDS),
 }
-GAUSSIAN = GaussianMechanism(Identity(2), Identity(2), rho=1)
+GAUSSIAN = MatrixMechanism(Identity(2), Identity(2), rho=1)
 RECORDS = Records([[0], [1]], (2,))
+CONCENTRATED = PrivacyLedger(1, currency="rho")
+PARTLY_SPENT = PrivacyLedger(1)
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
@@ -435,9 +459,10 @@ def test_a_fork_has_no_budget_of_its_own(attempt):
     assert kind == "BudgetExceededError"
     assert "belongs to the process that made it" in text
     assert "n_jobs=1" in text
-    assert SHARED.spent == 0
+    assert SHARED.spent == CONCENTRATED.spent == 0
     assert answer_of(attempt) == ("answered", "")
     SHARED._entries.clear()
+    CONCENTRATED._entries.clear()
 
 
 def test_a_fork_refuses_even_while_the_ledger_is_locked():
@@ -467,19 +492,10 @@ def test_a_pool_of_forks_cannot_answer_from_one_budget():
 
 
 # ----------------------------------------------------------------- predictable noise
-CALLS = {
-    "laplace": lambda **s: laplace_release([3], sensitivity=1, **s),
-    "norm": lambda **s: norm_release([3], groups=[1], **s),
-    "exponential": lambda **s: exponential_mechanism([3, 4], **s),
-    "permute and flip": lambda **s: permute_and_flip([3, 4], **s),
-    "mechanism": lambda released, **s: MatrixMechanism(Identity(1), **s).measure([3]),
-}
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_the_ledger_marks_predictable_noise(call):
-    ledger = PrivacyLedger(3)
-    settings = {"epsilon": 1, "released": "x", "ledger": ledger}
+@every_call
+def test_the_ledger_marks_predictable_noise(call, currency):
+    ledger = PrivacyLedger(3, currency=currency)
+    settings = {currency: 1, "released": "x", "ledger": ledger}
     call(**settings)
     with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
         call(**settings, insecure_rng=0)
@@ -489,18 +505,18 @@ def test_the_ledger_marks_predictable_noise(call):
     releases = json.loads(ledger.to_json())["releases"]
     assert [release["insecure"] for release in releases] == [False, True]
     assert "insecure=1" in repr(ledger)
-
-
-def test_gaussian_noise_that_is_predictable_is_marked():
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-        gaussian_release([3], l2_sensitivity=1, rho=1, insecure_rng=0)
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-        mechanism = GaussianMechanism(Identity(1), rho=1, insecure_rng=0)
-    mechanism.measure([3])
-    assert mechanism.releases[0].insecure
+    assert [" PREDICTABLE NOISE" in entry.how for entry in ledger.entries] == [0, 1]
 
 
 def test_one_warning_is_enough(noise_rng):
     """A generator that was warned about is passed on without another warning."""
-    for call in CALLS.values():
-        call(epsilon=1, released="x", ledger=None, insecure_rng=noise_rng)
+    for call, currency in ALL_CALLS:
+        settings = {currency: 1, "released": "x", "insecure_rng": noise_rng}
+        call(ledger=None, **settings)
+
+
+def test_what_is_paid_without_a_ledger_says_so_too(noise_rng):
+    measured = noisy_release(
+        [3], sensitivity=1, rho=1, released="x", insecure_rng=noise_rng
+    )
+    assert measured.entry.insecure

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mmech import DomainTooLargeError, SignalPrior, bayes_risk_strategy
+from mmech.marginals.designs import fewest_blocks
 from mmech.operators import Marginal
 from mmech.strategies import block_partitions, covering_design
-from mmech.strategies._designs import fewest_blocks
 
 SHAPES = [(2,) * 5, (4, 4, 4, 3, 3, 3), (2, 9, 3, 5, 1, 2, 7), (6,), (1, 1)]
 

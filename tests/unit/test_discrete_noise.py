@@ -12,16 +12,16 @@ import pytest
 import reference as ref
 
 from mmech import _kernels
+from mmech.noise import bernoulli as _bernoulli
 from mmech.noise import (
-    _bernoulli,
-    _gaussian,
-    _laplace,
     discrete_gaussian,
     discrete_gaussian_variance,
     discrete_laplace,
     discrete_laplace_variance,
 )
-from mmech.noise._thresholds import exp_bits, exp_bounds, logistic_bits
+from mmech.noise import gaussian as _gaussian
+from mmech.noise import laplace as _laplace
+from mmech.noise.thresholds import exp_bits, exp_bounds, logistic_bits
 
 EXPONENTS = [
     *(Fraction(a, b) for a in (1, 2, 3, 7, 22) for b in (1, 3, 4, 7, 1000)),

@@ -27,7 +27,6 @@ from mmech import (
     VStack,
     WidthRange,
     all_marginals,
-    error,
     expected_error,
     loss,
     per_query_error,
@@ -35,8 +34,10 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech.operators import _base, _structure
-from mmech.operators._structure import frobenius_squared, measured_loss_bound
+from mmech.error import pairs
+from mmech.operators import base as _base
+from mmech.structure import shape as _structure
+from mmech.structure.shape import frobenius_squared, measured_loss_bound
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
 
@@ -209,7 +210,7 @@ def test_products_cost_no_more_than_their_factors():
 
 
 def test_block_wise_row_errors(monkeypatch):
-    monkeypatch.setattr(error, "BLOCK_ENTRIES", 10)
+    monkeypatch.setattr(pairs, "BLOCK_ENTRIES", 10)
     monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
     wanted = ref.per_query_loss(ref.all_range(4), ref.pidentity(THETA))
     actual = per_query_error(AllRange(4), PIdentity(THETA), epsilon=1)
@@ -217,7 +218,7 @@ def test_block_wise_row_errors(monkeypatch):
 
 
 def test_large_domains_without_an_eigendecomposition(monkeypatch):
-    for module in (error, _structure):
+    for module in (pairs, _structure):
         monkeypatch.setattr(module, "DENSE_CELLS", 2)
     strategy = VStack([Total(4), 3 * Identity(4)])
     wanted = ref.loss(ref.prefix(4), strategy.to_dense())

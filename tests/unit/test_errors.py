@@ -35,7 +35,7 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech._validation import check_epsilon
+from mmech.checks import check_epsilon
 
 SIZES = [Identity, Total, Prefix, AllRange]
 ONE_MASK = [np.ones((2, 3), bool)]
@@ -143,11 +143,9 @@ WRONG_VALUE = {
         lambda: rmse(Prefix(3), Identity(3), epsilon="a")
     ),
     # budget
-    r"^epsilon_total must be a finite number > 0, got 0$": lambda: PrivacyLedger(0),
-    r"^epsilon_total must be a finite number > 0, got nan$": (
-        lambda: PrivacyLedger(math.nan)
-    ),
-    r"^epsilon_total must be a finite number > 0, got -inf$": (
+    r"^total must be a finite number > 0, got 0$": lambda: PrivacyLedger(0),
+    r"^total must be a finite number > 0, got nan$": (lambda: PrivacyLedger(math.nan)),
+    r"^total must be a finite number > 0, got -inf$": (
         lambda: PrivacyLedger(-math.inf)
     ),
     r"^neighbours must be one of 'add_remove', 'replace', got 'swap'$": (
@@ -195,9 +193,7 @@ WRONG_KIND = {
     r"^epsilon must be a finite number > 0, got 1j$": (
         lambda: expected_error(Prefix(2), Identity(2), epsilon=1j)
     ),
-    r"^epsilon_total must be a finite number > 0, got \[1\]$": (
-        lambda: PrivacyLedger([1])
-    ),
+    r"^total must be a finite number > 0, got \[1\]$": (lambda: PrivacyLedger([1])),
 }
 
 

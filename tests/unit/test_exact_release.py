@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from replay import with_noise
 
 from mmech import (
     Dense,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -21,11 +21,10 @@ from mmech import (
     Records,
     Sparse,
     VStack,
-    gaussian_release,
+    noisy_release,
 )
-from mmech.gaussian import _mechanism
 from mmech.integer_strategy import IntegerBlock, integer_strategy
-from mmech.operators._exact import MAX_WIDE, column_sums
+from mmech.structure.exact import MAX_WIDE, column_sums
 
 
 class Times(QueryMatrix):
@@ -75,15 +74,13 @@ def test_entries_are_real_unless_the_class_says_otherwise():
     assert (Whole(2) @ [1, 2, 3]).tolist() == [2, 4, 6]
 
 
-@pytest.mark.parametrize("mechanism", [MatrixMechanism, GaussianMechanism])
-def test_fractional_entries_are_rounded_before_they_are_measured(mechanism):
-    budget = {"epsilon" if mechanism is MatrixMechanism else "rho": 1}
-    released = mechanism(Identity(3), Times(1.9), **budget)
+@pytest.mark.parametrize(("budget", "power"), [({"epsilon": 1}, 1), ({"rho": 1}, 2)])
+def test_fractional_entries_are_rounded_before_they_are_measured(budget, power):
+    released = MatrixMechanism(Identity(3), Times(1.9), **budget)
     values = released.measure([3, 0, 5]).values
     assert values.dtype == np.int64
     (block,) = released.released.blocks
     assert block.matrix.dtype == np.int64
-    power = 1 if mechanism is MatrixMechanism else 2
     assert released.released.sensitivity == block.matrix.to_dense().max() ** power
 
 
@@ -152,14 +149,12 @@ def test_column_sums_beyond_64_bits_stay_exact():
 
 @pytest.mark.parametrize("entry", [2**40, -(2**40)])
 @pytest.mark.parametrize("kind", ["counts", "records"])
-@pytest.mark.parametrize("zcdp", [False, True])
-def test_exact_answers_that_overflow_are_paid_for(entry, kind, zcdp, monkeypatch):
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_exact_answers_that_overflow_are_paid_for(entry, kind, currency, monkeypatch):
     strategy = Dense([[entry, 0], [0, 1]])
-    ledger = PrivacyLedger(1)
-    if zcdp:
-        mechanism = GaussianMechanism(strategy, strategy, rho=1)
-    else:
-        mechanism = MatrixMechanism(strategy, strategy, epsilon=1, ledger=ledger)
+    ledger = PrivacyLedger(1, currency=currency)
+    price = {currency: 1}
+    mechanism = MatrixMechanism(strategy, strategy, ledger=ledger, **price)
     counts = [2**22, 0]
     if kind == "records":
         # As many records as that, without holding them.
@@ -168,7 +163,7 @@ def test_exact_answers_that_overflow_are_paid_for(entry, kind, zcdp, monkeypatch
     with pytest.raises(ValueError, match="sums of so many records overflow 64-bit"):
         mechanism.measure(counts)
     # The refusal tells about the counts: for free, it could be asked for again.
-    assert (mechanism.rho_spent if zcdp else ledger.spent) == 1
+    assert ledger.spent == 1
 
 
 def test_large_answers_that_fit_are_exact():
@@ -198,36 +193,85 @@ def test_public_products_do_not_wrap_around(product):
 
 
 @pytest.fixture
-def variances(monkeypatch):
+def variances(watch_all):
     drawn = []
 
-    def discrete_gaussian(variance, shape, *, insecure_rng=None):
+    def law(variance, shape):
         drawn.append(variance)
         return np.zeros(shape, np.int64)
 
-    monkeypatch.setattr(_mechanism, "discrete_gaussian", discrete_gaussian)
+    watch_all(with_noise(law))
     return drawn
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 def test_the_variance_is_the_exact_square(variances, neighbours):
     doubled = 4 if neighbours == "replace" else 1
+    settings = {"rho": "1/2", "released": "x", "neighbours": neighbours}
     for squared in (3, Fraction(1, 3), 0.1, 4176 * 2**12, 10**20):
-        gaussian_release(
-            [1], squared_l2_sensitivity=squared, rho="1/2", neighbours=neighbours
-        )
+        noisy_release([1], squared_sensitivity=squared, **settings)
         assert variances.pop() == doubled * Fraction(squared)
     for norm in (3, Fraction(1, 3), 0.1, math.sqrt(4176), math.sqrt(3), 1e-9):
-        gaussian_release([1], l2_sensitivity=norm, rho="1/2", neighbours=neighbours)
+        noisy_release([1], sensitivity=norm, **settings)
         assert variances.pop() == doubled * Fraction(norm) ** 2
 
 
-@pytest.mark.parametrize("given", [{}, {"l2_sensitivity": 1}])
-def test_one_of_two_sensitivities_is_given(given):
-    if given:
-        given = {**given, "squared_l2_sensitivity": 1}
-    with pytest.raises(TypeError, match="either l2_sensitivity or squared_l2_sens"):
-        gaussian_release([1], rho=1, **given)
-    for wrong in (0, -1, math.nan, math.inf):
-        with pytest.raises(ValueError, match="must be a finite number > 0"):
-            gaussian_release([1], squared_l2_sensitivity=wrong, rho=1)
+@pytest.mark.parametrize("given", [{}, {"sensitivity": 1, "squared_sensitivity": 1}])
+@pytest.mark.parametrize("budget", [{"epsilon": 1}, {"rho": 1}])
+def test_one_of_two_sensitivities_is_given(given, budget):
+    with pytest.raises(TypeError, match="either sensitivity= or squared_sensitivity="):
+        noisy_release([1], released="x", **budget, **given)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "many", None])
+@pytest.mark.parametrize("name", ["sensitivity", "squared_sensitivity"])
+def test_sensitivities_are_finite_and_positive(name, wrong):
+    ledger = PrivacyLedger(1, currency="rho")
+    settings = {"rho": 1, "released": "x", "ledger": ledger, name: wrong}
+    kind = TypeError if wrong is None else ValueError
+    with pytest.raises(kind, match=r"must be a finite number > 0|either sensitivity="):
+        noisy_release([1], **settings)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "message"),
+    [
+        ({}, TypeError, "either epsilon=, for pure differential privacy, or rho="),
+        ({"epsilon": 1, "rho": 1}, TypeError, "either epsilon=, .*, or rho="),
+        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0, got 0"),
+        ({"rho": -1}, ValueError, "rho must be a finite number > 0, got -1"),
+        ({"epsilon": True}, TypeError, "epsilon must be a finite number > 0, got True"),
+        (
+            {"epsilon": 1, "sensitivity": None, "squared_sensitivity": 4},
+            TypeError,
+            "squared_sensitivity= is for Gaussian noise, paid with rho=; pass sens",
+        ),
+        (
+            {"rho": 1, "groups": [1, 1]},
+            TypeError,
+            "groups= is for noise that is paid with epsilon=; under rho=, pass squ",
+        ),
+        ({"epsilon": 1, "groups": [1]}, ValueError, "one row per coordinate, 1 in all"),
+        ({"epsilon": 1, "records_per_person": 0}, ValueError, "records_per_person"),
+        ({"epsilon": 1, "records_per_person": 2}, ValueError, "with up to 2 records"),
+        ({"epsilon": 1, "neighbours": "replace"}, ValueError, "same neighbours="),
+        ({"epsilon": 1, "neighbours": "both"}, ValueError, "neighbours must be one of"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, watch_all):
+    def fail(draw, sample):
+        raise AssertionError("noise was drawn")
+
+    watch_all(fail)
+    ledger = PrivacyLedger(9, currency="rho")
+    settings = {"sensitivity": 1, "released": "x", "ledger": ledger} | settings
+    with pytest.raises(kind, match=message):
+        noisy_release([1, 2], **settings)
+    assert ledger.spent == 0
+
+
+def test_what_is_released_is_said():
+    with pytest.raises(TypeError, match="released"):
+        noisy_release([1], sensitivity=1, epsilon=1)

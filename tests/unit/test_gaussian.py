@@ -12,12 +12,11 @@ from scipy import integrate, stats
 from mmech import (
     AllRange,
     Dense,
-    GaussianMeasurement,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginals,
     MatrixMechanism,
+    Measurement,
     PartitionStack,
     Prefix,
     PrivacyLeakWarning,
@@ -26,9 +25,8 @@ from mmech import (
     all_marginals,
     delta_from_rho,
     epsilon_from_rho,
-    gaussian_release,
+    noisy_release,
     optimize,
-    optimize_gaussian,
     rho_from_epsilon_delta,
 )
 from mmech.noise import discrete_gaussian, discrete_gaussian_variance
@@ -142,112 +140,127 @@ def test_delta_is_a_number(delta):
 
 
 def test_measurement_and_records():
-    mechanism = GaussianMechanism(Prefix(4), 2 * Identity(4), rho="1/8")
+    mechanism = MatrixMechanism(Prefix(4), 2 * Identity(4), rho="1/8")
     measurement = mechanism.measure([1, 2, 3, 4])
     # The factor 2 is left out of what is counted.
     assert measurement.scale == 2.0
     assert measurement.sensitivity == 1.0
     assert measurement.values.dtype == np.int64
-    assert measurement.rho == Fraction(1, 8)
+    assert measurement.cost == Fraction(1, 8)
     assert mechanism.reconstruct(measurement).shape == (4,)
-    assert mechanism.rho_spent == Fraction(1, 8)
+    assert mechanism.ledger.spent == Fraction(1, 8)
     mechanism.answer([[1, 2], [2, 0], [3, 1], [4, 0]])
-    assert mechanism.rho_spent == Fraction(1, 4)
-    first, _ = mechanism.releases
-    assert first.sensitivity == 1.0
+    assert mechanism.ledger.spent == Fraction(1, 4)
+    first, _ = mechanism.ledger.entries
+    assert first == measurement.entry
+    assert (first.kind, first.currency, first.sensitivity) == ("gaussian", "rho", 1.0)
     assert "Scaled(2, Identity(4))" in first.released
 
 
 def test_refused_counts_cost_nothing():
-    mechanism = GaussianMechanism(Prefix(2), Identity(2), rho=1)
+    mechanism = MatrixMechanism(Prefix(2), Identity(2), rho=1)
     with pytest.raises(ValueError, match="counts must be non-negative"):
         mechanism.measure([1, -2])
-    with pytest.raises(ValueError, match="overflow 64-bit integers"):
-        GaussianMechanism(Total(2), rho=1).measure([2**61, 2**61])
-    assert mechanism.releases == ()
+    assert mechanism.ledger.entries == ()
 
 
 def test_neighbours_and_contribution_scale_the_noise():
-    plain = GaussianMechanism(Prefix(3), Identity(3), rho=0.5)
+    plain = MatrixMechanism(Prefix(3), Identity(3), rho=0.5)
     # The discrete noise is a little less than σ² = 1.
     assert plain.expected_error() == pytest.approx(6 * discrete_gaussian_variance(1))
     assert plain.expected_error() == pytest.approx(6.0, rel=1e-6)
-    replace = GaussianMechanism(Prefix(3), Identity(3), rho=0.5, neighbours="replace")
+    replace = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, neighbours="replace")
     assert replace.measure([1, 1, 1]).scale == 2.0
     assert replace.expected_error() == 24.0
-    many = GaussianMechanism(Prefix(3), Identity(3), rho=0.5, contribution=3)
+    many = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, contribution=3)
     assert many.measure([1, 1, 1]).scale == 3.0
     assert many.expected_error() == 54.0
+    person = MatrixMechanism(
+        Prefix(3), Identity(3), rho=0.5, neighbours="replace", records_per_person=3
+    )
+    assert person.measure([1, 1, 1]).scale == 6.0
+    assert person.expected_error() == 6 * 36.0
 
 
 def test_default_strategy_is_the_gaussian_optimum():
-    mechanism = GaussianMechanism(Prefix(16), rho=0.5)
+    mechanism = MatrixMechanism(Prefix(16), rho=0.5)
     assert mechanism.expected_error() == pytest.approx(
-        optimize_gaussian(Prefix(16)).loss, rel=1e-4
+        optimize(Prefix(16), privacy="zcdp").loss, rel=1e-4
     )
     assert "rho=0.5" in repr(mechanism)
 
 
 def test_results_of_the_other_norm_are_refused():
-    with pytest.raises(ValueError, match="optimized for L1 sensitivity but Gaussian"):
-        GaussianMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
-    with pytest.raises(ValueError, match="optimized for L2 sensitivity but MatrixMech"):
-        MatrixMechanism(Prefix(8), optimize_gaussian(Prefix(8)), epsilon=1)
+    with pytest.raises(ValueError, match="for L1 sensitivity but gaussian noise"):
+        MatrixMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
+    with pytest.raises(ValueError, match="for L2 sensitivity but laplace noise"):
+        MatrixMechanism(Prefix(8), optimize(Prefix(8), privacy="zcdp"), epsilon=1)
     # Measuring it all the same is safe: the noise is calibrated to the operator.
-    strategy = optimize_gaussian(Prefix(8)).strategy
+    strategy = optimize(Prefix(8), privacy="zcdp").strategy
     assert MatrixMechanism(Prefix(8), strategy, epsilon=1).expected_error() > 0
 
 
-def test_budgets_cannot_be_confused():
-    with pytest.raises(TypeError, match="epsilon"):
-        GaussianMechanism(Prefix(4), epsilon=1.0)
-    with pytest.raises(TypeError, match="rho"):
-        MatrixMechanism(Prefix(4), rho=1.0)
-    with pytest.raises(TypeError, match="rho"):
-        PrivacyLedger(1.0).spend(rho=1.0, released="counts", sensitivity=1)
-    with pytest.raises(TypeError, match="sensitivity"):
-        gaussian_release([1], sensitivity=1, rho=1)
-    with pytest.raises(TypeError, match="rho must be a finite number > 0, got None"):
-        GaussianMechanism(Prefix(4), rho=None)
+@pytest.mark.parametrize("budgets", [{}, {"epsilon": 1, "rho": 1}, {"rho": None}])
+def test_budgets_cannot_be_confused(budgets):
+    with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho=, for zCDP"):
+        MatrixMechanism(Prefix(4), **budgets)
+    with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho=, for zCDP"):
+        noisy_release([1], sensitivity=1, released="x", **budgets)
+
+
+def test_a_budget_of_rho_has_a_name():
+    with pytest.raises(TypeError, match="positional"):
+        MatrixMechanism(Prefix(4), Identity(4), 1.0)
 
 
 def test_a_pure_ledger_does_not_pay_for_gaussian_noise():
     ledger = PrivacyLedger(math.inf)
-    with pytest.raises(TypeError, match="counts pure epsilon and cannot pay for Gauss"):
-        GaussianMechanism(Prefix(4), rho=0.1, ledger=ledger)
-    with pytest.raises(TypeError, match="ledger must be left out under zCDP, got int"):
-        GaussianMechanism(Prefix(4), rho=0.1, ledger=3)
+    mechanism = MatrixMechanism(Prefix(4), rho=0.1, ledger=ledger)
+    for release in (
+        lambda: mechanism.measure([1, 2, 3, 4]),
+        lambda: noisy_release([1], sensitivity=1, rho=0.1, released="x", ledger=ledger),
+    ):
+        with pytest.raises(TypeError, match="of pure epsilon cannot pay for Gaussian"):
+            release()
+    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger, got int"):
+        MatrixMechanism(Prefix(4), rho=0.1, ledger=3)
     assert ledger.spent == 0
 
 
 def test_measurements_of_the_other_mechanism_are_refused():
     pure = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
-    zcdp = GaussianMechanism(Identity(3), Identity(3), rho=1)
-    with pytest.raises(TypeError, match="must be the Measurement that measure"):
+    zcdp = MatrixMechanism(Identity(3), Identity(3), rho=1)
+    with pytest.raises(TypeError, match="has gaussian noise but this mechanism measur"):
         pure.reconstruct(zcdp.measure([1, 2, 3]))
-    with pytest.raises(TypeError, match="must be the GaussianMeasurement that"):
+    with pytest.raises(TypeError, match=r"has laplace noise .* with gaussian noise"):
         zcdp.reconstruct(pure.measure([1, 2, 3]))
+    grouped = noisy_release(
+        [1, 2, 3], sensitivity=1, groups=[1, 1, 1], epsilon=1, released="x"
+    )
+    with pytest.raises(TypeError, match="has k_norm noise"):
+        pure.reconstruct(grouped)
 
 
 @pytest.mark.parametrize("sensitivity", [0, -1, math.nan, math.inf])
 def test_releases_need_a_sensitivity(sensitivity):
     with pytest.raises(ValueError, match="sensitivity must be a finite number > 0"):
-        gaussian_release([1.0], l2_sensitivity=sensitivity, rho=1)
+        noisy_release([1.0], sensitivity=sensitivity, rho=1, released="x")
 
 
 def test_noiseless_measurements_do_not_exist():
+    entry = noisy_release([1], sensitivity=1, rho=1, released="x").entry
     with pytest.raises(ValueError, match="a measurement needs a noise scale > 0"):
-        GaussianMeasurement(np.zeros(2), 0.0, 1.0, Fraction(1))
+        Measurement(np.zeros(2), 0.0, 1.0, entry)
     with pytest.raises(ValueError, match="fit into 64-bit integers; choose a larger r"):
-        gaussian_release([1], l2_sensitivity=1e100, rho=1e-100)
+        noisy_release([1], sensitivity=1e100, rho=1e-100, released="x")
     with pytest.raises(ValueError, match="optimize for the same noise"):
-        GaussianMechanism(Total(2), optimize(Total(2)), rho=1)
+        MatrixMechanism(Total(2), optimize(Total(2)), rho=1)
 
 
 def test_predictable_noise_warns_and_repeats():
     def answer():
         with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
-            mechanism = GaussianMechanism(Prefix(3), Identity(3), rho=1, insecure_rng=7)
+            mechanism = MatrixMechanism(Prefix(3), Identity(3), rho=1, insecure_rng=7)
         assert caught[0].filename == __file__
         return mechanism.answer([3, 1, 4])
 
@@ -255,10 +268,11 @@ def test_predictable_noise_warns_and_repeats():
 
 
 def test_copies_keep_what_was_spent():
-    mechanism = GaussianMechanism(Prefix(3), Identity(3), rho=1)
+    mechanism = MatrixMechanism(Prefix(3), Identity(3), rho=1)
     mechanism.measure([1, 2, 3])
-    for other in (copy.deepcopy(mechanism), pickle.loads(pickle.dumps(mechanism))):
-        assert other.rho_spent == 1
+    assert copy.deepcopy(mechanism).ledger is mechanism.ledger
+    with pytest.raises(TypeError, match="a PrivacyLedger cannot be pickled"):
+        pickle.dumps(mechanism)
 
 
 # ---------------------------------------------------------------------- noise
@@ -296,7 +310,7 @@ def test_squared_error_is_as_predicted(name, neighbours):
     runs = 20_000
     workload, strategy = CASES[name]
     counts = np.arange(workload.shape[1]) % 5
-    mechanism = GaussianMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
+    mechanism = MatrixMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
     answers = mechanism.answer(np.tile(counts[:, None], (1, runs)))
     errors = answers - (workload @ counts)[:, None]
     totals = np.square(errors).sum(axis=0)
@@ -317,7 +331,7 @@ def test_neighbours_are_within_delta():
     expectation by 6 standard errors with probability 1e-9.
     """
     rho, epsilon, runs = 0.5, 0.5, 200_000
-    mechanism = GaussianMechanism(Prefix(4), rho=rho)
+    mechanism = MatrixMechanism(Prefix(4), rho=rho)
     exact = mechanism.released.form @ np.array([[3, 3], [1, 2], [0, 0], [5, 5]])
     step = exact[:, 1] - exact[:, 0]
 

@@ -6,20 +6,20 @@ import pytest
 from mmech import (
     AllRange,
     Dense,
-    GaussianMechanism,
     Identity,
     Kronecker,
+    MatrixMechanism,
     PIdentity,
     Prefix,
     Scaled,
     Total,
     VStack,
     dual_bound,
-    gaussian_loss,
-    optimize_gaussian,
+    loss,
+    optimize,
 )
-from mmech.gaussian import _optimize
-from mmech.strategies._pidentity import PIdentityObjective
+from mmech.strategies import dual
+from mmech.strategies.pidentity import PIdentityObjective
 
 
 def union_of_ranges():
@@ -64,7 +64,7 @@ def test_loss_equals_the_dense_formula(size, rng):
     expected = np.square(workload.to_dense() @ np.linalg.pinv(dense)).sum()
     assert value == pytest.approx(expected, rel=1e-8)
     strategy = PIdentity(columns.T, norm="L2")
-    assert gaussian_loss(workload, strategy) == pytest.approx(expected, rel=1e-8)
+    assert loss(workload, strategy, privacy="zcdp") == pytest.approx(expected, rel=1e-8)
 
 
 def test_gradient_equals_finite_differences(rng):
@@ -82,25 +82,31 @@ def test_gradient_equals_finite_differences(rng):
 
 @pytest.mark.parametrize("workload", [Prefix(256), AllRange(256)], ids=str)
 def test_descent_comes_close_to_the_optimum(workload):
-    result = optimize_gaussian(workload, template="pidentity")
+    result = optimize(workload, template="pidentity", privacy="zcdp", seed=0)
     least = least_loss(workload)
     assert least <= result.loss <= 1.03 * least
     assert result.norm == "L2"
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
     assert "times the least loss (dual bound)" in result.message
 
 
 def test_as_many_rows_as_cells_reach_every_strategy():
     workload = Dense(np.cos(np.arange(120.0) ** 2).reshape(8, 15))
-    result = optimize_gaussian(
-        workload, template="pidentity", p=15, max_iter=2000, tolerance=1e-9
+    result = optimize(
+        workload,
+        template="pidentity",
+        p=15,
+        max_iter=2000,
+        tolerance=1e-9,
+        privacy="zcdp",
+        seed=0,
     )
     least = least_loss(workload)
     assert least <= result.loss <= 1.02 * least
 
 
 def test_never_worse_than_the_identity():
-    result = optimize_gaussian(Identity(30), template="pidentity")
+    result = optimize(Identity(30), template="pidentity", privacy="zcdp", seed=0)
     assert result.loss == 30
     assert "no better than the identity" in result.message
 
@@ -117,7 +123,7 @@ def test_unions_descend_attribute_by_attribute(weights):
             )
         ]
     )
-    result = optimize_gaussian(workload, template="kronecker")
+    result = optimize(workload, template="kronecker", privacy="zcdp", seed=0)
     A = result.strategy.to_dense()
     np.testing.assert_allclose(np.square(A).sum(axis=0), 1)
     expected = np.square(workload.to_dense() @ np.linalg.pinv(A)).sum()
@@ -128,18 +134,19 @@ def test_unions_descend_attribute_by_attribute(weights):
 
 
 def test_auto_descends_where_the_dual_is_too_large(monkeypatch):
-    monkeypatch.setattr(_optimize, "MAX_SIDE", 32)
-    result = optimize_gaussian(Prefix(64))
+    monkeypatch.setattr(dual, "MAX_SIDE", 32)
+    result = optimize(Prefix(64), privacy="zcdp", seed=0)
     assert result.template == "pidentity"
-    assert [run.template for run in result.candidates] == ["pidentity", "identity"]
-    union = optimize_gaussian(union_of_ranges())
+    tried = [run.template for run in result.candidates if not run.note]
+    assert tried == ["pidentity", "identity"]
+    union = optimize(union_of_ranges(), privacy="zcdp", seed=0)
     assert union.template == "kronecker"
-    assert union.loss < gaussian_loss(union_of_ranges(), Identity(48))
+    assert union.loss < loss(union_of_ranges(), Identity(48), privacy="zcdp")
 
 
 def test_a_mechanism_runs_on_the_strategy(rng):
     workload = Prefix(40)
-    result = optimize_gaussian(workload, template="pidentity", p=4)
+    result = optimize(workload, template="pidentity", p=4, privacy="zcdp", seed=0)
     counts = rng.integers(0, 50, 40)
-    answers = GaussianMechanism(workload, result, rho=1e16).answer(counts)
+    answers = MatrixMechanism(workload, result, rho=1e16).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-4)

@@ -7,16 +7,15 @@ import pytest
 from catalogue import CATALOGUE
 from scipy.sparse import csr_array
 
-import mmech
 from mmech import (
     AllRange,
     Dense,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginal,
     Marginals,
+    MatrixMechanism,
     Ones,
     Partition,
     PartitionStack,
@@ -30,14 +29,12 @@ from mmech import (
     all_marginals,
     dual_bound,
     expected_error,
-    gaussian_expected_error,
-    gaussian_loss,
-    gaussian_per_query_error,
-    gaussian_rmse,
     loss,
     optimize,
-    optimize_gaussian,
+    per_query_error,
+    rmse,
     supports,
+    svd_bound,
 )
 
 MARGINALS = {
@@ -95,11 +92,11 @@ def test_residuals_are_orthogonal_and_span_the_marginals():
 @pytest.mark.parametrize("name", MARGINALS)
 def test_errors_on_residuals_equal_dense_algebra(name):
     workload = MARGINALS[name]
-    strategy = optimize_gaussian(workload, template="residuals").strategy
+    strategy = optimize(workload, template="residuals", privacy="zcdp").strategy
     W, A = workload.to_dense(), strategy.to_dense()
     squares = np.square(W @ np.linalg.pinv(A)).sum(axis=1)
     np.testing.assert_allclose(
-        gaussian_per_query_error(workload, strategy, rho=0.5),
+        per_query_error(workload, strategy, rho=0.5),
         squares * np.square(A).sum(axis=0).max(),
     )
     longest = np.abs(A).sum(axis=0).max()
@@ -115,11 +112,11 @@ def test_large_domains_stay_implicit():
     assert not supports(Marginals(sizes, {(3, 8): 1}), A)
     # Σ rank τ / w² with τ = 4 n_s / n_a
     expected = 4 * (1 / 100 + 2 * 9 * 0.1 / 0.25 + 81 / 0.0625)
-    assert gaussian_loss(workload, A) == pytest.approx(
+    assert loss(workload, A, privacy="zcdp") == pytest.approx(
         A.l2_sensitivity() ** 2 * expected
     )
     with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
-        gaussian_loss(Marginals(sizes, {(4,): 1}), A)
+        loss(Marginals(sizes, {(4,): 1}), A, privacy="zcdp")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +150,8 @@ def test_residuals_refuse(weights, message):
 )
 def test_optimal_range_queries(workload, published):
     """RMSE at unit sensitivity (rho = 1/2), known to five decimals."""
-    result = optimize_gaussian(workload)
-    assert gaussian_rmse(workload, result.strategy, rho=0.5) == pytest.approx(
+    result = optimize(workload, privacy="zcdp")
+    assert rmse(workload, result.strategy, rho=0.5) == pytest.approx(
         published, abs=1e-4
     )
     # Twice the loss at rho = 1/2 is in the units of dual_bound at epsilon = 1.
@@ -169,11 +166,11 @@ def test_optimal_range_queries(workload, published):
 @every_marginals
 def test_closed_form_equals_the_dual(name):
     workload = MARGINALS[name]
-    closed = optimize_gaussian(workload, template="residuals")
-    explicit = optimize_gaussian(Dense(workload.to_dense()), template="dense")
+    closed = optimize(workload, template="residuals", privacy="zcdp")
+    explicit = optimize(Dense(workload.to_dense()), template="dense", privacy="zcdp")
     assert explicit.success
     assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
-    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
     assert closed.strategy.l2_sensitivity() == pytest.approx(1)
     assert "optimal among all strategies" in closed.message
     # κ_s ∝ √(v_s / m_s), Σ √(m_s v_s) squared over n
@@ -185,13 +182,13 @@ def test_closed_form_equals_the_dual(name):
 @every_marginals
 def test_weighted_marginals_are_optimal_among_themselves(name):
     workload = MARGINALS[name]
-    result = optimize_gaussian(workload, template="marginals", tolerance=1e-6)
+    result = optimize(workload, template="marginals", tolerance=1e-6, privacy="zcdp")
     assert result.success
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
     assert result.strategy.l2_sensitivity() == pytest.approx(1)
     history = np.array(result.history)
     assert (np.diff(history) <= 1e-12 * history[:-1]).all()
-    best = optimize_gaussian(workload).loss
+    best = optimize(workload, privacy="zcdp").loss
     assert result.loss >= best * (1 - 1e-9)
     rng = np.random.default_rng(0)
     for _ in range(20):  # nearby weights are no better, up to the gap
@@ -200,28 +197,28 @@ def test_weighted_marginals_are_optimal_among_themselves(name):
             for key, weight in result.strategy.weights.items()
         }
         other = Marginals(result.strategy.domain_shape, weights)
-        assert gaussian_loss(workload, other) >= result.loss * (1 - 2e-6)
+        assert loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
 
 
 def test_residuals_project_other_workloads():
     workload = Kronecker([Prefix(6), AllRange(4)])
-    closed = optimize_gaussian(workload, template="residuals")
-    assert closed.loss == pytest.approx(gaussian_loss(workload, closed.strategy))
+    closed = optimize(workload, template="residuals", privacy="zcdp")
+    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
     assert "optimal among stacks of residuals" in closed.message
-    marginals = optimize_gaussian(workload, template="marginals")
-    assert optimize_gaussian(workload).loss < closed.loss <= marginals.loss
+    marginals = optimize(workload, template="marginals", privacy="zcdp")
+    assert optimize(workload, privacy="zcdp").loss < closed.loss <= marginals.loss
 
 
 def test_products_take_products_of_optima():
     workload = -2 * Kronecker([Prefix(6), AllRange(4), Total(3)])
-    result = optimize_gaussian(workload)
+    result = optimize(workload, privacy="zcdp")
     assert result.template == "kronecker"
-    assert result.loss == pytest.approx(gaussian_loss(workload, result.strategy))
-    explicit = optimize_gaussian(workload, template="dense")
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
+    explicit = optimize(workload, template="dense", privacy="zcdp")
     assert result.loss == pytest.approx(explicit.loss, rel=1e-4)
     large = Kronecker([Prefix(64)] * 8)
-    assert optimize_gaussian(large).loss == pytest.approx(
-        optimize_gaussian(Prefix(64)).loss ** 8, rel=1e-3
+    assert optimize(large, privacy="zcdp").loss == pytest.approx(
+        optimize(Prefix(64), privacy="zcdp").loss ** 8, rel=1e-3
     )
 
 
@@ -229,7 +226,7 @@ def test_all_marginals_of_fifty_attributes():
     d = 50
     sizes = (10,) * d
     workload = all_marginals(sizes, 3, lower_orders=True)
-    result = optimize_gaussian(workload)
+    result = optimize(workload, privacy="zcdp")
     assert len(result.strategy.weights) == 1 + 50 + 1225 + 19600
     # By symmetry: τ_s = Σ_j C(d - s, j) / 10^j over the larger marginals.
     root = 0.0
@@ -243,7 +240,7 @@ def test_all_marginals_of_fifty_attributes():
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_auto_supports_every_workload_and_tells_its_loss(name):
     workload, dense = CATALOGUE[name]
-    result = optimize_gaussian(workload)
+    result = optimize(workload, privacy="zcdp")
     A = result.strategy.to_dense().astype(float)
     W = np.asarray(dense, float)
     gain = np.square(W @ np.linalg.pinv(A, rcond=1e-10)).sum()
@@ -262,12 +259,12 @@ def test_columns_of_very_different_length():
     """Short columns are lost in the spectrum of the gram, not in the strategy."""
     rng = np.random.default_rng(5)
     entries = rng.standard_normal((200, 60))
-    result = optimize_gaussian(Dense(entries * np.logspace(0, -5, 60)))
+    result = optimize(Dense(entries * np.logspace(0, -5, 60)), privacy="zcdp")
     assert result.template == "dense"
     assert result.success
     # Beyond the digits of a double the answer is valid and admits what it is.
     hopeless = Dense(entries * np.logspace(0, -9, 60))
-    result = optimize_gaussian(hopeless, template="dense")
+    result = optimize(hopeless, template="dense", privacy="zcdp")
     assert result.template == "identity"
     assert not result.success
     assert "the columns are of very different size" in result.message
@@ -276,36 +273,34 @@ def test_columns_of_very_different_length():
 def test_few_queries_stay_implicit():
     rng = np.random.default_rng(0)
     forest = PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
-    result = optimize_gaussian(forest)
+    result = optimize(forest, privacy="zcdp")
     assert "Product(Dense" in repr(result.strategy)
-    assert result.loss < gaussian_loss(forest, forest)
-    assert result.loss == pytest.approx(gaussian_loss(forest, result.strategy))
+    assert result.loss < loss(forest, forest, privacy="zcdp")
+    assert result.loss == pytest.approx(loss(forest, result.strategy, privacy="zcdp"))
 
 
 def test_cells_are_merged_first():
     workload = Partition([0, 0, 1, 2, 2, 2])
-    result = optimize_gaussian(workload)
+    result = optimize(workload, privacy="zcdp")
     assert result.loss == pytest.approx(3)
-    mechanism = GaussianMechanism(workload, result, rho=1)
+    mechanism = MatrixMechanism(workload, result, rho=1)
     assert mechanism.answer([1, 2, 3, 4, 5, 6]).shape == (3,)
 
 
 def test_workloads_that_ask_nothing():
     for workload in (Scaled(0, Prefix(3)), Dense(np.zeros((2, 3)))):
-        assert optimize_gaussian(workload).loss == 0
-        assert optimize_gaussian(workload, template="dense").loss == 0
+        assert optimize(workload, privacy="zcdp").loss == 0
+        assert optimize(workload, template="dense", privacy="zcdp").loss == 0
     nothing = Scaled(0, all_marginals((2, 3), 1))
     for template in ("residuals", "marginals"):
-        assert optimize_gaussian(nothing, template=template).loss == 0
+        assert optimize(nothing, template=template, privacy="zcdp").loss == 0
 
 
 def test_optimize_dispatches_and_candidates_are_listed():
     result = optimize(Prefix(16), privacy="zcdp")
-    assert result.loss == optimize_gaussian(Prefix(16)).loss
-    assert [candidate.template for candidate in result.candidates] == [
-        "dense",
-        "identity",
-    ]
+    assert result.loss == optimize(Prefix(16), privacy="zcdp").loss
+    tried = [found.template for found in result.candidates if not found.note]
+    assert tried == ["dense", "identity"]
     assert "norm='L2'" in repr(result)
     assert 1 <= result.bound_ratio < 1.001
     pure = optimize(Prefix(16), seed=0)
@@ -317,10 +312,12 @@ def test_optimize_dispatches_and_candidates_are_listed():
 
 
 def test_a_short_run_says_so():
-    result = optimize_gaussian(Prefix(64), template="dense", max_iter=2)
+    result = optimize(Prefix(64), template="dense", max_iter=2, privacy="zcdp")
     assert not result.success
     assert "after 2 iterations" in result.message
-    short = optimize_gaussian(MARGINALS["weighted"], template="marginals", max_iter=2)
+    short = optimize(
+        MARGINALS["weighted"], template="marginals", max_iter=2, privacy="zcdp"
+    )
     assert not short.success
 
 
@@ -370,19 +367,19 @@ def test_a_short_run_says_so():
         ([[1]], {}, TypeError, "workload must be a query matrix"),
     ],
 )
-def test_optimize_gaussian_refuses(workload, options, error, message):
+def test_optimize_refuses_under_zcdp(workload, options, error, message):
     with pytest.raises(error, match=message):
-        optimize_gaussian(workload, **options)
+        optimize(workload, **options, privacy="zcdp")
 
 
 def test_large_unstructured_workloads_get_the_identity():
-    result = optimize_gaussian(Prefix(20_000))
+    result = optimize(Prefix(20_000), privacy="zcdp")
     assert result.template == "identity"
 
 
 def test_too_many_subsets_are_refused():
     with pytest.raises(DomainTooLargeError, match="too many to list"):
-        optimize_gaussian(Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}))
+        optimize(Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}), privacy="zcdp")
 
 
 # --------------------------------------------------------------------- errors
@@ -390,52 +387,56 @@ def test_too_many_subsets_are_refused():
 
 def test_expected_error_by_hand():
     # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
-    assert gaussian_expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
-    assert gaussian_per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
-    assert gaussian_rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
+    assert expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
+    assert per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
+    assert rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
     # [1 1; 0 2] has columns of length 1 and √5
     A = Dense([[1, 1], [0, 2]])
-    assert gaussian_loss(A, A) == pytest.approx(10)
+    assert loss(A, A, privacy="zcdp") == pytest.approx(10)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_per_query_errors_add_up(name):
     workload, _ = CATALOGUE[name]
     strategy = Identity(workload.shape[1])
-    total = gaussian_expected_error(workload, strategy, rho=2)
-    assert gaussian_per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
+    total = expected_error(workload, strategy, rho=2)
+    assert per_query_error(workload, strategy, rho=2).sum() == pytest.approx(
         total, abs=1e-12
     )
 
 
-GAUSSIAN_ERRORS = [gaussian_expected_error, gaussian_rmse, gaussian_per_query_error]
-LAPLACE_ERRORS = [expected_error, mmech.rmse, mmech.per_query_error]
+ERRORS = [expected_error, rmse, per_query_error]
 
 
-@pytest.mark.parametrize("formula", GAUSSIAN_ERRORS)
-def test_no_gaussian_formula_takes_epsilon(formula):
-    with pytest.raises(TypeError, match="epsilon"):
-        formula(Prefix(4), Identity(4), epsilon=1.0)
+@pytest.mark.parametrize("formula", ERRORS)
+def test_formulas_take_one_budget_by_name(formula):
+    for budgets in ({}, {"epsilon": 1, "rho": 1}):
+        with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
+            formula(Prefix(4), Identity(4), **budgets)
     with pytest.raises(TypeError, match="positional"):
         formula(Prefix(4), Identity(4), 1.0)
     with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
         formula(Prefix(4), Identity(4), rho=-1)
+    with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got -1"):
+        formula(Prefix(4), Identity(4), epsilon=-1)
 
 
-@pytest.mark.parametrize("formula", [*LAPLACE_ERRORS, mmech.svd_bound])
-def test_no_pure_formula_takes_rho(formula):
-    operators = [Prefix(4)] if formula is mmech.svd_bound else [Prefix(4), Identity(4)]
+def test_the_bound_of_pure_privacy_takes_no_rho():
     with pytest.raises(TypeError, match="rho"):
-        formula(*operators, rho=1.0)
+        svd_bound(Prefix(4), rho=1.0)
+
+
+def test_the_loss_is_of_one_of_two_kinds_of_privacy():
+    with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
+        loss(Prefix(4), Identity(4), privacy="gaussian")
 
 
 @pytest.mark.parametrize(
-    "formula", [*GAUSSIAN_ERRORS, *LAPLACE_ERRORS, loss, gaussian_loss]
+    ("formula", "settings"),
+    [(formula, {name: 1}) for formula in ERRORS for name in ("epsilon", "rho")]
+    + [(loss, {"privacy": name}) for name in ("pure", "zcdp")],
 )
-def test_formulas_take_operators_not_results(formula):
+def test_formulas_take_operators_not_results(formula, settings):
     """A result carries a loss of one norm; a formula of the other must not see it."""
-    budget = {} if formula in (loss, gaussian_loss) else {"rho": 1}
-    if formula in LAPLACE_ERRORS:
-        budget = {"epsilon": 1}
     with pytest.raises(TypeError, match="strategy must be a query matrix"):
-        formula(Prefix(4), optimize_gaussian(Prefix(4)), **budget)
+        formula(Prefix(4), optimize(Prefix(4), privacy="zcdp"), **settings)

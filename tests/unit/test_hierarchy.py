@@ -26,13 +26,13 @@ from mmech import (
     supports,
 )
 from mmech.integer_strategy import integer_strategy
-from mmech.operators._block_energies import block_energies
-from mmech.strategies._hierarchy import (
+from mmech.strategies.hierarchy import (
     _descend,
     _Search,
     _simple_trees,
     hierarchy_strategy,
 )
+from mmech.structure.blocks import block_energies
 from mmech.testing import assert_query_matrix
 
 WORKLOADS = [

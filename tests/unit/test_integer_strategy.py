@@ -11,14 +11,13 @@ import scipy.sparse as sp
 from catalogue import CATALOGUE
 from hypothesis import given
 from hypothesis import strategies as st
+from replay import row_parameters, with_noise
 
-import mmech.release
 from mmech import (
     AllRange,
     Dense,
     Diagonal,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginals,
@@ -37,16 +36,14 @@ from mmech import (
     expected_error,
     exponential_mechanism,
     export_marginals,
-    laplace_release,
     loss,
-    norm_release,
+    noisy_release,
     optimize,
-    optimize_gaussian,
     permute_and_flip,
 )
 from mmech.exceptions import EntropyError
 from mmech.integer_strategy import IntegerBlock, integer_strategy
-from mmech.noise import _system
+from mmech.noise import system as _system
 
 RNG = np.random.default_rng(7)
 UNION = VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])])
@@ -90,7 +87,7 @@ TEMPLATES = {
 }
 for _name, (_workload, _options) in TEMPLATES.items():
     STRATEGIES[f"optimized {_name}"] = optimize(_workload, seed=0, **_options).strategy
-    _gaussian = optimize_gaussian(_workload).strategy
+    _gaussian = optimize(_workload, privacy="zcdp").strategy
     STRATEGIES[f"optimized {_name}, L2"] = _gaussian
 every_strategy = pytest.mark.parametrize("name", STRATEGIES)
 norms = pytest.mark.parametrize("norm", ["L1", "L2"])
@@ -187,10 +184,15 @@ def test_random_compositions(p, n, seed, kind):
         check(strategy, norm)
 
 
+every_change = pytest.mark.parametrize(
+    ("neighbours", "contribution", "persons"),
+    [("add_remove", 1, 1), ("add_remove", 3, 2), ("replace", 1, 1), ("replace", 3, 2)],
+)
+
+
 @every_strategy
-@pytest.mark.parametrize("contribution", [1, 3])
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_every_neighbour_is_paid_for(name, neighbours, contribution):
+@every_change
+def test_every_neighbour_is_paid_for(name, neighbours, contribution, persons):
     """Σ_i |A'_ij| / t_i in fractions: at most epsilon, and as much for some cell."""
     strategy = STRATEGIES[name]
     epsilon = Fraction(3, 7)
@@ -200,49 +202,58 @@ def test_every_neighbour_is_paid_for(name, neighbours, contribution):
         epsilon=epsilon,
         neighbours=neighbours,
         contribution=contribution,
+        records_per_person=persons,
     )
     rows, _ = ref.integer_rows(mechanism.released)
-    scales = [own / epsilon for a, b, own in mechanism._runs() for _ in range(b - a)]
+    scales = row_parameters(mechanism)
     assert all(isinstance(t, Fraction) for t in scales)
     costs = [
         sum((abs(v) / t for v, t in zip(column, scales, strict=True)), Fraction(0))
         for column in rows.T
     ]
-    moved = contribution * (2 if neighbours == "replace" else 1)
+    moved = contribution * persons * (2 if neighbours == "replace" else 1)
     assert max(costs) * moved == epsilon
 
 
 @every_strategy
-def test_every_neighbour_under_zcdp(name):
+@every_change
+def test_every_neighbour_under_zcdp(name, neighbours, contribution, persons):
     """Σ_i A'_ij² / (2 σ_i²) in fractions: at most rho, and as much for some cell."""
     strategy = STRATEGIES[name]
     rho = Fraction(2, 9)
-    mechanism = GaussianMechanism(strategy, strategy, rho=rho)
+    mechanism = MatrixMechanism(
+        strategy,
+        strategy,
+        rho=rho,
+        neighbours=neighbours,
+        contribution=contribution,
+        records_per_person=persons,
+    )
     rows, _ = ref.integer_rows(mechanism.released)
-    variances = [
-        own / (2 * rho) for a, b, own in mechanism._runs() for _ in range(b - a)
-    ]
+    variances = row_parameters(mechanism)
+    assert all(isinstance(s, Fraction) for s in variances)
     costs = [
         sum(Fraction(v) ** 2 / (2 * s) for v, s in zip(column, variances, strict=True))
         for column in rows.T
     ]
-    assert max(costs) == rho
+    moved = contribution * persons * (2 if neighbours == "replace" else 1)
+    assert max(costs) * moved**2 == rho
 
 
 # ------------------------------------------------------------ the measurement path
 
 
 @pytest.fixture
-def injected(monkeypatch):
+def injected(watch_all):
     draws = []
 
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
+    def law(scale, shape):
         assert isinstance(scale, Fraction)
         noise = 1000 * (len(draws) + 1) + np.arange(math.prod(shape))
         draws.append(noise.reshape(shape))
         return draws[-1]
 
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+    watch_all(with_noise(law))
     return draws
 
 
@@ -291,10 +302,10 @@ def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
     with pytest.raises(EntropyError, match="nothing was released"):
         mechanism.measure([1, 2, 3, 4])
     assert ledger.remaining == 0
-    zcdp = GaussianMechanism(Prefix(4), Identity(4), rho=1)
+    zcdp = MatrixMechanism(Prefix(4), Identity(4), rho=1)
     with pytest.raises(EntropyError, match="nothing was released"):
         zcdp.measure([1, 2, 3, 4])
-    assert zcdp.rho_spent == 1
+    assert zcdp.ledger.spent == 1
 
 
 @pytest.mark.parametrize(
@@ -311,7 +322,7 @@ def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
 def test_values_that_cannot_be_exact_cost_nothing(values, kind, message, injected):
     ledger = PrivacyLedger(1)
     with pytest.raises(kind, match=message):
-        laplace_release(values, sensitivity=1, epsilon=1, released="x", ledger=ledger)
+        noisy_release(values, sensitivity=1, epsilon=1, released="x", ledger=ledger)
     assert ledger.spent == 0
     assert not injected
 
@@ -325,8 +336,8 @@ def test_a_refusal_that_tells_about_the_values_is_paid_for(values, injected):
     ledger = PrivacyLedger(4)
     settings = {"epsilon": 1, "released": "x", "ledger": ledger}
     for release in (
-        partial(laplace_release, sensitivity=1),
-        partial(norm_release, groups=[1]),
+        partial(noisy_release, sensitivity=1),
+        partial(noisy_release, sensitivity=1, groups=[1]),
         exponential_mechanism,
         permute_and_flip,
     ):
@@ -340,15 +351,15 @@ def test_impossible_scales_and_other_relations_cost_nothing(injected):
     ledger = PrivacyLedger(1)
     for epsilon, sensitivity in ((1e-30, 1), (1, 2**60)):
         with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
-            laplace_release(
+            noisy_release(
                 [1],
                 sensitivity=sensitivity,
                 epsilon=epsilon,
                 released="x",
                 ledger=ledger,
             )
-    with pytest.raises(ValueError, match="use the same relation for both"):
-        laplace_release(
+    with pytest.raises(ValueError, match="use the same neighbours= and records"):
+        noisy_release(
             [1],
             sensitivity=1,
             epsilon=1,
@@ -463,7 +474,7 @@ def test_few_real_rows_still_answer_themselves():
     mechanism = MatrixMechanism(workload, workload, epsilon=1)
     assert mechanism.released.sensitivity > 2**20
     assert mechanism.expected_error() == pytest.approx(2 * loss(workload, workload))
-    gaussian = GaussianMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
+    gaussian = MatrixMechanism(Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), rho=1)
     assert gaussian.answer([1, 2, 3, 4]).shape == (2,)
 
 

@@ -16,8 +16,9 @@ from mmech import (
     Total,
     VStack,
 )
-from mmech.operators import Pinv, _pinv
-from mmech.operators._lsmr import preconditioner
+from mmech.operators import Pinv
+from mmech.operators import pinv as _pinv
+from mmech.operators.lsmr import preconditioner
 from mmech.reconstruction import least_squares
 
 

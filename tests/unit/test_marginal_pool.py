@@ -16,7 +16,6 @@ from mmech import (
     Conjunctions,
     Dense,
     DomainTooLargeError,
-    GaussianMechanism,
     Identity,
     Kronecker,
     Marginal,
@@ -46,9 +45,9 @@ from mmech import (
     supports,
     svd_bound,
 )
-from mmech.operators._spectrum import mean_spectrum, query_spectra
-from mmech.records import exact_answers
-from mmech.strategies._marginal_pool import marginal_pool_strategy
+from mmech.marginals.records import exact_answers
+from mmech.strategies.marginal_pool import marginal_pool_strategy
+from mmech.structure.spectrum import mean_spectrum, query_spectra
 from mmech_rf import grow_random_forest, prediction_workload, training_workload
 
 compiled = pytest.mark.skipif(
@@ -355,7 +354,7 @@ def test_records_measure_like_counts(rng):
     np.testing.assert_allclose(
         first.measure(Records(codes, SHAPE)).values, second.measure(counts).values
     )
-    mechanism = GaussianMechanism(strategy, strategy, rho=1)
+    mechanism = MatrixMechanism(strategy, strategy, rho=1)
     assert mechanism.answer(Records(codes, SHAPE)).shape == (strategy.shape[0],)
 
 

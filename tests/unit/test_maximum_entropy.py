@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-import mmech.reconstruction._maximum_entropy as module
 from mmech import Marginals, maximum_entropy
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 
 SIZES = (3, 2, 4)
 CELLS = np.array(list(np.ndindex(*SIZES)))
@@ -139,7 +139,7 @@ def test_messages_give_what_listing_gives(pool, k, monkeypatch, rng):
     )
     listed = maximum_entropy(strategy, values, factorise=False, **settings)
     # Too large to list, but for its cliques.
-    monkeypatch.setattr(module, "MAX_ENTRIES", 12 * k)
+    monkeypatch.setattr(LIMITS, "joint_entries", 12 * k)
     passed = maximum_entropy(strategy, values, **settings)
     assert any(passed.separators)
     assert max(map(len, passed.groups)) < 4

@@ -10,8 +10,6 @@ import pytest
 from mmech import PrivacyLeakWarning, noise
 from mmech.exceptions import EntropyError
 from mmech.noise import (
-    _choice,
-    _system,
     check_insecure_rng,
     discrete_gaussian,
     discrete_laplace,
@@ -19,7 +17,9 @@ from mmech.noise import (
     keyed_argmax,
     random_argmax,
 )
-from mmech.noise._system import random_words
+from mmech.noise import choice as _choice
+from mmech.noise import system as _system
+from mmech.noise.system import random_words
 
 
 def use_words(monkeypatch, words):
@@ -198,7 +198,7 @@ def test_no_other_module_draws_noise():
         path.relative_to(package).as_posix(): path.read_text()
         for path in package.rglob("*.py")
     }
-    assert "os.urandom" in sources.pop("noise/_system.py")
+    assert "os.urandom" in sources.pop("noise/system.py")
     forbidden = (
         r"urandom|^\s*import (?:secrets|random)\b|SystemRandom|np\.random\.[a-z]+\("
     )

@@ -10,15 +10,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
+from replay import with_noise
 
-import mmech.norm
-from mmech import BudgetExceededError, NormMeasurement, PrivacyLedger, norm_release
-from mmech.noise import (
-    _norm,
-    discrete_laplace_variance,
-    norm_noise,
-    norm_noise_variance,
-)
+from mmech import BudgetExceededError, Measurement, PrivacyLedger, noisy_release
+from mmech.noise import discrete_laplace_variance, norm_noise, norm_noise_variance
+from mmech.noise import norm as _norm
 
 GROUPS = [(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6]
 by_groups = pytest.mark.parametrize("groups", GROUPS, ids=str)
@@ -280,13 +276,28 @@ def one_way_tables(records, sizes, classes):
     return tables
 
 
-def largest_log_ratio(release, first, second):
-    """max |log p(y | first) - log p(y | second)| over a box, in units of epsilon.
+def drawn_scale(values, watch_all, **settings):
+    """Return the exact scale that a release draws noise with."""
+    seen = []
+
+    def note(draw, sample):
+        seen.append(draw)
+        return sample()
+
+    watch_all(note)
+    noisy_release(values, released="x", **settings)
+    (draw,) = seen
+    assert (draw.kind, draw.public["groups"]) == ("k_norm", settings["groups"])
+    (scale,) = draw.public["parameters"]
+    return scale
+
+
+def largest_log_ratio(groups, scale, first, second):
+    """max |log p(y | first) - log p(y | second)| over a box.
 
     The law of the noise is that of the norm, tested above. Columns are independent,
     so that their largest ratios add up.
     """
-    groups = release.groups
     axis = np.arange(-2, 4)
     outputs = np.array(list(itertools.product(axis, repeat=sum(groups))))
     moved = sum(
@@ -295,30 +306,36 @@ def largest_log_ratio(release, first, second):
         ).max()
         for a, b in zip(first.T, second.T, strict=True)
     )
-    return Fraction(int(moved), release.sensitivity)
+    return int(moved) / scale
 
 
 SIZES = (2, 3)
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_every_change_of_one_record_costs_epsilon_at_most(neighbours):
-    """Exhaustive: tables of two attributes and two classes, and every record."""
+@pytest.mark.parametrize("persons", [1, 2])
+def test_every_change_of_one_person_costs_epsilon_at_most(
+    persons, neighbours, watch_all
+):
+    """Exhaustive: tables of two attributes and two classes, all records of a person."""
     records = list(itertools.product(*map(range, SIZES), range(2)))
-    found = set()
-    for present in [[(0, 2, 0)], [(1, 1, 1), (0, 2, 0)]]:
+    people = itertools.combinations_with_replacement(records, persons)
+    others = [one_way_tables(person, SIZES, 2) for person in people]
+    epsilon, found = Fraction(2, 3), set()
+    for present in [[(0, 2, 0)] * persons, [(0, 2, 0)] * persons + [(1, 1, 1)]]:
         first = one_way_tables(present, SIZES, 2)
-        release = norm_release(
-            first, groups=SIZES, epsilon=1, released="x", neighbours=neighbours
-        )
-        kept = present if neighbours == "add_remove" else present[1:]
-        for record in records:
-            second = one_way_tables([*kept, record], SIZES, 2)
-            found.add(largest_log_ratio(release, first, second))
-    assert max(found) == 1
+        scale = drawn_scale(
+            first, watch_all, sensitivity=1, groups=SIZES, epsilon=epsilon,
+            neighbours=neighbours, records_per_person=persons,
+        )  # fmt: skip
+        kept = present if neighbours == "add_remove" else present[persons:]
+        for other in others:
+            second = one_way_tables(kept, SIZES, 2) + other
+            found.add(largest_log_ratio(SIZES, scale, first, second))
+    assert max(found) == epsilon
 
 
-def test_the_exhaustive_search_finds_what_costs_more():
+def test_the_exhaustive_search_finds_what_costs_more(watch_all):
     none = np.zeros((5, 1), int)
     once = one_way_tables([(0, 2, 0)], SIZES, 1)
     for groups, table, cost in [
@@ -329,36 +346,37 @@ def test_the_exhaustive_search_finds_what_costs_more():
         ((5,), once, 2),  # two attributes in one group
         ((3, 2), one_way_tables([(0, 0, 0)], SIZES, 1), 2),
     ]:
-        release = norm_release(none, groups=groups, epsilon=1, released="x")
-        assert largest_log_ratio(release, none, table) == cost
+        settings = {"groups": groups, "sensitivity": 1, "epsilon": 1}
+        scale = drawn_scale(none, watch_all, **settings)
+        assert largest_log_ratio(groups, scale, none, table) == cost
 
 
 @pytest.mark.parametrize(
-    ("neighbours", "factor"),
-    [("add_remove", 1), ("replace", 2)],
-    ids=["add", "replace"],
+    ("neighbours", "persons", "factor"),
+    [("add_remove", 1, 1), ("replace", 1, 2), ("add_remove", 3, 3), ("replace", 3, 6)],
 )
-def test_the_scale_is_sensitivity_over_epsilon(neighbours, factor, monkeypatch):
+def test_the_scale_is_sensitivity_over_epsilon(neighbours, persons, factor, watch_all):
     calls = []
 
-    def noise(scale, groups, columns, *, insecure_rng=None):
-        calls.append((scale, groups, columns))
-        return np.arange(sum(groups) * columns).reshape(-1, columns)
+    def noise(scale, shape):
+        calls.append((scale, shape))
+        return np.arange(math.prod(shape)).reshape(shape)
 
-    monkeypatch.setattr(mmech.norm, "norm_noise", noise)
-    release = norm_release(
+    watch_all(with_noise(noise))
+    release = noisy_release(
         np.full((3, 2), 10),
         groups=[1, 2],
         sensitivity=64,
         epsilon=0.1,
         released="x",
         neighbours=neighbours,
+        records_per_person=persons,
     )
-    assert calls == [(Fraction(640 * factor), (1, 2), 2)]
+    assert calls == [(Fraction(640 * factor), (3, 2))]
     assert release.values.tolist() == [[10, 11], [12, 13], [14, 15]]
     assert release.sensitivity == 64 * factor
-    assert release.epsilon == Fraction(1, 10)
-    assert release.groups == (1, 2)
+    assert release.scale == 640.0 * factor
+    assert (release.cost, release.entry.kind) == (Fraction(1, 10), "k_norm")
     variance = norm_noise_variance(640 * factor, (1, 2))
     assert release.variance.tolist() == variance.tolist()
 
@@ -370,8 +388,9 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, factor, monkeypatch):
 @pytest.mark.parametrize("groups", [(1, 3, 1), [5], np.array([2, 3])], ids=str)
 def test_shapes(groups, shape):
     values = np.full(shape, 7)
-    release = norm_release(values, groups=groups, epsilon=0.01, released="x")
-    assert isinstance(release, NormMeasurement)
+    settings = {"sensitivity": 1, "epsilon": 0.01, "released": "x"}
+    release = noisy_release(values, groups=groups, **settings)
+    assert isinstance(release, Measurement)
     assert release.values.shape == shape
     assert release.values.dtype == np.int64
     assert release.variance.shape == (5,)
@@ -383,23 +402,25 @@ def test_shapes(groups, shape):
 def test_it_pays_and_refuses_what_does_not_fit():
     ledger = PrivacyLedger(1)
     arguments = {"groups": [1, 1], "released": "two sums", "ledger": ledger}
-    norm_release([3, 4], epsilon="0.75", sensitivity=5, **arguments)
+    noisy_release([3, 4], epsilon="0.75", sensitivity=5, **arguments)
     (entry,) = ledger.entries
-    assert (entry.epsilon, entry.released) == (Fraction(3, 4), "two sums")
+    assert (entry.cost, entry.released) == (Fraction(3, 4), "two sums")
     assert entry.sensitivity == 5
     with pytest.raises(BudgetExceededError):
-        norm_release([3, 4], epsilon="0.5", **arguments)
+        noisy_release([3, 4], epsilon="0.5", sensitivity=1, **arguments)
     assert ledger.remaining == Fraction(1, 4)
 
 
-def test_the_ledger_is_charged_before_the_noise(monkeypatch):
-    def fail(*args, **options):
+def test_the_ledger_is_charged_before_the_noise(watch_all):
+    def fail(draw, sample):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mmech.norm, "norm_noise", fail)
+    watch_all(fail)
     ledger = PrivacyLedger(1)
     with pytest.raises(KeyboardInterrupt):
-        norm_release([3], groups=[1], epsilon=1, released="x", ledger=ledger)
+        noisy_release(
+            [3], sensitivity=1, groups=[1], epsilon=1, released="x", ledger=ledger
+        )
     assert ledger.remaining == 0
 
 
@@ -415,26 +436,28 @@ def test_the_ledger_is_charged_before_the_noise(monkeypatch):
         ({"groups": 3}, TypeError, "groups must be a sequence of sizes, got 3"),
         ({"groups": [3, 0]}, ValueError, "size of a group must be an integer >= 1"),
         ({"groups": [1.5, 1.5]}, TypeError, "size of a group must be an integer"),
-        ({"sensitivity": 0}, ValueError, "sensitivity must be an integer >= 1"),
-        ({"sensitivity": 0.5}, TypeError, "sensitivity must be an integer >= 1"),
+        ({"sensitivity": 0}, ValueError, "sensitivity must be a finite number > 0"),
+        ({"sensitivity": None}, TypeError, "pass either sensitivity= or squared"),
+        ({"squared_sensitivity": 1}, TypeError, "pass either sensitivity= or squared"),
         ({"sensitivity": 2**48}, ValueError, "does not fit into 64-bit integers"),
         ({"sensitivity": 2**46 + 1}, ValueError, "does not fit into 64-bit"),
         ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0"),
-        ({"epsilon": None}, TypeError, "there is no default"),
+        ({"epsilon": None}, TypeError, "pass either epsilon=, .* or rho="),
+        ({"rho": 1}, TypeError, "pass either epsilon=, .* or rho="),
         ({"neighbours": "both"}, ValueError, "neighbours must be one of"),
         ({"neighbours": "replace"}, ValueError, "the ledger accounts for"),
     ],
 )
-def test_refused_input_spends_nothing(changes, kind, message, monkeypatch):
-    def fail(*args, **options):
+def test_refused_input_spends_nothing(changes, kind, message, watch_all):
+    def fail(draw, sample):
         raise AssertionError("noise was drawn")
 
-    monkeypatch.setattr(mmech.norm, "norm_noise", fail)
+    watch_all(fail)
     ledger = PrivacyLedger(1)
     arguments = {"values": [1, 2, 3], "groups": [1, 2], "epsilon": 1, "released": "x"}
-    arguments |= {"ledger": ledger} | changes
+    arguments |= {"sensitivity": 1, "ledger": ledger} | changes
     with pytest.raises(kind, match=message):
-        norm_release(arguments.pop("values"), **arguments)
+        noisy_release(arguments.pop("values"), **arguments)
     assert ledger.spent == 0
 
 
@@ -447,14 +470,6 @@ def test_the_largest_scale_draws():
     assert wide.astype(float).std() == pytest.approx(math.sqrt(2) * 2**40, rel=0.3)
     with pytest.raises(ValueError, match="noise scale must be > 0"):
         norm_noise(0, (1, 2), 1)
-
-
-def test_a_measurement_without_noise_cannot_exist():
-    for variance in (0.0, math.inf, math.nan):
-        with pytest.raises(ValueError, match="needs noise of variance > 0"):
-            NormMeasurement(
-                np.zeros(1, np.int64), np.array([variance]), 1, Fraction(1), (1,)
-            )
 
 
 def test_insecure_noise_is_reproducible_and_the_default_is_not():

@@ -39,7 +39,10 @@ from mmech import (
     Total,
     VStack,
 )
-from mmech.operators import AllRangeGram, Gram, Pinv, Transpose, _base, _compose, _pinv
+from mmech.operators import AllRangeGram, Gram, Pinv, Transpose
+from mmech.operators import base as _base
+from mmech.operators import compose as _compose
+from mmech.operators import pinv as _pinv
 from mmech.testing import assert_query_matrix
 
 every_operator = pytest.mark.parametrize("name", CATALOGUE)

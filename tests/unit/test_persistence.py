@@ -16,9 +16,9 @@ import mmech
 from mmech import (
     Candidate,
     Dense,
-    GaussianMechanism,
     Identity,
     Kronecker,
+    LedgerEntry,
     Marginal,
     Marginals,
     MatrixMechanism,
@@ -31,15 +31,16 @@ from mmech import (
     Scaled,
     StrategyResult,
     VStack,
-    _archive,
-    _persistence,
     all_marginals,
     export_marginals,
     load,
+    noisy_release,
     optimize,
     save,
 )
 from mmech.noise import discrete_gaussian_variance
+from mmech.storage import archive as _archive
+from mmech.storage import codec as _persistence
 
 
 @pytest.fixture
@@ -320,11 +321,15 @@ def test_missing_arrays_and_pickles(path):
 # ---- marginal tables -----------------------------------------------------------
 
 
+PAID = LedgerEntry(Fraction(1), "counts", "laplace")
+
+
 def test_export_by_hand():
     strategy = Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
     # Measured as counts, of weight 1 and 4; nothing of weight 0.
     scale = np.repeat([5.0, 1.25], [3, 6])
-    measurement = Measurement(np.arange(9), scale, 5.0, Fraction(1))
+    variance = np.repeat([ref.discrete_laplace_variance(t) for t in (5, 1.25)], [3, 6])
+    measurement = Measurement(np.arange(9), scale, variance, PAID)
     first, second = export_marginals(strategy, measurement)
     assert first[0] == (1,)
     np.testing.assert_array_equal(first[1], [0, 1, 2])
@@ -350,7 +355,7 @@ def test_export_has_the_tables_and_their_noise():
     assert wide**2 == pytest.approx(ref.discrete_laplace_variance(4))
     assert narrow**2 == pytest.approx(ref.discrete_laplace_variance(4 / 3))
     single = export_marginals(
-        Marginal(shape, [0]), Measurement(np.ones(2), 1.0, 1.0, Fraction(1))
+        Marginal(shape, [0]), Measurement(np.ones(2), 1.0, 1.0, PAID)
     )
     assert [(a, t.tolist()) for a, t, _ in single] == [((0,), [1, 1])]
     result = optimize(all_marginals((4, 4, 4), 1), template="marginals", seed=0)
@@ -360,7 +365,7 @@ def test_export_has_the_tables_and_their_noise():
 
 def test_export_of_gaussian_noise():
     strategy = Marginals((2, 3), {(0,): 0.5})
-    mechanism = GaussianMechanism(strategy, strategy, rho=0.5)
+    mechanism = MatrixMechanism(strategy, strategy, rho=0.5)
     measurement = mechanism.measure([1, 2, 3, 4, 5, 6])
     [(_, table, std)] = export_marginals(mechanism, measurement)
     np.testing.assert_allclose(table, measurement.values)
@@ -369,7 +374,12 @@ def test_export_of_gaussian_noise():
 
 
 def test_export_errors():
-    measurement = Measurement(np.ones(4), 1.0, 1.0, Fraction(1))
+    grouped = noisy_release(
+        [1, 2, 3, 4], sensitivity=1, groups=[2, 2], epsilon=1, released="sums"
+    )
+    with pytest.raises(TypeError, match="has k_norm noise, which measures no strateg"):
+        export_marginals(Marginals((2, 2), {(0,): 1, (1,): 1}), grouped)
+    measurement = Measurement(np.ones(4), 1.0, 1.0, PAID)
     for strategy in (Identity(4), VStack([Marginal((2, 2), [0]), Partition([0] * 4)])):
         with pytest.raises(ValueError, match="only strategies of marginals have tab"):
             export_marginals(strategy, measurement)

@@ -22,10 +22,10 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.strategies._descent import minimize_in_box
-from mmech.strategies._ordered import BlockLevel, block_gram, find_order, refined
-from mmech.strategies._pidentity import PIdentityObjective, pidentity_strategy
-from mmech.strategies._starts import LADDERS, _ladder, ordered_starts
+from mmech.strategies.descent import minimize_in_box
+from mmech.strategies.ordered import BlockLevel, block_gram, find_order, refined
+from mmech.strategies.pidentity import PIdentityObjective, pidentity_strategy
+from mmech.strategies.starts import LADDERS, _ladder, ordered_starts
 
 N = 37
 ORDERED = [
@@ -72,7 +72,7 @@ def test_block_sums_equal_the_dense_ones(workload, rng):
 
 
 def test_block_sums_without_an_explicit_matrix(monkeypatch):
-    from mmech.strategies import _ordered
+    from mmech.strategies import ordered as _ordered
 
     gram = WidthRange(N, 5).gram()
     explicit = block_gram(gram, STARTS).to_dense()

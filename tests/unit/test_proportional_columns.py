@@ -28,8 +28,8 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.operators._structure import kronecker_terms
-from mmech.reduction import merge_rows
+from mmech.reduction.columns import merge_rows
+from mmech.structure.shape import kronecker_terms
 from mmech_rf import (
     datasets,
     grow_random_forest,

@@ -10,7 +10,6 @@ from catalogue import CATALOGUE
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
-import mmech.release
 from mmech import (
     AllRange,
     Conjunctions,
@@ -40,7 +39,7 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.operators._structure import kronecker_terms
+from mmech.structure.shape import kronecker_terms
 from mmech_rf import (
     aggregation_workload,
     datasets,
@@ -350,7 +349,7 @@ def test_domains_too_large_to_list():
 
 
 def test_large_workloads_of_fractions_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr("mmech.reduction.DENSE_ENTRIES", 3)
+    monkeypatch.setattr("mmech.reduction.columns.DENSE_ENTRIES", 3)
     reduced, groups = reduce_domain(Dense([[0.5, 0.5], [1.0, 1.0]]))
     assert reduced.shape == (2, 2)
     assert groups.tolist() == [0, 1]
@@ -487,7 +486,7 @@ def test_the_optimal_loss_is_the_same_before_and_after(dense, groups, rng):
     ],
     ids=str,
 )
-def test_optimize_reduces_without_being_asked(workload, seed, monkeypatch):
+def test_optimize_reduces_without_being_asked(workload, seed, watch_all):
     result = optimize(workload, seed=seed)
     reduced, _ = reduce_domain(workload)
     assert isinstance(result.strategy, Merged)
@@ -497,7 +496,7 @@ def test_optimize_reduces_without_being_asked(workload, seed, monkeypatch):
     assert "cells merged into" in result.message
     wanted = ref.loss(workload.to_dense(), result.strategy.to_dense())
     assert result.loss == pytest.approx(wanted, rel=1e-6)
-    silence(monkeypatch)
+    watch_all(without_noise)
     counts = np.arange(workload.shape[1])
     answers = MatrixMechanism(workload, result, epsilon=1).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-8)
@@ -506,13 +505,8 @@ def test_optimize_reduces_without_being_asked(workload, seed, monkeypatch):
 # ------------------------------------------------------------------ merged strategies
 
 
-def silence(monkeypatch):
-    """Make every release exact."""
-
-    def discrete_laplace(scale, shape, *, insecure_rng=None):
-        return np.zeros(shape, np.int64)
-
-    monkeypatch.setattr(mmech.release, "discrete_laplace", discrete_laplace)
+def without_noise(draw, sample):
+    return draw.exact
 
 
 GROUPS = [2, 0, 1, 1, -1, 0, 2, 2]
@@ -538,7 +532,7 @@ WORKLOADS = [
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
-def test_merged_strategies(workload, strategy, monkeypatch, rng):
+def test_merged_strategies(workload, strategy, watch_all, rng):
     dense, measured = workload.to_dense().astype(float), strategy.to_dense()
     assert strategy.sensitivity() == pytest.approx(ref.sensitivity(measured))
     inverse = strategy.pinv().to_dense()
@@ -556,7 +550,7 @@ def test_merged_strategies(workload, strategy, monkeypatch, rng):
     assert loss(workload, strategy) == pytest.approx(ref.loss(dense, measured))
     errors = per_query_error(workload, strategy, epsilon=2)
     np.testing.assert_allclose(errors, ref.per_query_loss(dense, measured) / 2)
-    silence(monkeypatch)
+    watch_all(without_noise)
     counts = rng.integers(0, 50, (8, 2))
     answers = MatrixMechanism(workload, strategy, epsilon=1).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-9)

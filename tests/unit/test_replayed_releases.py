@@ -3,29 +3,29 @@
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
 from replay import check_pair, entropy, loss, play, same, watched, without_records
 
-import mmech.gaussian._mechanism
-import mmech.release
+import mmech.noise.laws
 from mmech import (
-    GaussianMechanism,
     Marginals,
     MatrixMechanism,
     PrivacyLedger,
     Records,
     exponential_mechanism,
-    norm_release,
+    noisy_release,
     optimize,
     permute_and_flip,
 )
-from mmech.noise._seam import Draw
+from mmech.noise.seam import Draw
+from mmech.privacy.neighbours import Relation
 
 RELATIONS = pytest.mark.parametrize("relation", ["add_remove", "replace"])
-KINDS = pytest.mark.parametrize("kind", [MatrixMechanism, GaussianMechanism])
+CURRENCIES = pytest.mark.parametrize("currency", ["epsilon", "rho"])
 PRICE = Fraction(3, 7)
 
 STRATEGIES = {
@@ -35,9 +35,9 @@ STRATEGIES = {
 }
 
 
-def mechanism(kind, strategy, relation, **settings):
-    price = {"rho" if kind is GaussianMechanism else "epsilon": PRICE}
-    return kind(strategy, strategy, neighbours=relation, **price, **settings)
+def mechanism(currency, strategy, relation, **settings):
+    settings = {currency: PRICE, "neighbours": relation, **settings}
+    return MatrixMechanism(strategy, strategy, **settings)
 
 
 def runner(mechanism):
@@ -58,13 +58,14 @@ def costs(mechanism, counts, others):
     run = runner(mechanism)
 
     def ledger():
-        if isinstance(mechanism, GaussianMechanism):
-            return None
-        return PrivacyLedger(PRICE, neighbours=mechanism.neighbours)
+        return PrivacyLedger(
+            PRICE,
+            currency=mechanism.law.currency,
+            neighbours=mechanism.relation.neighbours,
+            records_per_person=mechanism.relation.records_per_person,
+        )
 
-    price = {"epsilon": PRICE}
-    if isinstance(mechanism, GaussianMechanism):
-        price["rho"] = PRICE
+    price = {mechanism.law.currency: PRICE}
     with entropy(0):
         tape = play(run, counts, ledger())
     return [
@@ -84,9 +85,9 @@ def with_one(counts, cell, column, amount=1):
     return changed
 
 
-@KINDS
+@CURRENCIES
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_one_more_or_less_costs_what_is_paid(name, kind):
+def test_one_more_or_less_costs_what_is_paid(name, currency):
     """The sensitivity is the exact maximum over all cells."""
     strategy = STRATEGIES[name]
     counts = counts_of(strategy)
@@ -95,13 +96,13 @@ def test_one_more_or_less_costs_what_is_paid(name, kind):
         for cell in range(len(counts))
         for amount in (1, -1)
     ]
-    measuring = mechanism(kind, strategy, "add_remove")
+    measuring = mechanism(currency, strategy, "add_remove")
     assert max(costs(measuring, counts, others)) == PRICE
 
 
-@KINDS
+@CURRENCIES
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_who_moves_costs_no_more(name, kind):
+def test_who_moves_costs_no_more(name, currency):
     strategy = STRATEGIES[name]
     counts = counts_of(strategy)
     cells = itertools.product(range(len(counts)), repeat=2)
@@ -109,36 +110,60 @@ def test_who_moves_costs_no_more(name, kind):
         with_one(with_one(counts, old, 0, -1), new, (old + new) % 2)
         for old, new in itertools.islice(cells, 20)
     ]
-    costs(mechanism(kind, strategy, "replace"), counts, others)
+    costs(mechanism(currency, strategy, "replace"), counts, others)
 
 
-@KINDS
+@CURRENCIES
 @RELATIONS
-def test_contributions_and_signs(relation, kind):
+def test_contributions_and_signs(relation, currency):
     strategy = STRATEGIES["prefix"]
     counts = counts_of(strategy) - 4
-    measuring = mechanism(kind, strategy, relation, contribution=3, signed=True)
+    measuring = mechanism(currency, strategy, relation, contribution=3, signed=True)
     size = 6 if relation == "replace" else 3
     others = [with_one(counts, 0, 1, -size), with_one(counts, 0, 0, size)]
     assert costs(measuring, counts, others) == [PRICE, PRICE]
 
 
-@KINDS
+@CURRENCIES
+@RELATIONS
+@pytest.mark.parametrize("name", ["prefix", "marginals", "vstack"])
+def test_all_records_of_a_person_cost_what_is_paid(name, relation, currency):
+    """Three records that change together, in one cell or in several."""
+    strategy = STRATEGIES[name]
+    counts = counts_of(strategy) + 12
+    others = []
+    for cells in itertools.combinations_with_replacement(range(len(counts)), 3):
+        other = counts
+        for cell in cells:
+            other = with_one(other, cell, 0, -1)
+            if relation == "replace":
+                other = with_one(other, cell, 1)
+        others.append(other)
+    measuring = mechanism(currency, strategy, relation, records_per_person=3)
+    found = max(costs(measuring, counts, others))
+    # In L2 norm who changes column moves less than by two changes of one cell.
+    assert found == PRICE or (relation, currency) == ("replace", "rho")
+    four = with_one(others[0], 0, 0, -3 if relation == "add_remove" else -9)
+    with pytest.raises(AssertionError, match="costs"):
+        costs(measuring, counts, [four])
+
+
+@CURRENCIES
 @pytest.mark.parametrize("template", ["pidentity", "marginals", "kronecker"])
-def test_optimized_strategies(template, kind):
+def test_optimized_strategies(template, currency):
     tables = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 1, (0,): 1})
     strategy = optimize(tables, template=template, seed=0).strategy
     counts = np.random.default_rng(0).integers(0, 9, (12, 2))
     others = [with_one(counts, cell, 1) for cell in range(12)]
-    measuring = mechanism(kind, strategy, "add_remove")
+    measuring = mechanism(currency, strategy, "add_remove")
     found = costs(measuring, counts, others)
     assert 0.99 * PRICE < max(found) <= PRICE
 
 
-@KINDS
+@CURRENCIES
 @RELATIONS
 @pytest.mark.parametrize("signed", [False, True])
-def test_records(signed, relation, kind):
+def test_records(signed, relation, currency):
     strategy = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
     codes = np.random.default_rng(0).integers(0, (3, 2, 2), (9, 3))
     columns = np.arange(9) % 2
@@ -156,7 +181,7 @@ def test_records(signed, relation, kind):
         others = [*map(made, others), made(everybody, flipped)]
     else:
         others = [made(np.delete(everybody, i)) for i in (0, 4, 8)]
-    measuring = mechanism(kind, strategy, relation, signed=signed)
+    measuring = mechanism(currency, strategy, relation, signed=signed)
     found = max(costs(measuring, made(everybody), others))
     # In L2 norm two changes of one in different places are less than one of two.
     assert found == PRICE or (found > 0 and not signed and relation == "replace")
@@ -167,7 +192,7 @@ def test_sums_that_are_bounded_in_groups(relation):
     sums = np.arange(10).reshape(5, 2)
 
     def run(values, ledger):
-        return norm_release(
+        return noisy_release(
             values, groups=[1, 2, 2], sensitivity=2, epsilon=PRICE, released="sums",
             neighbours=relation, ledger=ledger,
         )  # fmt: skip
@@ -186,55 +211,84 @@ def test_sums_that_are_bounded_in_groups(relation):
         assert found[0] == PRICE > found[1]
 
 
+@pytest.mark.parametrize(
+    ("release", "parts"),
+    [
+        (partial(noisy_release, sensitivity=1), 2),
+        (partial(noisy_release, sensitivity=1, groups=[1, 1, 1]), 2),
+        (permute_and_flip, 2),
+        (exponential_mechanism, 8),
+    ],
+    ids=["laplace", "k_norm", "permute and flip", "exponential"],
+)
+def test_pure_releases_cost_what_a_ledger_of_rho_pays(release, parts):
+    """The worst of all neighbours costs the price: it could not be lower."""
+
+    def run(values, ledger):
+        return release(values, epsilon=PRICE, released="one", ledger=ledger)
+
+    values = np.array([5, 3, 4])
+    price = PRICE**2 / parts
+    changes = [[1, 0, 0], [0, -1, 0]]
+    if parts == 8 or release is permute_and_flip:
+        changes += [[1, -1, 0], [1, 0, 1]]
+    with entropy(0):
+        tape = play(run, values, PrivacyLedger(price, currency="rho"))
+    found = []
+    for change in changes:
+        ledger = PrivacyLedger(price, currency="rho")
+        found.append(
+            check_pair(tape, play(run, values + change, ledger, tape), rho=price)
+        )
+        assert ledger.spent == price
+    assert price >= max(found) > price * Fraction(999, 1000)
+
+
 # ----------------------------------------------------------- draws without records
-def looked_at(kind, strategy, counts):
-    measuring = mechanism(kind, strategy, "add_remove")
+def looked_at(currency, strategy, counts):
+    measuring = mechanism(currency, strategy, "add_remove")
     with watched(without_records()):
         measured = measuring.measure(counts)
     seen = {name: of for name, of in vars(measuring).items() if name != "strategy"}
     return seen, measured, measuring.reconstruct(measured), repr(measuring)
 
 
-@KINDS
+@CURRENCIES
 @pytest.mark.parametrize("name", ["prefix", "marginals", "vstack", "pidentity"])
-def test_nothing_of_a_mechanism_depends_on_counts(name, kind):
+def test_nothing_of_a_mechanism_depends_on_counts(name, currency):
     strategy = STRATEGIES[name]
     counts = counts_of(strategy)
-    seen = [looked_at(kind, strategy, number * counts) for number in (0, 1, 1000)]
+    seen = [looked_at(currency, strategy, number * counts) for number in (0, 1, 1000)]
     same("what is seen", seen[0], seen[1])
     same("what is seen", seen[0], seen[2])
 
 
 # ---------------------------------------------------------------- faults are found
 @pytest.mark.parametrize(
-    ("kind", "where", "words"),
+    ("currency", "check", "words"),
     [
-        (MatrixMechanism, (mmech.release, "check_scale"), "laplace, costs"),
-        (
-            GaussianMechanism,
-            (mmech.gaussian._mechanism, "check_variance"),
-            "gaussian, costs",
-        ),
+        ("epsilon", "check_scale", "laplace, costs"),
+        ("rho", "check_variance", "gaussian, costs"),
     ],
 )
-def test_finds_half_of_the_scale(kind, where, words, monkeypatch):
-    check = getattr(*where)
-    monkeypatch.setattr(*where, lambda scale: check(scale) / 2)
+def test_finds_half_of_the_scale(currency, check, words, monkeypatch):
+    whole = getattr(mmech.noise.laws, check)
+    monkeypatch.setattr(mmech.noise.laws, check, lambda scale: whole(scale) / 2)
     with pytest.raises(AssertionError, match=words):
-        test_one_more_or_less_costs_what_is_paid("prefix", kind)
+        test_one_more_or_less_costs_what_is_paid("prefix", currency)
 
 
-@KINDS
-def test_finds_counts_that_are_taken_twice(kind, monkeypatch):
-    answers = kind._strategy_answers
+@CURRENCIES
+def test_finds_counts_that_are_taken_twice(currency, monkeypatch):
+    answers = MatrixMechanism._strategy_answers
 
     def twice(*seen):
         exact, bound = answers(*seen)
         return 2 * exact, 2 * bound
 
-    monkeypatch.setattr(kind, "_strategy_answers", twice)
+    monkeypatch.setattr(MatrixMechanism, "_strategy_answers", twice)
     with pytest.raises(AssertionError, match="costs"):
-        test_one_more_or_less_costs_what_is_paid("prefix", kind)
+        test_one_more_or_less_costs_what_is_paid("prefix", currency)
 
 
 @pytest.mark.parametrize("monotone", [True, False])
@@ -274,7 +328,8 @@ def chances(kind, scores, rate):
 
 @pytest.mark.parametrize("kind", ["exponential", "permute_and_flip"])
 def test_the_loss_of_a_selection_bounds_all_log_ratios(kind, rng):
-    public = {"rate": Fraction(3, 10), "neighbours": "replace", "monotone": False}
+    public = {"rate": Fraction(3, 10), "relation": Relation("replace")}
+    public["monotone"] = False
     most = 0.0
     for _ in range(300):
         scores = rng.integers(0, 6, 4)

@@ -24,7 +24,6 @@ from mmech import (
     VStack,
     all_marginals,
     confidence_interval,
-    error,
     expected_error,
     loss,
     optimize,
@@ -33,7 +32,8 @@ from mmech import (
     rmse,
 )
 from mmech import report as report_function
-from mmech.operators._base import QueryMatrix
+from mmech.error import pairs
+from mmech.operators.base import QueryMatrix
 
 THETA = np.abs(np.sin(np.arange(1.0, 13))).reshape(2, 6)
 
@@ -66,7 +66,7 @@ def test_marginals_on_marginals_in_closed_form(workload, strategy, monkeypatch):
     def refuse(*_):
         raise AssertionError("the workload was materialised")
 
-    monkeypatch.setattr(error, "_row_gains_by_blocks", refuse)
+    monkeypatch.setattr(pairs, "_row_gains_by_blocks", refuse)
     wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
     actual = per_query_error(workload, strategy, epsilon=1)
     np.testing.assert_allclose(actual, 2 * wanted, rtol=1e-9)
@@ -175,7 +175,7 @@ def test_products_too_large_to_list():
 
 
 def test_grouping_keeps_the_extremes(monkeypatch, rng):
-    module = __import__("sys").modules["mmech.report"]
+    module = __import__("sys").modules["mmech.error.report"]
     monkeypatch.setattr(module, "MAX_KINDS", 64)
     workload = Kronecker([AllRange(8), AllRange(7)])
     theta = rng.random((2, 8))
@@ -188,7 +188,7 @@ def test_grouping_keeps_the_extremes(monkeypatch, rng):
 
 
 def test_omitted_where_too_expensive(monkeypatch):
-    module = __import__("sys").modules["mmech.report"]
+    module = __import__("sys").modules["mmech.error.report"]
     monkeypatch.setattr(module, "MAX_BLOCK_WORK", 10)
     table = report(Prefix(6), PIdentity(THETA), epsilon=1)
     assert table.standard_errors is None

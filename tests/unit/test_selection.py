@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-import mmech.noise._weighted as weighted
+import mmech.noise.weighted as weighted
 import mmech.selection as selection
 from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
 from mmech.exceptions import BudgetExceededError
@@ -20,6 +20,7 @@ from mmech.noise import (
     random_permutation,
     weighted_choice,
 )
+from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 
 ONE = 1 << FRACTION_BITS
@@ -103,12 +104,12 @@ def test_the_slow_path_is_reached_and_exact(monkeypatch, far):
     # 128 zero bits, then bits of a number above exp(-far): the near choice.
     words = Words(zero, zero, zero, last, *[zero] * 8)
     monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
     assert weighted_choice(log_weights) == 0
     # 320 zero bits are below it.
     words = Words(*[zero] * 20)
     monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise._bernoulli.random_words", words)
+    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
     assert weighted_choice(log_weights) == 1
 
 
@@ -140,28 +141,45 @@ STEPS = {
 """What one record can change each score by; the other way round is symmetric."""
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+def steps_of(monotone, neighbours, persons):
+    """What so many records of one person can change each score by."""
+    steps = STEPS[monotone, neighbours]
+    return range(persons * min(steps), persons * max(steps) + 1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "persons"), [("0.1", 1), ("1", 1), ("3", 1), ("1", 2)]
+)
 @pytest.mark.parametrize(("monotone", "neighbours"), STEPS)
-def test_every_change_of_one_record(epsilon, monotone, neighbours):
-    """Exhaustive: no outcome is more than e^epsilon as likely, in exact arithmetic."""
+def test_every_change_of_one_person(epsilon, persons, monotone, neighbours):
+    """Exhaustive: no outcome is more than e^epsilon as likely, in exact arithmetic.
+
+    And log ratios lie in a window of that width, by which rho is priced.
+    """
     rate = fixed_point_rate(
-        Fraction(epsilon), monotone=monotone, neighbours=neighbours, roundings=1
+        Fraction(epsilon),
+        monotone=monotone,
+        relation=Relation(neighbours, persons),
+        roundings=1,
     )
-    largest = Decimal(0)
+    largest = widest = Decimal(0)
     for scores in ([0, 0, 0], [5, 4, 0], [7, 7, 9]):
         before = exact_probabilities(np.array(scores) * rate)
-        for change in itertools.product(STEPS[monotone, neighbours], repeat=3):
+        steps = steps_of(monotone, neighbours, persons)
+        for change in itertools.product(steps, repeat=3):
             after = exact_probabilities((np.array(scores) + change) * rate)
-            for p, q in zip(before, after, strict=True):
-                largest = max(largest, abs(log_ratio(p, q)))
+            ratios = list(map(log_ratio, before, after))
+            largest = max(largest, *map(abs, ratios))
+            widest = max(widest, max(ratios) - min(ratios))
     assert largest <= Decimal(epsilon)
+    assert Decimal("0.9") * Decimal(epsilon) < widest <= Decimal(epsilon)
     # Not wasteful either: nearly all of the budget is used.
     assert largest > Decimal("0.4") * Decimal(epsilon)
 
 
 def test_a_doubled_rate_would_be_found():
     rate = 2 * fixed_point_rate(
-        Fraction(1), monotone=True, neighbours="add_remove", roundings=1
+        Fraction(1), monotone=True, relation=Relation(), roundings=1
     )
     p = exact_probabilities(np.array([0, 0, 0]) * rate)
     q = exact_probabilities(np.array([1, 0, 0]) * rate)
@@ -170,12 +188,14 @@ def test_a_doubled_rate_would_be_found():
 
 def test_rates():
     def rate(epsilon, **settings):
-        arguments = {"monotone": True, "neighbours": "add_remove", "roundings": 1}
+        arguments = {"monotone": True, "relation": Relation(), "roundings": 1}
         return fixed_point_rate(Fraction(epsilon), **arguments | settings)
 
     assert rate(1) == ONE - 12
     assert rate(1, monotone=False) == ONE // 2 - 12
-    assert rate(1, neighbours="replace") == ONE // 2 - 12
+    assert rate(1, relation=Relation("replace")) == ONE // 2 - 12
+    assert rate(1, relation=Relation("add_remove", 4)) == ONE // 4 - 12
+    assert rate(1, relation=Relation("replace", 4), monotone=False) == ONE // 16 - 12
     assert rate(1, roundings=1000) == ONE - 12_000
     assert rate(1, score_unit=256) == (ONE - 12) // 256
     with pytest.raises(ValueError, match="too small for a selection with 5,000 sums"):
@@ -195,6 +215,63 @@ def test_it_prefers_high_scores_and_pays():
     assert ledger.remaining == Fraction(1, 2)
 
 
+@pytest.mark.parametrize("choose", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize(("monotone", "neighbours"), STEPS)
+def test_the_rate_is_that_of_all_records_of_a_person(
+    choose, monotone, neighbours, watch_all
+):
+    seen = []
+
+    def note(draw, sample):
+        seen.append(draw.public)
+        return sample()
+
+    watch_all(note)
+    epsilon, persons = Fraction(2, 3), 5
+    settings = {"neighbours": neighbours, "records_per_person": persons}
+    ledger = PrivacyLedger(1, **settings)
+    settings |= {"epsilon": epsilon, "monotone": monotone, "ledger": ledger}
+    choose([3, 5, 4], released="x", **settings)
+    (public,) = seen
+    changes = persons * (2 if neighbours == "replace" else 1) * (1 if monotone else 2)
+    wanted = epsilon / changes
+    if choose is exponential_mechanism:
+        wanted = Fraction(math.floor(wanted * ONE) - 12, ONE)
+    assert public["rate"] == wanted
+    assert public["epsilon"] == epsilon
+    assert public["relation"] == ledger.relation
+    assert ledger.spent == epsilon
+
+
+@pytest.mark.parametrize(
+    ("rho", "epsilon"), [("1/8", 1), ("1/2", 2), ("1/100", math.sqrt(0.08))]
+)
+def test_a_draw_for_rho_has_the_epsilon_of_bounded_range(rho, epsilon, watch_all):
+    seen = []
+
+    def note(draw, sample):
+        seen.append(draw.public)
+        return sample()
+
+    watch_all(note)
+    ledger = PrivacyLedger(rho, currency="rho")
+    settings = {"released": "x", "monotone": True}
+    exponential_mechanism([3, 5], rho=rho, ledger=ledger, **settings)
+    assert ledger.remaining == 0
+    (public,) = seen
+    assert float(public["epsilon"]) == pytest.approx(epsilon, rel=1e-15)
+    assert public["epsilon"] ** 2 <= 8 * Fraction(rho)
+    # What costs that epsilon in a ledger of rho costs as much.
+    other = PrivacyLedger(rho, currency="rho")
+    exponential_mechanism([3, 5], epsilon=public["epsilon"], ledger=other, **settings)
+    assert seen[1]["rate"] == public["rate"]
+    assert 0 <= other.remaining < 1e-20
+    with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
+        exponential_mechanism([3, 5], epsilon=1, rho=1, **settings)
+    with pytest.raises(TypeError, match=r"ledger of pure epsilon cannot pay"):
+        exponential_mechanism([3, 5], rho=1, ledger=PrivacyLedger(9), **settings)
+
+
 # ---------------------------------------------------------------- permute and flip
 def flip_probabilities(scores, rate):
     """Return the law of permute-and-flip, by listing who would be taken."""
@@ -207,12 +284,13 @@ def flip_probabilities(scores, rate):
     return law
 
 
+@pytest.mark.parametrize("persons", [1, 2])
 @pytest.mark.parametrize(
     ("monotone", "neighbours", "rate"),
     [(*key, rate) for key, rate in zip(STEPS, (1.0, 0.5, 0.5, 0.25), strict=True)],
 )
-def test_flips_follow_their_law(monotone, neighbours, rate, noise_rng):
-    """And no change of one record makes a choice likelier by more than epsilon = 1.
+def test_flips_follow_their_law(monotone, neighbours, rate, persons, noise_rng):
+    """And no change of one person makes a choice likelier by more than epsilon = 1.
 
     The law is summed up in doubles: with a slack of 1e-12.
     """
@@ -220,19 +298,25 @@ def test_flips_follow_their_law(monotone, neighbours, rate, noise_rng):
     settings = {
         "monotone": monotone,
         "neighbours": neighbours,
+        "records_per_person": persons,
         "insecure_rng": noise_rng,
     }
     drawn = [
         permute_and_flip(scores, epsilon=1, released="x", **settings)
         for _ in range(5000)
     ]
-    law = flip_probabilities(scores, rate)
+    law = flip_probabilities(scores, rate / persons)
     counts = np.bincount(drawn, minlength=4)
     assert chisquare(counts, law * len(drawn)).pvalue > 1e-6
     largest = 0.0
-    for change in itertools.product(STEPS[monotone, neighbours], repeat=4):
-        other = flip_probabilities(np.add(scores, change), rate)
-        largest = max(largest, np.abs(np.log(other / law)).max())
+    # Two records change many scores in too many ways to list.
+    few = scores[: 5 - persons]
+    before = flip_probabilities(few, rate / persons)
+    for change in itertools.product(
+        steps_of(monotone, neighbours, persons), repeat=len(few)
+    ):
+        other = flip_probabilities(np.add(few, change), rate / persons)
+        largest = max(largest, np.abs(np.log(other / before)).max())
     assert 0.5 < largest <= 1 + 1e-12
 
 
@@ -278,7 +362,7 @@ def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
             number = known + step
             words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
             script = Words(*reversed(words))
-            monkeypatch.setattr("mmech.noise._bernoulli.random_words", script)
+            monkeypatch.setattr("mmech.noise.bernoulli.random_words", script)
             assert flip_negative_exponential(exponent) is (step < 0)
             assert not script.words
 
@@ -319,7 +403,7 @@ def test_permute_and_flip_pays_first():
         ([0.5, 1], {}, "whole numbers"),
         ([0, 1], {"epsilon": 0}, "epsilon must be"),
         ([0, 1], {"epsilon": 1e-12}, "too small for a selection"),
-        ([0, 1], {"neighbours": "replace"}, "use the same relation for both"),
+        ([0, 1], {"neighbours": "replace"}, "use the same neighbours= and records"),
     ],
 )
 def test_wrong_input_spends_nothing(scores, change, message):

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from mmech import GaussianMechanism, Marginals, SignalPrior, bayes_risk_strategy, shrink
-from mmech.reconstruction._shrinkage import GRID, _part
+from mmech import Marginals, MatrixMechanism, SignalPrior, bayes_risk_strategy, shrink
+from mmech.reconstruction.shrinkage import GRID, _part
 from mmech.strategies import BayesRisk, block_partitions
 
 SIZES = (3, 2, 4)
@@ -244,7 +244,7 @@ def test_weights_for_gaussian_noise_are_roots_of_the_shares():
     )
     assert risk(shares)[0] == pytest.approx(result.loss)
     assert result.loss <= risk(np.full(len(blocks), 1 / len(blocks)))[0]
-    measured = GaussianMechanism(result.strategy, result.strategy, rho=rho).measure(
+    measured = MatrixMechanism(result.strategy, result.strategy, rho=rho).measure(
         np.zeros(72, int)
     )
     sizes = [math.prod((4, 2, 9)[i] for i in block) for block in blocks]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference as ref
 from catalogue import CATALOGUE
+from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from mmech import (
@@ -13,6 +14,7 @@ from mmech import (
     Dense,
     Identity,
     Kronecker,
+    MatrixMechanism,
     PartitionStack,
     PIdentity,
     Prefix,
@@ -23,13 +25,12 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.strategies import _select
-from mmech.strategies._pidentity import (
+from mmech.strategies.pidentity import (
     PIdentityObjective,
     default_p,
     minimize_pidentity,
 )
-from mmech.strategies._starts import random_starts
+from mmech.strategies.starts import random_starts
 from mmech_rf import grow_random_forest, training_workload
 
 UNION = VStack(
@@ -287,7 +288,7 @@ def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
 
 
 def test_kronecker_without_explicit_surrogates(seed, monkeypatch):
-    from mmech.strategies import _kronecker
+    from mmech.strategies import kronecker as _kronecker
 
     explicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
     monkeypatch.setattr(_kronecker, "EXPLICIT_FACTOR", 1)
@@ -456,11 +457,15 @@ def test_result_is_frozen_and_prints_briefly():
             ValueError,
             r"template must be one of 'auto', 'identity'",
         ),
-        ({"template": "identity", "p": 3}, TypeError, r"no option 'p'; .* are: none"),
+        (
+            {"template": "identity", "p": 3},
+            TypeError,
+            r"no option 'p' under .* are: none",
+        ),
         (
             {"template": "pidentity", "restarts": 3},
             TypeError,
-            r"no option 'restarts'; its options are: max_iter, n_starts, p, tolerance",
+            r"'restarts' under .*; its options are: max_iter, n_starts, p, tolerance$",
         ),
         ({"restarts": 3}, TypeError, "no option 'restarts'"),
         ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
@@ -494,8 +499,24 @@ def test_wrong_tolerance(tolerance):
 
 
 def test_wrong_workload():
-    with pytest.raises(TypeError, match="got ndarray; wrap arrays with Dense"):
-        optimize(np.eye(3))
+    with pytest.raises(TypeError, match="got list; wrap other sequences with Dense"):
+        optimize([[1, 0], [0, 1]])
+    with pytest.raises(ValueError, match="workload must have 2 dimensions"):
+        optimize(np.ones(3))
+
+
+@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
+def test_arrays_and_sparse_matrices_are_wrapped(privacy):
+    array = np.tril(np.ones((5, 5)))
+    expected = optimize(Dense(array), privacy=privacy, seed=0)
+    for matrix in (array, csr_array(array), csr_matrix(array)):
+        result = optimize(matrix, privacy=privacy, seed=0)
+        assert result.loss == pytest.approx(expected.loss)
+        np.testing.assert_array_equal(result.workload.to_dense(), array)
+        budget = {"epsilon": 1} if privacy == "pure" else {"rho": 1}
+        mechanism = MatrixMechanism(matrix, csr_array(np.eye(5)), **budget)
+        np.testing.assert_array_equal(mechanism.workload.to_dense(), array)
+        assert mechanism.answer([1, 2, 3, 4, 5]).shape == (5,)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -505,14 +526,3 @@ def test_auto_survives_rank_deficient_forests(seed):
     workload = training_workload(forest)
     result = optimize(workload, seed=0)
     assert result.loss == pytest.approx(loss(workload, result.strategy))
-
-
-def test_auto_notes_a_template_that_fails(monkeypatch):
-    def broken(workload, **options):
-        raise UnsupportedWorkloadError("too close to dependent")
-
-    monkeypatch.setitem(_select.TEMPLATES, "low_rank", broken)
-    workload = Dense(np.random.default_rng(0).random((3, 8)))
-    result = optimize(workload, seed=0)
-    notes = {candidate.template: candidate.note for candidate in result.candidates}
-    assert notes["low_rank"] == "failed: too close to dependent"

@@ -21,12 +21,12 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.operators._joint import joint_inverse_gram
-from mmech.operators._structure import kronecker_terms
+from mmech.operators.joint import joint_inverse_gram
 from mmech.strategies import reweight
-from mmech.strategies._joint import JointObjective
-from mmech.strategies._reweight import low_rank_strategy
-from mmech.strategies._union import union_strategy
+from mmech.strategies.joint import JointObjective
+from mmech.strategies.reweight import low_rank_strategy
+from mmech.strategies.union import union_strategy
+from mmech.structure.shape import kronecker_terms
 from mmech.testing import assert_query_matrix
 
 

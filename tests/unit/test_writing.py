@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from mmech import Identity, optimize, save
-from mmech._writing import check_writable, replacing
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech.writing import check_writable, replacing
+from mmech_rf import Attribute, LabelForestClassifier, Schema
 
 SCHEMA = Schema([Attribute.categorical("x", [0, 1])], [0, 1])
 
@@ -17,7 +17,7 @@ def save_strategy(path):
 
 
 def save_model(path):
-    model = PrivateForestClassifier(SCHEMA, epsilon=1, method="labels")
+    model = LabelForestClassifier(SCHEMA, epsilon=1)
     model.fit([[0], [1]], [0, 1]).save(path)
 
 

@@ -1,0 +1,176 @@
+"""Validation of user input: the one place where input errors are worded.
+
+Every function returns the normalised value or raises. ``TypeError`` means the
+wrong kind of object, ``ValueError`` the wrong value. A message is one sentence:
+what is needed, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import ParameterError
+
+__all__ = [
+    "check_choice",
+    "check_counts",
+    "check_delta",
+    "check_epsilon",
+    "check_finite_array",
+    "check_integer",
+    "check_tolerance",
+    "magnitude",
+    "sizes_label",
+]
+
+LISTED_SIZES = 8
+"""Up to this number of attributes a label lists the size of each."""
+
+
+def _describe(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{type(value).__name__} object"
+
+
+def magnitude(size: int) -> str:
+    """Return the order of magnitude of a Python integer of any size."""
+    return f"{size}" if size < 10**6 else f"about 10^{len(str(size)) - 1}"
+
+
+def sizes_label(sizes: Sequence[int]) -> str:
+    """Return attribute sizes as text, such as 2x3x3; of many, runs as powers."""
+    if len(sizes) <= LISTED_SIZES:
+        return "x".join(str(size) for size in sizes)
+    runs = [(size, len(list(run))) for size, run in groupby(sizes)]
+    if len(runs) > LISTED_SIZES:
+        return f"{len(sizes)} attributes"
+    return "x".join(
+        f"{size}^{times}" if times > 1 else f"{size}" for size, times in runs
+    )
+
+
+def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
+    """Return `value` as an int of at least `minimum`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(
+            f"{name} must be an integer >= {minimum}, got {_describe(value)}"
+        )
+    if value < minimum:
+        raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
+    return int(value)
+
+
+def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+    """Return `value` if it is one of the strings in `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        options = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {options}, got {_describe(value)}")
+    return value
+
+
+def check_tolerance(tolerance: Any) -> None:
+    """Raise unless the relative decrease at which to stop is usable."""
+    if isinstance(tolerance, bool) or not isinstance(tolerance, numbers.Real):
+        raise TypeError(f"tolerance must be a number >= 0, got {tolerance!r}")
+    if not 0 <= float(tolerance) < math.inf:
+        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
+
+
+def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
+    """Return a privacy parameter as an exact fraction.
+
+    A float counts as the decimal number it prints as, so that three releases
+    of ``0.1`` fit a budget of ``0.3``; strings such as ``"0.1"`` or ``"1/3"``,
+    integers and fractions are exact.
+    """
+    need = f"{name} must be a finite number > 0"
+    if value is None or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{need}, got {value!r}; there is no default")
+    if isinstance(value, str):
+        try:
+            exact = Fraction(value)
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"{need}, got the string {value!r}") from None
+    elif isinstance(value, numbers.Rational):
+        exact = Fraction(int(value.numerator), int(value.denominator))
+    elif isinstance(value, (numbers.Real, Decimal)):
+        if not math.isfinite(value):
+            raise ValueError(f"{need}, got {value}")
+        exact = Fraction(str(value))
+    else:
+        raise TypeError(f"{need}, got {_describe(value)}")
+    if exact <= 0:
+        raise ValueError(f"{need}, got {value}")
+    as_float = float(exact) if exact < Fraction(2) ** 1000 else math.inf
+    if as_float == 0.0 or not math.isfinite(as_float):
+        raise ValueError(f"{need} within the range of a double, got {value}")
+    return exact
+
+
+def check_delta(value: Any) -> float:
+    """Return the delta of (epsilon, delta)-privacy, a probability inside (0, 1)."""
+    need = "delta must be a probability between 0 and 1, both excluded"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{need}, got {_describe(value)}")
+    if not 0.0 < float(value) < 1.0:
+        raise ParameterError("delta", need.removeprefix("delta "), value)
+    return float(value)
+
+
+def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
+    """Return a real array with `ndim` dimensions and no NaN or infinity."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
+    if array.ndim != ndim:
+        raise ValueError(
+            f"{name} must have {ndim} dimension{'s' if ndim > 1 else ''}, "
+            f"got shape {array.shape}"
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} must hold finite numbers, got NaN or infinity; remove them first"
+        )
+    return array
+
+
+def check_counts(
+    value: Any, n_cells: int, *, signed: bool = False
+) -> NDArray[np.int64]:
+    """Return a data vector (n,) or table (n, k) of counts as int64."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"counts must hold integers, got dtype {array.dtype}")
+    if array.ndim not in (1, 2) or array.shape[0] != n_cells:
+        raise ValueError(
+            f"counts must have shape ({n_cells},) or ({n_cells}, k), one row per "
+            f"domain cell, got {array.shape}"
+        )
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ValueError("counts must be finite integers, got NaN or infinity")
+        if (array != np.rint(array)).any():
+            raise ValueError(
+                "counts must be whole numbers of records, got fractions; "
+                "the sensitivity is defined for records that count one each"
+            )
+        if (np.abs(array) >= 2.0**53).any():
+            raise ValueError("counts must be below 2**53 in magnitude to be exact")
+    elif array.dtype.kind == "u" and array.size and array.max() > 2**62:
+        raise ValueError("counts must be below 2**62 in magnitude to be exact")
+    integers = np.ascontiguousarray(array, dtype=np.int64)
+    if not signed and (integers < 0).any():
+        raise ValueError(
+            "counts must be non-negative, got negative entries; "
+            "pass signed=True for differences of counts"
+        )
+    return integers

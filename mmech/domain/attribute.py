@@ -1,0 +1,487 @@
+"""One attribute of a schema: its cells, and how raw values reach them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice
+from mmech.domain import values as io
+from mmech.domain.discretise import (
+    check_bins,
+    check_number,
+    equal_probability,
+    equal_width,
+    number_text,
+)
+
+__all__ = [
+    "Attribute",
+    "as_tuple",
+    "check_cells",
+    "check_name",
+    "distinct_values",
+    "infer_attribute",
+]
+
+_KINDS = ("categorical", "ordinal", "numeric")
+
+
+# ------------------------------------------------------------------- validation
+
+
+def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
+    """Return an iterable as a tuple of Python scalars."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(
+            f"{name} must be a sequence, got {type(values).__name__}; pass a list"
+        )
+    return tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+
+
+def check_names(values: Any, name: str) -> tuple[str, ...]:
+    """Return names as a tuple, or raise."""
+    names = as_tuple(values, name)
+    for entry in names:
+        check_name(entry, f"every name in {name}")
+    return names
+
+
+def check_name(value: Any, name: str) -> str:
+    """Return a name, or raise."""
+    if not isinstance(value, str):
+        raise TypeError(
+            f"{name} must be a string, got {type(value).__name__}; convert it"
+        )
+    if not value:
+        raise ValueError(f"{name} must not be empty; give it a name")
+    return value
+
+
+def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
+    """Return categories or class labels: distinct scalars, none of them missing."""
+    cells = as_tuple(values, name)
+    if len(cells) < minimum:
+        raise ValueError(
+            f"{name} must list at least {minimum}, got {len(cells)}; "
+            "list every value that may occur, whether or not the data hold it"
+        )
+    for cell in cells:
+        if not isinstance(cell, (str, bool, int, float)):
+            raise TypeError(
+                f"{name} must be strings, booleans or numbers, "
+                f"got {type(cell).__name__}; convert it"
+            )
+        if cell != "?" and (
+            io.is_missing(cell) or (isinstance(cell, float) and math.isinf(cell))
+        ):
+            raise ValueError(
+                f"{name} must not be empty, NaN or infinite, got {cell!r}; "
+                "write '?' for a category of missing values"
+            )
+    if len(set(cells)) < len(cells) or len(set(map(str, cells))) < len(cells):
+        raise ValueError(
+            f"{name} must be distinct, also when written as text; "
+            "remove the repeated one"
+        )
+    return cells
+
+
+# -------------------------------------------------------------------- attributes
+
+
+@dataclass(frozen=True, repr=False)
+class Attribute:
+    r"""Describe one attribute: its name, its cells and how raw values reach them.
+
+    The helpers `categorical`, `ordinal` and `numeric` read better than the
+    constructor. Cells are numbered from 0 in the order given here.
+
+    Parameters
+    ----------
+    name : str
+        Name of the attribute, and of its column in frames.
+    kind : {"categorical", "ordinal", "numeric"}
+        Ordinal categories are listed in their order.
+    categories : sequence of str, bool, int or float, default=()
+        The categories; for a numeric attribute, optional names of its bins.
+    lower, upper : float, optional
+        Public bounds of a numeric attribute. Values outside them are unknown.
+        Without bounds every finite number is known.
+    cut_points : sequence of float, default=()
+        Increasing inner edges :math:`c_1 < c_2 < \dots` of the bins
+        :math:`(-\infty, c_1], (c_1, c_2], \dots` of a numeric attribute. When
+        empty, the bounds are cut in `n_bins` bins of equal width, and the result
+        is stored here.
+    groups : mapping from category to sequence of raw values, optional
+        Raw values that belong to a category.
+    value_map : mapping from raw value to category, optional
+        Codes to translate first. Where it is given only its keys are known.
+    n_bins : int, default=10
+        Number of bins of a numeric attribute without cut points.
+    quantiles : sequence of (probability, value), optional
+        Public quantiles of a numeric attribute, such as those that a census
+        publishes. It is cut in `n_bins` bins of equal probability between them; the
+        bounds are the quantiles 0 and 1, and values between two are taken to be
+        uniform. Stored as `cut_points`.
+    other : str or category, optional
+        The designated cell for unknown and missing values: one of the categories,
+        or for a numeric attribute the name of one more cell after the bins. A
+        categorical attribute with a category ``"?"`` uses that one by default.
+
+    Attributes
+    ----------
+    size : int
+        Number of cells.
+    labels : tuple
+        What each cell is called: categories, names of bins, or intervals.
+    other_code : int or None
+        The cell for unknown and missing values.
+
+    Raises
+    ------
+    TypeError
+        If a name is not a string, a bound not a number, or a category not a scalar.
+    ValueError
+        If categories are missing or repeated, cut points not increasing or not
+        inside the bounds, ``lower >= upper``, or groups do not fit the categories.
+
+    Notes
+    -----
+    A raw value matches a category by equality, otherwise by its text: ``"1"``
+    matches ``1``, ``1.0`` and ``True``, and ``"false"`` matches ``False``. Text that
+    is the usual form of a float or boolean matches what that would: ``"1.0"`` is 1,
+    as pandas writes it beside missing values. An empty field, None, NaN or ``"?"`` is
+    a missing value, unless ``"?"`` is a category: then it means that one.
+
+    Examples
+    --------
+    >>> Attribute.ordinal("safety", ["low", "med", "high"]).size
+    3
+    >>> Attribute.numeric("age", lower=0, upper=100, n_bins=4).labels
+    ('[0, 25]', '(25, 50]', '(50, 75]', '(75, 100]')
+    >>> Attribute.numeric("petal_width", cut_points=[0.5, 1], other="unknown").labels
+    ('<= 0.5', '(0.5, 1]', '> 1', 'unknown')
+    >>> published = [(0.25, 20), (0.75, 60)]
+    >>> Attribute.numeric(
+    ...     "income", lower=0, upper=1000, n_bins=4, quantiles=published
+    ... ).labels
+    ('[0, 20]', '(20, 40]', '(40, 60]', '(60, 1000]')
+    """
+
+    name: str
+    kind: str
+    categories: tuple[Any, ...] = ()
+    lower: float | None = None
+    upper: float | None = None
+    cut_points: tuple[float, ...] = ()
+    groups: Mapping[Any, tuple[Any, ...]] | None = field(default=None, hash=False)
+    value_map: Mapping[Any, Any] | None = field(default=None, hash=False)
+    _: KW_ONLY
+    n_bins: int | None = None
+    other: Any = None
+    quantiles: InitVar[Any] = None
+
+    @classmethod
+    def categorical(cls, name: str, categories: Iterable[Any], **options: Any) -> Self:
+        """Describe an attribute whose categories have no order."""
+        return cls(name, "categorical", as_tuple(categories, "categories"), **options)
+
+    @classmethod
+    def ordinal(cls, name: str, categories: Iterable[Any], **options: Any) -> Self:
+        """Describe an attribute whose categories are listed in their order."""
+        return cls(name, "ordinal", as_tuple(categories, "categories"), **options)
+
+    @classmethod
+    def numeric(cls, name: str, **options: Any) -> Self:
+        """Describe a number by public bounds, cut points or both."""
+        return cls(name, "numeric", **options)
+
+    def __post_init__(self, quantiles: Any) -> None:
+        check_name(self.name, "the name of an attribute")
+        check_choice(self.kind, f"the kind of attribute {self.name!r}", _KINDS)
+        if self.kind == "numeric":
+            self._check_numeric(quantiles)
+        elif quantiles is not None:
+            raise ValueError(
+                f"attribute {self.name!r} is {self.kind} and takes no quantiles; "
+                "leave them out, or make it numeric"
+            )
+        else:
+            self._check_categorical()
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _check_numeric(self, quantiles: Any) -> None:
+        label = f"attribute {self.name!r}"
+        if self.groups is not None or self.value_map is not None:
+            raise ValueError(
+                f"{label} is numeric and takes no groups or value_map; "
+                "use cut_points, or make it categorical"
+            )
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(
+                f"{label} needs both lower and upper, got one of them; "
+                "give both, or cut_points alone"
+            )
+        if self.lower is not None and self.upper is not None:
+            lower = check_number(self.lower, f"lower of {label}")
+            upper = check_number(self.upper, f"upper of {label}")
+            if lower >= upper:
+                raise ValueError(
+                    f"lower must be below upper in {label}, got {lower} and {upper}; "
+                    "correct the bounds"
+                )
+            self._set(lower=lower, upper=upper)
+        cuts = tuple(
+            check_number(cut, f"every cut point of {label}")
+            for cut in as_tuple(self.cut_points, f"cut_points of {label}")
+        )
+        if self.n_bins is not None:
+            check_bins(self.n_bins, f"n_bins of {label}")
+        if not cuts:
+            if self.lower is None or self.upper is None:
+                raise ValueError(
+                    f"{label} needs lower and upper, or cut_points, got neither; "
+                    "take them from public documentation, not from the data"
+                )
+            self._set(n_bins=10 if self.n_bins is None else int(self.n_bins))
+            assert self.n_bins is not None
+            cuts = (
+                equal_width(self.lower, self.upper, self.n_bins)
+                if quantiles is None
+                else equal_probability(
+                    self.lower, self.upper, self.n_bins, quantiles, label
+                )
+            )
+            if len(set(cuts)) < len(cuts) or self.upper in cuts:
+                raise ValueError(
+                    f"{label} has bounds too close for {self.n_bins} bins; widen them "
+                    "or lower n_bins"
+                )
+        elif quantiles is not None:
+            raise ValueError(
+                f"{label} has both cut_points and quantiles; give only one of the two"
+            )
+        elif self.n_bins not in (None, len(cuts) + 1):
+            raise ValueError(
+                f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "
+                f"n_bins is {self.n_bins}; give only one of the two"
+            )
+        if any(a >= b for a, b in pairwise(cuts)):
+            raise ValueError(
+                f"cut_points of {label} must be strictly increasing; "
+                "sort them and remove repeated ones"
+            )
+        if (
+            self.lower is not None
+            and self.upper is not None
+            and cuts
+            and (cuts[0] < self.lower or cuts[-1] >= self.upper)
+        ):
+            raise ValueError(
+                f"cut_points of {label} must lie inside its bounds "
+                f"{number_text(self.lower)} to {number_text(self.upper)}; "
+                "a cut outside makes a bin that stays empty, so remove it"
+            )
+        names = as_tuple(self.categories, f"categories of {label}")
+        if names and len(names) != len(cuts) + 1:
+            raise ValueError(
+                f"{label} has {len(cuts) + 1} bins but {len(names)} categories; "
+                "name every bin or none"
+            )
+        if self.other is not None:
+            check_name(self.other, f"other of {label}")
+        extra = () if self.other is None else (self.other,)
+        if names:
+            check_cells((*names, *extra), f"categories of {label}")
+        self._set(cut_points=cuts, n_bins=len(cuts) + 1, categories=names)
+
+    def _check_categorical(self) -> None:
+        label = f"attribute {self.name!r}"
+        if not (self.lower is self.upper is self.n_bins is None) or len(
+            self.cut_points
+        ):
+            raise ValueError(
+                f"{label} is {self.kind} and takes no bounds, cut_points or n_bins; "
+                "leave them out, or make it numeric"
+            )
+        cells = check_cells(self.categories, f"categories of {label}")
+        self._set(categories=cells, cut_points=())
+        if self.groups is not None:
+            groups = {
+                category: as_tuple(members, f"groups of {label}")
+                for category, members in dict(self.groups).items()
+            }
+            members = [member for group in groups.values() for member in group]
+            if not set(groups) <= set(cells):
+                raise ValueError(
+                    f"every group of {label} must be one of its categories; "
+                    "add the category or rename the group"
+                )
+            if len(set(members)) < len(members):
+                raise ValueError(
+                    f"a raw value may occur in one group of {label} only; "
+                    "remove it from the others"
+                )
+            self._set(groups=groups)
+        if self.value_map is not None:
+            known = io.CategoryTable(cells, self.groups)
+            if any(known.code(target) < 0 for target in self.value_map.values()):
+                raise ValueError(
+                    f"every value of value_map of {label} must be one of its "
+                    "categories; add the category or correct the map"
+                )
+            self._set(value_map=dict(self.value_map))
+        if self.other is not None and self.other not in cells:
+            raise ValueError(
+                f"other of {label} must be one of its categories, "
+                f"got {self.other!r}; add it to the categories"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of cells of the attribute."""
+        if self.kind == "numeric":
+            return len(self.cut_points) + 1 + (self.other is not None)
+        return len(self.categories)
+
+    @property
+    def other_code(self) -> int | None:
+        """Code of the cell for unknown and missing values, None if there is none."""
+        if self.kind == "numeric":
+            return None if self.other is None else self.size - 1
+        name = "?" if self.other is None else self.other
+        return self.categories.index(name) if name in self.categories else None
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What each cell is called."""
+        if self.kind != "numeric":
+            return self.categories
+        extra = () if self.other is None else (self.other,)
+        if self.categories:
+            return (*self.categories, *extra)
+        cuts = [number_text(cut) for cut in self.cut_points]
+        if self.lower is not None and self.upper is not None:
+            edges = [number_text(self.lower), *cuts, number_text(self.upper)]
+            first, last = [], []
+        else:
+            edges, first, last = cuts, [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]
+        bins = [f"({a}, {b}]" for a, b in pairwise(edges)]
+        if self.lower is not None:
+            bins[0] = "[" + bins[0][1:]
+        return (*first, *bins, *last, *extra)
+
+    @cached_property
+    def _table(self) -> io.CategoryTable:
+        return io.CategoryTable(self.categories, self.groups, self.value_map)
+
+    def _codes(self, values: NDArray[Any], *, clip: bool) -> NDArray[np.int64]:
+        """Return codes (N,), with a negative marker where there is none."""
+        if self.kind != "numeric":
+            return self._table.codes(values)
+        numbers, bad = io.number_values(values)
+        missing = np.isnan(numbers) & ~bad
+        if self.lower is not None and self.upper is not None:
+            outside = (numbers < self.lower) | (numbers > self.upper)
+        else:
+            outside = np.isinf(numbers)
+        codes = np.searchsorted(self.cut_points, numbers, side="left").astype(np.int64)
+        if not clip:  # the first and last bins already take what lies beyond
+            codes[outside] = io.OUTSIDE
+        codes[missing] = io.MISSING
+        codes[bad] = io.UNKNOWN
+        return codes
+
+    def _given(self) -> dict[str, Any]:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {k: v for k, v in values.items() if v is not None and v != ()}
+
+    def _to_dict(self) -> dict[str, Any]:
+        return {
+            key: [[raw, target] for raw, target in value.items()]
+            if isinstance(value, Mapping)
+            else value
+            for key, value in self._given().items()
+        }
+
+    def __repr__(self) -> str:
+        """Show what was given, as a call that rebuilds the attribute."""
+        given = ", ".join(f"{key}={value!r}" for key, value in self._given().items())
+        return f"Attribute({given})"
+
+
+# --------------------------------------------------------- reading from data
+
+
+def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
+    """Return the sorted distinct values of a column, and whether some are missing."""
+    found: dict[str, Any] = {}
+    has_missing = False
+    for value in values.tolist():
+        if io.is_missing(value):
+            has_missing = True
+        elif not isinstance(value, (str, bool, int, float, np.generic)):
+            raise TypeError(
+                f"{name} holds a value of type {type(value).__name__}, but each must "
+                "be a string or a number; convert it"
+            )
+        else:
+            found.setdefault(str(value), value)
+    distinct = list({value: None for value in found.values()})
+    try:
+        return sorted(distinct), has_missing
+    except TypeError:  # text and numbers mixed
+        key = lambda value: (type(value).__name__, str(value))  # noqa: E731
+        return sorted(distinct, key=key), has_missing
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, bool
+    )
+
+
+def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
+    """Return the attribute that a column (N,) shows, which leaks its values."""
+    cells = values.tolist() if values.dtype.kind not in "iuf" else []
+    present = [cell for cell in cells if not io.is_missing(cell)]
+    if values.dtype.kind not in "iuf" and not (
+        present and all(map(_is_number, present))
+    ):
+        categories, has_missing = distinct_values(values, f"column {name!r} of X")
+        if has_missing or not categories:
+            categories.append("?")
+        return Attribute.categorical(name, categories)
+    numbers, _ = io.number_values(values)
+    if np.isnan(numbers).any():
+        row = int(np.isnan(numbers).argmax())
+        raise ValueError(
+            f"row {row}, column {name!r} of X holds a missing value (empty, None or "
+            "NaN), for which an inferred numeric attribute has no cell; fill it in"
+        )
+    if np.isinf(numbers).any():
+        row = int(np.isinf(numbers).argmax())
+        raise ValueError(
+            f"row {row}, column {name!r} of X holds infinity, which cannot be a bound; "
+            "correct it"
+        )
+    lower, upper = (
+        (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
+    )
+    if upper - lower <= max(1e-12 * max(abs(lower), abs(upper)), 1e-300):
+        # one value in all records: any interval around it will do
+        margin = max(abs(lower), 1.0) / 2
+        lower, upper = lower - margin, upper + margin
+        lower, upper = max(lower, -np.finfo(float).max), min(upper, np.finfo(float).max)
+    return Attribute.numeric(name, lower=lower, upper=upper, n_bins=n_bins)

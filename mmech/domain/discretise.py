@@ -1,0 +1,95 @@
+"""Cut points of numeric attributes from public facts: bounds and quantiles."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from mmech.checks import check_integer
+
+__all__ = [
+    "check_bins",
+    "check_number",
+    "equal_probability",
+    "equal_width",
+    "number_text",
+]
+
+
+MAX_BINS = 100_000
+"""Most bins of an attribute: a forest cannot use more, and each takes time to cut."""
+
+
+def check_bins(value: Any, name: str) -> int:
+    """Return a number of bins, or raise."""
+    n_bins = check_integer(value, name)
+    if n_bins > MAX_BINS:
+        raise ValueError(
+            f"{name} must be at most {MAX_BINS:,}, got {value:,}; lower it"
+        )
+    return n_bins
+
+
+def check_number(value: Any, name: str) -> float:
+    """Return a finite number, or raise."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"{name} must be a number, got {type(value).__name__}; convert it"
+        ) from None
+    if not math.isfinite(result):
+        raise ValueError(f"{name} must be finite, got {result}; leave it out instead")
+    return result
+
+
+def number_text(value: float) -> str:
+    """Write whole numbers without a decimal point."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def equal_width(lower: float, upper: float, n_bins: int) -> tuple[float, ...]:
+    """Return the inner edges of bins of equal width, lower < upper.
+
+    Exact in the decimals as printed, so that a bound like 0.6 cuts at 0.3.
+    """
+    return equal_probability(lower, upper, n_bins, (), "the attribute")
+
+
+def equal_probability(
+    lower: float, upper: float, n_bins: int, quantiles: Any, label: str
+) -> tuple[float, ...]:
+    """Return the inner edges of bins of equal probability under public quantiles.
+
+    The distribution function is linear between the bounds and the given pairs of
+    probability and value; `label` names the attribute in errors.
+    """
+    pairs = [(Fraction(0), Fraction(repr(lower)))]
+    try:
+        given = [(probability, value) for probability, value in quantiles]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"quantiles of {label} must be pairs of a probability and a value, such as "
+            f"[(0.25, 20), (0.75, 60)], got {type(quantiles).__name__}"
+        ) from None
+    for probability, value in given:
+        chance = check_number(probability, f"every probability in quantiles of {label}")
+        point = check_number(value, f"every value in quantiles of {label}")
+        pairs.append((Fraction(repr(chance)), Fraction(repr(point))))
+    pairs.append((Fraction(1), Fraction(repr(upper))))
+    if any(p >= q or a >= b for (p, a), (q, b) in pairwise(pairs)):
+        raise ValueError(
+            f"quantiles of {label} must increase in both probability and value, "
+            "strictly, from the lower bound at 0 to the upper bound at 1; sort them, "
+            "and leave the bounds themselves out"
+        )
+    cuts = []
+    for k in range(1, n_bins):
+        share = Fraction(k, n_bins)
+        (p, a), (q, b) = next(
+            (left, right) for left, right in pairwise(pairs) if right[0] >= share
+        )
+        cuts.append(float(a + (b - a) * (share - p) / (q - p)))
+    return tuple(cuts)

@@ -1,0 +1,502 @@
+"""Public facts about records: named attributes, and the cells they make.
+
+A domain lists for every attribute its categories, or its bounds and cut points. It
+is public: it comes from documentation or agreement, not from the records. Everything
+downstream is built from it, so nothing there depends on sensitive data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer, magnitude
+from mmech.domain import files
+from mmech.domain.attribute import Attribute, as_tuple, check_name
+from mmech.domain.discretise import check_bins
+from mmech.domain.encoding import (
+    Misfit,
+    check_policies,
+    encode_columns,
+    list_misfits,
+)
+from mmech.domain.readers import Table, read_table
+from mmech.exceptions import DomainTooLargeError
+
+__all__ = ["Domain"]
+
+_LISTED_SIZES = 8
+"""Up to this number of attributes the text of a domain shows the size of each."""
+
+
+@dataclass(frozen=True, repr=False)
+class Domain:
+    """Public facts about records: the names of their attributes and their values.
+
+    The domain is the product of the attributes' cells. Cells are numbered in C
+    order, the first attribute most significant. A domain is built by hand or read
+    from a file with `from_json`.
+
+    Parameters
+    ----------
+    attributes : sequence of Attribute
+        In the order of the columns of the codes.
+    name : str, optional
+        Name of the data set.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the attributes.
+    shape : tuple of int
+        Number of cells of each attribute.
+    n_cells : int
+        Size of the domain, a Python integer of any size.
+
+    Raises
+    ------
+    TypeError
+        If an attribute is not an `Attribute` or a name not a string.
+    ValueError
+        If names repeat, or there is no attribute.
+
+    See Also
+    --------
+    Attribute : one attribute, and how raw values match its cells.
+
+    Examples
+    --------
+    >>> from mmech import Attribute, Domain
+    >>> domain = Domain(
+    ...     [
+    ...         Attribute.ordinal("safety", ["low", "med", "high"]),
+    ...         Attribute.numeric("price", lower=0, upper=100, n_bins=4),
+    ...     ]
+    ... )
+    >>> domain
+    Domain(shape=(3, 4), n_cells=12)
+    >>> domain.encode([["high", 25], ["low", "99.5"]])
+    array([[2, 0],
+           [0, 3]])
+    """
+
+    attributes: tuple[Attribute, ...]
+    _: KW_ONLY
+    name: str | None = None
+
+    _noun: ClassVar[str] = "domain"
+    """What messages and files call it."""
+    _named: ClassVar[str] = "attributes"
+    """What has a name in it."""
+
+    def __post_init__(self) -> None:
+        attributes = as_tuple(self.attributes, "attributes")
+        if not attributes:
+            raise ValueError(
+                f"a {self._noun} needs at least one attribute, got none; add one"
+            )
+        for attribute in attributes:
+            if not isinstance(attribute, Attribute):
+                raise TypeError(
+                    f"attributes must be Attribute objects, got "
+                    f"{type(attribute).__name__}; use Attribute.categorical, "
+                    "Attribute.ordinal or Attribute.numeric"
+                )
+        object.__setattr__(self, "attributes", attributes)
+        if self.name is not None:
+            check_name(self.name, "name")
+        self._check_distinct(self.names)
+
+    def _check_distinct(self, names: Iterable[str]) -> None:
+        seen = set()
+        for name in names:
+            if name in seen:
+                raise ValueError(
+                    f"the name {name!r} occurs twice among {self._named}; rename or "
+                    "remove one"
+                )
+            seen.add(name)
+
+    # ---- shape -----------------------------------------------------------------
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the domain."""
+        return math.prod(self.shape)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the attributes."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+    def select(self, features: Iterable[int | str]) -> Self:
+        """Return the domain of some attributes, given by position or name.
+
+        Parameters
+        ----------
+        features : iterable of int or str
+            Attributes in the order wanted, none of them twice.
+
+        Returns
+        -------
+        Domain
+            All else stays as it is.
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> domain = Domain([Attribute.categorical(name, [0, 1]) for name in "abc"])
+        >>> domain.select(["c", 0]).names
+        ('c', 'a')
+        """
+        names = self.names
+        positions = []
+        for feature in as_tuple(features, "features"):
+            if isinstance(feature, str):
+                if feature not in names:
+                    raise ValueError(
+                        f"the {self._noun} has no attribute {feature!r}; "
+                        f"choose from {', '.join(names)}"
+                    )
+                positions.append(names.index(feature))
+                continue
+            position = check_integer(feature, "a selected feature", minimum=0)
+            if position >= len(names):
+                raise ValueError(
+                    f"a selected feature must be below {len(names)}, the number of "
+                    f"attributes, got {position}; positions start at 0"
+                )
+            positions.append(position)
+        return replace(self, attributes=tuple(self.attributes[j] for j in positions))
+
+    # ---- records ---------------------------------------------------------------
+
+    def encode(
+        self,
+        X: Any,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+    ) -> NDArray[np.int64]:
+        """Return the cell of every record along every attribute.
+
+        Each value is read by itself, so a record's codes never depend on another
+        record. Time is linear in the size of `X`.
+
+        Parameters
+        ----------
+        X : frame, array or list of rows, shape (N, d)
+            Raw values. Frames and rows that are dicts match attributes by name and
+            may hold more columns in any order. Arrays and other rows hold the
+            attributes in the order of the domain.
+        columns : sequence of str, optional
+            Names of the columns of an array or of rows, to match them by name.
+        handle_unknown : {"error", "category", "drop", "clip"}, default="error"
+            What to do with a value outside the domain of its attribute: raise, use
+            the attribute's designated cell (`Attribute.other_code`), or leave the
+            record out, without a word on how many. ``"clip"`` moves a number outside
+            the bounds to the nearest bin and raises for other values.
+        handle_missing : {"error", "category", "drop"}, default="error"
+            The same for missing values.
+
+        Returns
+        -------
+        codes : int64 array, shape (N, d) or fewer rows with "drop"
+            C-contiguous.
+
+        Raises
+        ------
+        ValueError
+            At the first value that cannot be read; the message names its row and
+            column, not the value. Whether this error occurs depends on the data
+            and is not covered by the privacy guarantee; ``"drop"`` avoids it, and so
+            does ``"category"`` for attributes that declare a cell for it. Also if
+            columns are missing.
+        TypeError
+            If `X` is a sparse matrix, a single record, or not a table at all.
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> shape = Attribute.categorical("shape", ["round", "square", "?"])
+        >>> size = Attribute.numeric("size", lower=0, upper=10, n_bins=2)
+        >>> domain = Domain([shape, size])
+        >>> domain.encode([["round", 4], [None, 6]])
+        array([[0, 0],
+               [2, 1]])
+        >>> domain.encode([["square", 70], ["square", 3]], handle_unknown="drop")
+        array([[1, 0]])
+        """
+        policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
+        check_policies(self.attributes, self._noun, **policies)
+        table = read_table(X, columns)
+        positions, _ = table.locate(self.names, self._noun)
+        codes, keep = encode_columns(
+            self.attributes, table, positions, self._noun, **policies
+        )
+        return codes if keep.all() else codes[keep]
+
+    def check(self, X: Any, *, columns: Iterable[str] | None = None) -> list[Misfit]:
+        """List every cell that cannot be read, for the owner of the records.
+
+        The list holds values of records and is not covered by the privacy guarantee.
+        Look at it before ``"drop"`` is chosen, which leaves out every record that does
+        not fit and never says how many.
+
+        Parameters
+        ----------
+        X, columns
+            As in `encode`.
+
+        Returns
+        -------
+        list of Misfit
+            Named tuples ``(row, column, value, problem)`` in the order of the rows,
+            without those that read as a category ``"?"``; empty where all records fit.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing.
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> domain = Domain([Attribute.categorical("shape", ["round"])])
+        >>> domain.check([["round"], ["squre"]])
+        [Misfit(row=1, column='shape', value='squre',
+                problem='a value outside the domain of the attribute')]
+        """
+        table = read_table(X, columns)
+        positions, _ = table.locate(self.names, self._noun)
+        return sorted(self._misfits(table, positions), key=lambda misfit: misfit.row)
+
+    def _misfits(self, table: Table, positions: Iterable[int]) -> list[Misfit]:
+        found = []
+        for attribute, position in zip(self.attributes, positions, strict=True):
+            values = table.column(position)
+            codes = attribute._codes(values, clip=False)
+            found += list_misfits(attribute.name, values, codes)
+        return found
+
+    def cell_index(self, codes: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of the cell of every record, in C order.
+
+        Parameters
+        ----------
+        codes : int array, shape (N, d) or (d,)
+            As `encode` returns them.
+
+        Returns
+        -------
+        int64 array, shape (N,) or ()
+            At least 0 and below `n_cells`; the last attribute counts fastest.
+
+        Raises
+        ------
+        DomainTooLargeError
+            If the domain has more cells than int64 can number.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mmech import Attribute, Domain
+        >>> domain = Domain([Attribute.categorical(name, [0, 1, 2]) for name in "ab"])
+        >>> cells = domain.cell_index([[0, 2], [2, 1], [0, 2]])
+        >>> cells
+        array([2, 7, 2])
+        >>> np.bincount(cells, minlength=domain.n_cells)
+        array([0, 0, 2, 0, 0, 0, 0, 1, 0])
+        """
+        array = self._check_codes(codes)
+        if self.n_cells - 1 > np.iinfo(np.int64).max:
+            raise DomainTooLargeError(
+                f"the {self._noun} has {magnitude(self.n_cells)} cells, too many to "
+                "number in 64 bits; select fewer attributes"
+            )
+        cells = np.zeros(array.shape[:-1], dtype=np.int64)
+        for j, size in enumerate(self.shape):  # NumPy's own takes 32 attributes at most
+            cells = cells * size + array[..., j]
+        return cells
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.object_]:
+        """Return what the cells are called: categories, or intervals of numbers.
+
+        Parameters
+        ----------
+        codes : int array, shape (N, d) or (d,)
+
+        Returns
+        -------
+        object array of the same shape
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> domain = Domain([Attribute.numeric("width", cut_points=[0.5, 1])])
+        >>> domain.decode([[0], [2]]).tolist()
+        [['<= 0.5'], ['> 1']]
+        """
+        array = self._check_codes(codes)
+        out = np.empty(array.shape, dtype=object)
+        for j, attribute in enumerate(self.attributes):
+            names = np.empty(attribute.size, dtype=object)
+            names[:] = attribute.labels
+            out[..., j] = names[array[..., j]]
+        return out
+
+    def _check_codes(self, codes: ArrayLike) -> NDArray[np.int64]:
+        array = np.asarray(codes)
+        d = len(self.attributes)
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(
+                f"codes must be integers, got dtype {array.dtype}; pass what encode "
+                "returns"
+            )
+        if array.ndim not in (1, 2) or array.shape[-1] != d:
+            raise ValueError(
+                f"codes must have shape (N, {d}) or ({d},), got {array.shape}; pass "
+                "what encode returns"
+            )
+        array = array.astype(np.int64, copy=False)
+        for j, attribute in enumerate(self.attributes):
+            column = array[..., j]
+            if column.size and not (
+                column.min() >= 0 and column.max() < attribute.size
+            ):
+                raise ValueError(
+                    f"codes of attribute {attribute.name!r} must be at least 0 and "
+                    f"below {attribute.size}; pass what encode returns"
+                )
+        return array
+
+    # ---- files -----------------------------------------------------------------
+
+    @classmethod
+    def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
+        """Read a domain from a file in one of two formats.
+
+        It reads what `to_json` writes, and files with ``features``: categories, or
+        for a number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
+        `Attribute`.
+
+        Parameters
+        ----------
+        source : path, file object, JSON text or dict
+        n_bins : int, default=10
+            Number of bins of numeric attributes where a file gives only bounds.
+
+        Returns
+        -------
+        Domain
+
+        Raises
+        ------
+        ValueError
+            If the text is not JSON, of no known kind, malformed, or describes no
+            valid domain.
+
+        Examples
+        --------
+        >>> from mmech import Domain
+        >>> text = '''{"features": [
+        ...     {"name": "age", "type": "numeric", "lower": 0, "upper": 120},
+        ...     {"name": "sex", "type": "categorical", "categories": ["f", "m"]}]}'''
+        >>> Domain.from_json(text, n_bins=6).shape
+        (6, 2)
+        """
+        n_bins = check_bins(n_bins, "n_bins")
+        document = files.read_document(source, cls._noun)
+        with files.parsing(cls._noun):
+            entries, options = cls._parse(document, n_bins)
+        try:
+            return cls(tuple(Attribute(**entry) for entry in entries), **options)
+        except TypeError as error:
+            raise ValueError(
+                f"the {cls._noun} is malformed: {error}; correct the file"
+            ) from error
+
+    @classmethod
+    def _parse(
+        cls, document: dict[str, Any], n_bins: int
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the arguments of the attributes, and the others of this class."""
+        if "format" in document:
+            entries = files.written_attributes(document, cls._noun)
+        elif "features" in document:
+            entries = files.described_attributes(document, cls._noun, n_bins)
+        else:
+            raise files.unknown_kind(cls._noun, "or 'features'")
+        return entries, {"name": document.get("name")}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
+        """Write it as JSON, to be read by `from_json`.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it. By default the text is returned.
+
+        Returns
+        -------
+        str or None
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> domain = Domain([Attribute.categorical("a", [False, True])])
+        >>> Domain.from_json(domain.to_json()) == domain
+        True
+        """
+        document = files.header(self._noun)
+        if self.name is not None:
+            document["name"] = self.name
+        return files.write_document(document | self._entries(), path)
+
+    def _entries(self) -> dict[str, Any]:
+        """Return what a file says beside its header and the name."""
+        return {"attributes": [attribute._to_dict() for attribute in self.attributes]}
+
+    # ---- display ---------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """Show structure and size in one line."""
+        return f"Domain({self._summary('shape')})"
+
+    def _summary(self, word: str) -> str:
+        name = "" if self.name is None else f"{self.name!r}, "
+        shape = ", ".join(map(str, self.shape[:_LISTED_SIZES]))
+        if len(self.shape) > _LISTED_SIZES:
+            shape += f", ... {len(self.shape)} attributes"
+        elif len(self.shape) == 1:
+            shape += ","
+        size = str(self.n_cells) if self.n_cells < 10**16 else f"{self.n_cells:.3g}"
+        return f"{name}{word}=({shape}), n_cells={size}"
+
+    def __str__(self) -> str:
+        """Show one line per attribute."""
+        rows = self._rows()
+        width = max(len(name) for name, *_ in rows)
+        lines = [repr(self)]
+        for name, kind, size, labels in rows:
+            text = ", ".join(map(str, labels))
+            text = text if len(text) <= 60 else text[:57] + "..."
+            lines.append(f"  {name:<{width}}  {kind:<11}  {size:>4}  {text}")
+        return "\n".join(lines)
+
+    def _rows(self) -> list[tuple[str, str, int, tuple[Any, ...]]]:
+        """Return name, kind, size and labels of every line of the text."""
+        return [(a.name, a.kind, a.size, a.labels) for a in self.attributes]

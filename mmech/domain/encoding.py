@@ -1,0 +1,142 @@
+"""Columns of raw values to codes of cells: the policies, and what does not fit.
+
+Each value is read by itself, so that a record's codes never depend on another
+record. Messages call the description of the attributes by a `noun`, such as
+``"domain"``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice
+from mmech.domain.attribute import Attribute
+from mmech.domain.readers import Table
+from mmech.domain.values import MISSING, OUTSIDE, UNKNOWN
+from mmech.exceptions import ParameterError
+
+__all__ = [
+    "PROBLEMS",
+    "Misfit",
+    "cell_error",
+    "check_policies",
+    "encode_columns",
+    "list_misfits",
+    "look",
+]
+
+_POLICIES = ("error", "category", "drop")
+
+PROBLEMS = {
+    MISSING: "a missing value (empty, None or NaN)",
+    UNKNOWN: "a value outside the domain of the attribute",
+    OUTSIDE: "a number outside the bounds of the attribute, or infinity",
+}
+"""What is wrong with a value, by the marker that stands for its code."""
+
+
+class Misfit(NamedTuple):
+    """A cell of a table that cannot be read. Sensitive: it holds the value."""
+
+    row: int
+    column: str
+    value: Any
+    problem: str
+
+
+def check_policies(attributes: Sequence[Attribute], noun: str, **policies: str) -> None:
+    """Raise unless ``handle_unknown`` and ``handle_missing`` can be followed."""
+    for option, choice in policies.items():
+        clip = ("clip",) if option == "handle_unknown" else ()
+        check_choice(choice, option, (*_POLICIES, *clip))
+    for option, choice in policies.items():
+        if choice == "category" and all(a.other_code is None for a in attributes):
+            raise ParameterError(
+                option,
+                f"{{{option}='category'}} needs a designated category, and no "
+                f"attribute of this {noun} declares one",
+                remedy=(
+                    "add a category '?' to the attributes that need it",
+                    "set {other=} there",
+                ),
+            )
+
+
+def encode_columns(
+    attributes: Sequence[Attribute],
+    table: Table,
+    positions: Sequence[int],
+    noun: str,
+    *,
+    handle_unknown: str,
+    handle_missing: str,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the codes (N, d) of all records, and which of them are kept (N,).
+
+    `positions` says which column of the table holds which attribute.
+    """
+    keep = np.ones(table.n_rows, dtype=bool)
+    codes = np.empty((table.n_rows, len(attributes)), dtype=np.int64)
+    for j, (attribute, position) in enumerate(zip(attributes, positions, strict=True)):
+        found = attribute._codes(table.column(position), clip=handle_unknown == "clip")
+        codes[:, j] = found
+        if not found.size or found.min() >= 0:
+            continue
+        for marker in PROBLEMS:
+            choice = handle_missing if marker == MISSING else handle_unknown
+            bad = found == marker
+            if not bad.any():
+                continue
+            if choice == "drop":
+                keep &= ~bad
+            elif choice == "category" and attribute.other_code is not None:
+                codes[bad, j] = attribute.other_code
+            else:
+                row, undeclared = int(bad.argmax()), choice == "category"
+                raise cell_error(
+                    row, attribute.name, marker, noun, undeclared=undeclared
+                )
+    return codes, keep
+
+
+def look(noun: str) -> str:
+    """Return the first remedy for a table that does not fit."""
+    return f"look at all that do not fit with {{{noun.capitalize()}.check}}"
+
+
+def cell_error(
+    row: int, name: str, marker: int, noun: str, *, undeclared: bool = False
+) -> ParameterError:
+    """Return the error for a cell; it names row and column, never the value."""
+    problem = PROBLEMS[marker]
+    if undeclared:
+        problem += ", and the attribute declares no category for it"
+        remedy: tuple[str, ...] = ("add '?' to its categories", "set {other=}")
+    elif marker == MISSING:
+        remedy = (f"{look(noun)}, then fill it in", "choose {handle_missing=}")
+    else:
+        change = "extend" if marker == UNKNOWN else "widen the bounds of"
+        remedy = (
+            f"{look(noun)}, then correct it",
+            f"{change} the {{{noun}}}",
+            "choose {handle_unknown=}",
+        )
+    need = f"row {row}, column {name!r} of {{X}} holds {problem}"
+    return ParameterError("X", need, remedy=remedy)
+
+
+def list_misfits(
+    name: str,
+    values: NDArray[Any],
+    codes: NDArray[np.int64],
+    problems: Mapping[int, str] = PROBLEMS,
+) -> list[Misfit]:
+    """Return the cells of a column (N,) whose codes (N,) are markers of problems."""
+    return [
+        Misfit(int(row), name, values[row], problems[int(codes[row])])
+        for row in np.flatnonzero(codes < 0)
+    ]

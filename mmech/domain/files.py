@@ -1,0 +1,199 @@
+"""Domains as JSON: what is written, and the two forms that are read.
+
+What describes attributes and more, such as classes, has files of its own that hold
+attributes in the same words. Messages call it by a `noun`, such as ``"domain"``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mmech.writing import replacing
+
+__all__ = [
+    "check_keys",
+    "described_attributes",
+    "header",
+    "parsing",
+    "read_document",
+    "unknown_kind",
+    "write_document",
+    "written_attributes",
+]
+
+VERSION = 1
+
+_REMARKS = frozenset(
+    [
+        *("bounds_note", "derivation", "description", "dropped_lines"),
+        *("feature_domain_size", "integer", "interval_rule", "missing", "n_rows"),
+        *("note", "notes", "one_hot_groups", "paper_name", "shape", "source"),
+        *("split", "unit", "value_map_to_mrf"),
+    ]
+)
+"""Keys that say something to people, and may stand anywhere."""
+
+_WRITTEN_KEYS = (
+    "name",
+    "kind",
+    "categories",
+    "lower",
+    "upper",
+    "cut_points",
+    "groups",
+    "value_map",
+    "n_bins",
+    "other",
+)
+
+_NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles")
+"""How an entry of "features" may say where a number is cut."""
+
+
+# ---- documents -----------------------------------------------------------------
+
+
+def read_document(source: Any, noun: str) -> dict[str, Any]:
+    """Return the JSON object in a path, an open file, a JSON text or a dict."""
+    if isinstance(source, Mapping):
+        return dict(source)
+    if hasattr(source, "read"):
+        text = source.read()
+    elif isinstance(source, str) and source.lstrip().startswith("{"):
+        text = source
+    elif isinstance(source, (str, os.PathLike)):
+        with open(source, encoding="utf-8") as stream:
+            text = stream.read()
+    else:
+        raise TypeError(
+            f"a {noun} is read from a path, an open file, a JSON text or a dict, "
+            f"got {type(source).__name__}; pass one of those"
+        )
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"the {noun} is not valid JSON ({error}); check the file"
+        ) from None
+    if not isinstance(document, dict):
+        raise ValueError(
+            f"the {noun} must be a JSON object, got {type(document).__name__}; "
+            "check the file"
+        )
+    return document
+
+
+def header(noun: str) -> dict[str, Any]:
+    """Return the entries that a written document begins with."""
+    return {"format": f"mmech-{noun}", "version": VERSION}
+
+
+def write_document(
+    document: Mapping[str, Any], path: str | os.PathLike[str] | None
+) -> str | None:
+    """Write JSON to a file, whole or not at all, or return it."""
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    if path is None:
+        return text
+    with replacing(path) as unfinished:
+        unfinished.write_text(text + "\n", encoding="utf-8")
+    return None
+
+
+# ---- checks --------------------------------------------------------------------
+
+
+@contextmanager
+def parsing(noun: str) -> Iterator[None]:
+    """Say where a document is malformed, whatever its entries fail with."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"the {noun} is malformed near {error}; compare it with a file "
+            f"written by {noun.capitalize()}.to_json"
+        ) from error
+
+
+def unknown_kind(noun: str, kinds: str) -> ValueError:
+    """Return the error for a document of none of the kinds that are read."""
+    return ValueError(
+        f"the {noun} is of no known kind: it needs 'format' (written by "
+        f"{noun.capitalize()}.to_json), {kinds}; add what is missing"
+    )
+
+
+def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    """Raise for a key that would be ignored, and name the nearest that would not."""
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"{what}, which must be an object")
+    for key in entry:
+        if key in known or key in _REMARKS:
+            continue
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
+        )
+        raise ValueError(f"unknown key {key!r} of {what}; {hint}")
+
+
+# ---- attributes ----------------------------------------------------------------
+
+
+def written_attributes(
+    document: Mapping[str, Any], noun: str, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the arguments of the attributes in what ``to_json`` wrote.
+
+    `more` names what such a document has beside its header, name and attributes.
+    """
+    own = header(noun)
+    if document["format"] != own["format"] or document["version"] != VERSION:
+        raise ValueError(
+            f"the {noun} must have format {own['format']!r} version {VERSION}, got "
+            f"{document['format']!r} version {document.get('version')!r}; "
+            "read it with the release that wrote it"
+        )
+    check_keys(document, (*own, "name", *more, "attributes"), f"the {noun}")
+    attributes = []
+    for entry in document["attributes"]:
+        check_keys(entry, _WRITTEN_KEYS, f"attribute {entry['name']!r}")
+        fields = dict(entry)
+        for key in ("groups", "value_map"):
+            if key in fields:  # pairs, because JSON keys would all become text
+                fields[key] = {raw: value for raw, value in fields[key]}
+        attributes.append(fields)
+    return attributes
+
+
+def described_attributes(
+    document: Mapping[str, Any], noun: str, n_bins: int, more: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the arguments of the attributes in the ``features`` of a document."""
+    check_keys(document, ("name", "features", *more), f"the {noun}")
+    attributes = []
+    for entry in document["features"]:
+        fields: dict[str, Any] = {"name": entry["name"]}
+        numeric = entry["type"] == "numeric"
+        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered")
+        what = f"attribute {entry['name']!r}, which is {entry['type']}"
+        check_keys(entry, ("name", "type", *own_keys, "other"), what)
+        if numeric:
+            fields["kind"] = "numeric"
+            own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
+            if "cut_points" not in own:
+                fields |= {"n_bins": n_bins}
+                own = {"lower": entry["lower"], "upper": entry["upper"]} | own
+            fields |= own
+        else:
+            kind = "ordinal" if entry.get("ordered") else entry["type"]
+            fields |= {"kind": kind, "categories": entry["categories"]}
+        if "other" in entry:
+            fields["other"] = entry["other"]
+        attributes.append(fields)
+    return attributes

@@ -1,0 +1,348 @@
+"""Reading of raw tables: frames, arrays, lists of rows, and csv files.
+
+A table in memory is seen as columns of raw values. A csv file is read strictly: every
+line is a record, and every line must parse. A lenient reader decides what one record
+is by the records around it: a quote that is never closed makes one record of all lines
+up to the next quote. Here such a line is an error that names its number, never what it
+holds.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NoReturn, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import ParameterError
+
+__all__ = [
+    "Table",
+    "read_cells",
+    "read_header",
+    "read_rows",
+    "read_table",
+    "read_vector",
+]
+
+# ---- tables in memory ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """A raw table seen as columns: `column(j)` is an array of shape (n_rows,)."""
+
+    n_rows: int
+    n_columns: int
+    names: tuple[str, ...] | None
+    column: Callable[[int], NDArray[Any]]
+
+    def locate(
+        self,
+        attributes: Sequence[str],
+        noun: str,
+        required: Sequence[str] = (),
+        *,
+        read_required: bool = True,
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the positions of the attributes, and of other required columns.
+
+        Messages call by `noun` what requires them, such as ``"domain"``.
+        """
+        d, r = len(attributes), len(required) if read_required else 0
+        if self.n_rows == 0 and self.n_columns == 0:
+            return range(d), range(0)
+        if self.names is not None:
+            return (
+                [self._position(name, noun) for name in attributes],
+                [self._position(name, noun) for name in required[:r]],
+            )
+        if self.n_columns == d + len(required):
+            return range(d), range(d, d + r)
+        if self.n_columns == d and r:
+            raise ValueError(
+                f"X has only the {d} attributes, but the {noun} also requires the "
+                f"columns {', '.join(required)}, to know which records miss them; "
+                "append them, pass a frame, or name the columns with columns="
+            )
+        if self.n_columns != d:
+            raise ValueError(
+                f"X has {self.n_columns} columns but the {noun} has {d} attributes; "
+                f"pass the attributes in {noun} order, a frame, or name the columns "
+                "with columns="
+            )
+        return range(d), range(0)
+
+    def _position(self, name: str, noun: str) -> int:
+        names = self.names or ()
+        if (count := names.count(name)) != 1:
+            problem = "no column" if count == 0 else f"{count} columns"
+            raise ValueError(
+                f"X has {problem} named {name!r} but the {noun} needs exactly one; "
+                f"rename or select the columns of X to match the {noun}"
+            )
+        return names.index(name)
+
+
+def _object_column(cells: list[Any]) -> NDArray[Any]:
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):  # slice assignment would unpack sequences
+        column[row] = cell
+    return column
+
+
+def _plain(column: Any) -> NDArray[Any]:
+    values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    if values.dtype.kind == "c":
+        raise ValueError(
+            "Complex data not supported: X must hold text, numbers or booleans; "
+            "split complex columns into real ones"
+        )
+    return values.astype(str) if values.dtype.kind == "S" else values
+
+
+def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
+    raise ValueError(
+        "X must be two-dimensional, one row per record and one column per "
+        f"attribute, got shape {shape}; reshape it, or wrap a single record in a list"
+    )
+
+
+def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
+    """View a frame, array or list of rows as a `Table`."""
+    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+        if columns is not None:
+            raise ValueError(
+                "columns= names the columns of an array or of rows, got a frame, "
+                "which names its own; leave columns out"
+            )
+        labels = list(X.columns)
+        names = tuple(str(label) for label in labels)
+        if len(set(labels)) == len(labels):
+            return Table(len(X), len(labels), names, lambda j: _plain(X[labels[j]]))
+        # a name that occurs twice is an error only where the schema asks for it
+        return Table(len(X), len(labels), names, lambda j: _plain(X.iloc[:, j]))
+    if hasattr(X, "toarray"):
+        raise TypeError(
+            "X must be dense, got a sparse matrix; call .toarray() on it first"
+        )
+    if isinstance(X, (str, bytes, Mapping)):
+        raise TypeError(
+            "X must be a frame, an array or a list of rows, "
+            f"got {type(X).__name__}; wrap a single record in a list"
+        )
+    if isinstance(X, (list, tuple)):
+        if any(isinstance(row, Mapping) for row in X):
+            return _mapping_rows(X, columns)
+        table = _sequence_rows(X)
+    else:
+        array = np.asarray(X)
+        if array.ndim != 2:
+            _not_two_dimensional(array.shape)
+        n_rows, n_columns = array.shape
+        table = Table(n_rows, n_columns, None, lambda j: _plain(array[:, j]))
+    if columns is None:
+        return table
+    names = tuple(str(name) for name in columns)
+    if len(names) != table.n_columns and not (table.n_rows == table.n_columns == 0):
+        raise ValueError(
+            f"columns has {len(names)} names but X has {table.n_columns} columns; "
+            "give one name per column"
+        )
+    return Table(table.n_rows, len(names), names, table.column)
+
+
+def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
+    if columns is not None:
+        raise ValueError(
+            "columns= names the columns of an array or of rows, got rows that are "
+            "dicts, which name their own; leave columns out"
+        )
+    names: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"every row of X must be a dict when one is, got "
+                f"{type(row).__name__} in row {number}; use one kind of row"
+            )
+        names.update((name, None) for name in row)
+    keys = list(names)
+    return Table(
+        len(rows),
+        len(keys),
+        tuple(str(key) for key in keys),
+        lambda j: _object_column([row.get(keys[j]) for row in rows]),
+    )
+
+
+def _sequence_rows(rows: Sequence[Any]) -> Table:
+    width = -1
+    cells = []
+    for number, row in enumerate(rows):
+        if isinstance(row, (str, bytes, Set)) or not hasattr(row, "__len__"):
+            _not_two_dimensional((len(rows),))
+        cells.append(list(row))
+        if width >= 0 and len(row) != width:
+            raise ValueError(
+                f"row {number} of X has {len(row)} values but row 0 has {width}; "
+                "every row needs one value per column"
+            )
+        width = len(row)
+    return Table(
+        len(rows),
+        max(width, 0),
+        None,
+        lambda j: _object_column([row[j] for row in cells]),
+    )
+
+
+def read_vector(y: Any) -> NDArray[Any]:
+    """View class labels as a one-dimensional array."""
+    if isinstance(y, (list, tuple)):
+        return _object_column(list(y))
+    values = _plain(y)
+    if values.ndim != 1:
+        raise ValueError(
+            "y must be one-dimensional, one class label per record, "
+            f"got shape {values.shape}; select one column or ravel it"
+        )
+    return values
+
+
+# ---- csv files ----------------------------------------------------------------------
+
+
+def read_header(path: str | os.PathLike[str], *, multiline: bool = False) -> list[str]:
+    """Return the names of the columns; nothing below them is looked at."""
+    with _opened(path) as stream:
+        return next((fields for _, fields in _records(stream, multiline=multiline)), [])
+
+
+def read_rows(
+    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line of every record, and its wanted fields.
+
+    Parameters
+    ----------
+    path : path
+        Compressed with gzip where it ends in ``.gz``.
+    wanted : sequence of str
+        Names of columns. All fields of a line are read, the wanted ones returned.
+    multiline : bool, default=False
+        Whether quoted fields may hold line breaks.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or there twice, or a line does not parse.
+    """
+    with _opened(path) as stream:
+        records = _records(stream, multiline=multiline)
+        header = next((fields for _, fields in records), [])
+        for name in wanted:
+            if (count := header.count(name)) != 1:
+                found = f"{count} columns" if count else "no column"
+                raise ValueError(
+                    f"the header of the file has {found} named {name!r}, but the "
+                    "schema needs exactly one; rename the column or use another schema"
+                )
+        positions = [header.index(name) for name in wanted]
+        for number, fields in records:
+            if not fields:  # an empty line
+                continue
+            if len(fields) != len(header):
+                raise ValueError(
+                    f"line {number} of the file has {len(fields)} fields but the "
+                    f"header has {len(header)}; correct the line or quote its "
+                    "separators"
+                )
+            yield number, [fields[position] for position in positions]
+
+
+def read_cells(
+    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
+) -> NDArray[np.object_]:
+    """Return some columns of a csv file as text, shape (N, len(wanted))."""
+    rows = [fields for _, fields in read_rows(path, wanted, multiline=multiline)]
+    cells = np.empty((len(rows), len(wanted)), dtype=object)
+    if rows:
+        cells[:] = rows
+    return cells
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    opener = gzip.open if os.fspath(path).endswith(".gz") else open
+    # Bytes that are not UTF-8 become surrogates, for `_decoded` to find in their line.
+    with opener(
+        path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""
+    ) as stream:
+        try:
+            yield stream
+        except (EOFError, gzip.BadGzipFile, zlib.error):
+            raise ValueError(
+                "the file is not a gzip file, or is damaged or cut off; compress or "
+                "copy it again"
+            ) from None
+
+
+def _records(stream: TextIO, *, multiline: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line of every record, and all its fields."""
+    reader = csv.reader(_decoded(stream), strict=True)
+    while True:
+        number = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cut_off = str(error).startswith(("unexpected end", "field larger"))
+            if cut_off or reader.line_num > number:
+                raise _quote_error(number, multiline=multiline) from None
+            raise ValueError(
+                f"line {number} of the file has text after a closing quote, or a "
+                "carriage return inside of a field; put such fields in quotes, and "
+                "write each quote in them twice"
+            ) from None
+        if reader.line_num > number and not multiline:
+            raise _quote_error(number, multiline=False)
+        yield number, fields
+
+
+def _quote_error(number: int, *, multiline: bool) -> ValueError:
+    if multiline:
+        return ValueError(
+            f"line {number} of the file begins a record with a quote that is not "
+            f"closed within {csv.field_size_limit():,} characters, or not followed by "
+            "a separator; close it, and write each quote in a field twice"
+        )
+    return ParameterError(
+        "multiline",
+        f"line {number} of the file opens a quote that is not closed on the same "
+        "line, which is for {multiline=True}",
+        remedy=(
+            "close it",
+            "read with {multiline=True} a file whose fields hold line breaks",
+        ),
+    )
+
+
+def _decoded(lines: Iterable[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        if not line.isascii():
+            try:
+                line.encode()
+            except UnicodeEncodeError:
+                raise ValueError(
+                    f"line {number} of the file is not encoded in UTF-8; save the file "
+                    "in that encoding"
+                ) from None
+        yield line

@@ -1,0 +1,194 @@
+"""Raw values: which are missing, and which category or number the others mean.
+
+Every value is read by itself: what a cell of a table becomes never depends on
+another cell. That is a privacy requirement (one record must not change how
+another one is counted), and the reason why values that compare equal but print
+differently, such as ``1`` and ``True``, are kept apart when results are cached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "MISSING",
+    "OUTSIDE",
+    "UNKNOWN",
+    "CategoryTable",
+    "is_missing",
+    "number_values",
+    "texts",
+]
+
+# Markers of cells that have no code yet.
+MISSING, UNKNOWN, OUTSIDE = -1, -2, -3
+
+_MISSING_TYPES = ("NAType", "NaTType")  # of pandas, which is not imported here
+_CACHEABLE = (str, int, float, np.number, np.bool_)  # bool is an int
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a raw value is None, NaN, an empty field or a question mark."""
+    if isinstance(value, str):
+        return value.strip() in ("", "?")
+    if value is None or type(value).__name__ in _MISSING_TYPES:
+        return True
+    if isinstance(value, (float, np.floating, Decimal)):
+        return math.isnan(value)
+    return isinstance(value, (np.datetime64, np.timedelta64)) and bool(np.isnat(value))
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Return the texts a raw value can be read as, the most literal one first.
+
+    Text reads as the float or boolean that it is the usual form of, as a csv file has
+    them: a whole number is written as 5.0 where another cell of its column is missing.
+
+    >>> texts("med"), texts(1.0), texts("1.0"), texts(True)
+    (('med',), ('1.0', '1'), ('1.0', '1'), ('True', 'true', '1'))
+    """
+    if isinstance(value, str):
+        meant = _meant_by(value)
+        others = () if meant is None else texts(meant)
+        return (str(value), *(text for text in others if text != value))
+    if isinstance(value, (bool, np.bool_)):
+        return (str(value), str(value).lower(), str(int(value)))
+    if isinstance(value, (float, np.floating)):
+        # -0.0 equals 0.0 and must read alike; float32 stays float32 on NumPy 1 too
+        value = value + type(value)(0)
+        if math.isfinite(value) and value == math.floor(value):
+            return (str(value), str(int(value)))
+    return (str(value),)
+
+
+def _meant_by(text: str) -> float | bool | None:
+    """Return the boolean or float that a text is the usual form of, if any."""
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if str(number) == text else None
+
+
+class CategoryTable:
+    """Codes of raw values: by equality first, then by their text.
+
+    Parameters
+    ----------
+    categories : sequence of str, bool, int or float
+        The code of a category is its position.
+    groups : mapping from category to sequence of raw values, optional
+        Raw values that read as the category.
+    value_map : mapping from raw value to category, optional
+        When given, only the raw values it lists are known.
+    """
+
+    def __init__(
+        self,
+        categories: Sequence[Any],
+        groups: Mapping[Any, Sequence[Any]] | None = None,
+        value_map: Mapping[Any, Any] | None = None,
+    ) -> None:
+        self._exact: dict[Any, int] = {}
+        self._text: dict[str, int] = {}
+        code_of = {category: code for code, category in enumerate(categories)}
+        for category, members in (groups or {}).items():
+            for member in members:
+                self._exact[member] = code_of[category]
+        for category, code in code_of.items():
+            self._exact.setdefault(category, code)
+        self._index_texts()
+        if value_map is not None:
+            coded = {raw: self.code(category) for raw, category in value_map.items()}
+            self._exact, self._text = coded, {}
+            self._index_texts()
+        self._missing = next(
+            (code for code, category in enumerate(categories) if category == "?"),
+            MISSING,
+        )
+
+    def _index_texts(self) -> None:
+        # literal texts of all values come before the second readings of any
+        readings = [(texts(value), code) for value, code in self._exact.items()]
+        for depth in range(3):
+            for words, code in readings:
+                if depth < len(words):
+                    self._text.setdefault(words[depth], code)
+
+    def code(self, value: Any) -> int:
+        """Return the code of one raw value, MISSING or UNKNOWN."""
+        try:
+            code = self._exact.get(value)
+        except TypeError:  # unhashable
+            return UNKNOWN
+        if code is not None:
+            return code
+        if is_missing(value):  # before texts: None is not the category "None"
+            return self._missing
+        for text in texts(value):
+            if text in self._text:
+                return self._text[text]
+        return UNKNOWN
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the code of every raw value of a column, shape (N,)."""
+        if values.dtype.kind in "biuf":
+            distinct, inverse = np.unique(values, return_inverse=True)
+            table = np.array([self.code(value) for value in distinct], dtype=np.int64)
+            return table[inverse.ravel()] if distinct.size else table
+        cells = values.tolist()
+        memos = {kind: _Memo(self.code, kind) for kind in set(map(type, cells))}
+        if len(memos) == 1 and next(iter(memos.values())).cacheable:
+            read = next(iter(memos.values())).__getitem__
+            return np.fromiter(map(read, cells), np.int64, len(cells))
+        return np.fromiter(
+            (
+                memo[cell] if (memo := memos[type(cell)]).cacheable else self.code(cell)
+                for cell in cells
+            ),
+            np.int64,
+            len(cells),
+        )
+
+
+class _Memo(dict[Any, int]):
+    """Remember the codes of values of one type, within which equal reads alike."""
+
+    def __init__(self, code: Callable[[Any], int], kind: type) -> None:
+        super().__init__()
+        self._code = code
+        self.cacheable = issubclass(kind, _CACHEABLE)
+
+    def __missing__(self, value: Any) -> int:
+        code = self._code(value)
+        if value == value:  # every NaN would be a new key
+            self[value] = code
+        return code
+
+
+def number_values(
+    values: NDArray[Any],
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return a column as floats, missing cells NaN, and where it is no number."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64), np.zeros(values.shape, dtype=bool)
+    cells = values.tolist()
+    bad = np.zeros(len(cells), dtype=bool)
+    try:
+        return np.array(list(map(float, cells)), dtype=np.float64), bad
+    except (TypeError, ValueError, OverflowError):
+        out = np.full(len(cells), np.nan)
+        for row, cell in enumerate(cells):
+            try:
+                out[row] = float(cell)
+            except (TypeError, ValueError, OverflowError):
+                bad[row] = not is_missing(cell)
+        return out, bad

@@ -1,0 +1,1 @@
+"""Expected errors of strategies, lower bounds on them, and reports."""

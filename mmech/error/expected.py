@@ -1,0 +1,227 @@
+r"""Expected errors: closed forms, no noise.
+
+All functions are for one column of counts and continuous noise calibrated to the
+sensitivity under adding or removing one record: Laplace noise for a pure epsilon, to
+the L1 sensitivity, and Gaussian noise for rho of zCDP, to the L2 sensitivity. With the
+loss :math:`\|A\|^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the expected
+total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau, Hay, McGregor,
+Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7), or
+:math:`\mathrm{loss}/(2 \rho)`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice
+from mmech.error import pairs
+from mmech.noise import law_and_cost
+from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
+
+__all__ = [
+    "expected_error",
+    "loss",
+    "per_query_error",
+    "rmse",
+    "supports",
+]
+
+NORMS = {"pure": "L1", "zcdp": "L2"}
+"""Kind of privacy to the norm of sensitivities."""
+
+
+def expected_error(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
+) -> float:
+    r"""Return the expected total squared error of all queries.
+
+    For pure epsilon :math:`\frac{2}{\epsilon^2} \|A\|_1^2 \, \|W A^+\|_F^2`, for rho of
+    zCDP :math:`\frac{1}{2 \rho} \|A\|_2^2 \, \|W A^+\|_F^2`.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries A that are measured.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
+
+    Returns
+    -------
+    float
+        Sum over the m queries of the variance, in squared counts, for one column of
+        counts.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+    DomainTooLargeError
+        If the pair has no closed form and n is too large for a dense one.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, expected_error
+    >>> expected_error(Prefix(4), Identity(4), epsilon=1.0)
+    20.0
+    >>> expected_error(Prefix(4), Identity(4), rho=0.5)
+    10.0
+    """
+    law, cost = law_and_cost(epsilon, rho)
+    check_same_domain(workload, strategy)
+    size = sensitivity_in(strategy, law.norm)
+    return law.continuous(cost) * size**2 * pairs.gain(workload, strategy)
+
+
+def rmse(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
+) -> float:
+    """Return the root mean squared error of a query, in counts.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two. At rho = 1/2 Gaussian
+        noise has the scale of the L2 sensitivity.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, rmse
+    >>> round(rmse(Prefix(4), Identity(4), epsilon=1.0), 3)
+    2.236
+    """
+    total = expected_error(workload, strategy, epsilon=epsilon, rho=rho)
+    return math.sqrt(total / workload.shape[0])
+
+
+def per_query_error(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
+) -> NDArray[np.float64]:
+    """Return the expected squared error of every query.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
+
+    Returns
+    -------
+    ndarray of float64, shape (m,)
+        Squared counts; the sum equals `expected_error`.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, per_query_error
+    >>> per_query_error(Prefix(4), Identity(4), epsilon=1.0)
+    array([2., 4., 6., 8.])
+    >>> per_query_error(Prefix(4), Identity(4), rho=0.5)
+    array([1., 2., 3., 4.])
+    """
+    law, cost = law_and_cost(epsilon, rho)
+    check_same_domain(workload, strategy)
+    factor = law.continuous(cost) * sensitivity_in(strategy, law.norm) ** 2
+    return factor * pairs.row_gains(workload, strategy)
+
+
+def loss(
+    workload: QueryMatrix, strategy: QueryMatrix, *, privacy: str = "pure"
+) -> float:
+    r"""Return :math:`\|A\|^2 \, \|W A^+\|_F^2`, the error without the budget.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries A that are measured.
+    privacy : {"pure", "zcdp"}, default="pure"
+        Whether :math:`\|A\|` is the L1 sensitivity, for Laplace noise, or the L2
+        sensitivity, for Gaussian noise.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+
+    Examples
+    --------
+    >>> from mmech import Prefix, loss
+    >>> loss(Prefix(4), Prefix(4))
+    64.0
+    >>> round(loss(Prefix(4), Prefix(4), privacy="zcdp"), 9)
+    16.0
+    """
+    norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
+    check_same_domain(workload, strategy)
+    return sensitivity_in(strategy, norm) ** 2 * pairs.gain(workload, strategy)
+
+
+def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:
+    """Return the sensitivity of a strategy in a norm, "L1" or "L2"."""
+    return strategy.l2_sensitivity() if norm == "L2" else strategy.sensitivity()
+
+
+def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
+    """Return whether every query lies in the row space of the strategy.
+
+    Tests random combinations of the queries: a query outside the row space is
+    missed with probability zero, up to rounding.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix, shape (p, n)
+        Queries that are measured.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, Total, supports
+    >>> supports(Prefix(4), Identity(4)), supports(Prefix(4), Total(4))
+    (True, False)
+    """
+    check_same_domain(workload, strategy)
+    return pairs.supports(workload, strategy)

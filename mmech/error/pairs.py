@@ -1,0 +1,567 @@
+"""What a strategy knows of its pairs with workloads: one rule per type of strategy.
+
+A rule answers three questions about a workload W and a strategy A: whether A supports
+every query, the gain ‖W A⁺‖_F², and the squared row norms of W A⁺. What a rule does not
+know is computed from the pseudoinverse, and on small domains from a dense gram.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.operators.base import BLOCK_ENTRIES, QueryMatrix
+from mmech.operators.basic import AllRange, Diagonal, Identity
+from mmech.operators.compose import Scaled
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.joint import MAX_CELLS, joint_inverse_gram
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import (
+    MAX_LATTICE_ATTRIBUTES,
+    Anova,
+    Marginal,
+    Marginals,
+    attributes_of,
+)
+from mmech.operators.merged import Merged
+from mmech.operators.pidentity import PIdentity
+from mmech.operators.ranges import WidthRange
+from mmech.operators.residuals import Residuals
+from mmech.operators.stack import VStack
+from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
+from mmech.reduction.cells import reduce_domain
+from mmech.reduction.columns import restrict_columns
+from mmech.structure.blocks import block_energies, tree_components
+from mmech.structure.energies import anova_energies
+from mmech.structure.shape import (
+    DENSE_CELLS,
+    frobenius_squared,
+    has_full_column_rank,
+    is_uniform,
+    kronecker_terms,
+    rank,
+)
+from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
+
+__all__ = [
+    "PairRule",
+    "gain",
+    "pair_rule",
+    "register",
+    "row_gains",
+    "supports",
+    "unsupported",
+]
+
+Floats = NDArray[np.float64]
+Tables = Marginals | Marginal
+
+CANCELLATION = 1e-7
+"""Relative size of a difference below which it is computed another way."""
+
+RANGE_CANCELLATION = 1e-4
+"""The same for the variance of a range as a difference of two prefix sums."""
+
+SUPPORT_TOLERANCE = 1e-6
+"""Relative part of a query outside the row space that counts as rounding."""
+
+
+class PairRule:
+    """What one type of strategy knows of its pairs with workloads: by itself, nothing.
+
+    Every method may return ``None`` for 'not known': then the answer is computed from
+    the pseudoinverse.
+    """
+
+    def supports(self, workload: QueryMatrix, strategy: Any) -> bool | None:
+        """Return whether every query lies in the row space of the strategy."""
+        return None
+
+    def gain(self, workload: QueryMatrix, strategy: Any) -> float | None:
+        """Return ‖W A⁺‖_F²; a pair that is not supported is refused."""
+        return None
+
+    def rows(self, workload: QueryMatrix, strategy: Any) -> Floats | None:
+        """Return the squared row norms of W A⁺, shape (m,); refuses like `gain`."""
+        return None
+
+    def missing(self, workload: QueryMatrix, strategy: Any) -> Subset | None:
+        """Return attributes that queries need together and the strategy separates."""
+        return None
+
+
+RULES: dict[type, PairRule] = {}
+"""Type of strategy to its rule, which holds for derived types too."""
+
+
+def register(*kinds: type) -> Callable[[type[PairRule]], type[PairRule]]:
+    """Return a decorator that registers a rule for types of strategies."""
+
+    def registered(rule: type[PairRule]) -> type[PairRule]:
+        RULES.update(dict.fromkeys(kinds, rule()))
+        return rule
+
+    return registered
+
+
+def pair_rule(strategy: QueryMatrix) -> PairRule:
+    """Return the rule of a strategy: that of its type, or of the nearest base."""
+    return next(RULES[kind] for kind in type(strategy).__mro__ if kind in RULES)
+
+
+register(QueryMatrix)(PairRule)
+
+
+# ---- the three questions ---------------------------------------------------------
+
+
+def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
+    """Return whether every query lies in the row space of the strategy."""
+    if strategy is workload or has_full_column_rank(strategy):
+        return True
+    known = pair_rule(strategy).supports(workload, strategy)
+    if known is not None:
+        return known
+    weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
+    norms = np.sqrt(workload.row_square_sums())[:, None]
+    weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
+    combined = workload.rmatmat(weights)
+    return _rows_supported(combined, strategy, strategy.pinv().rmatmat(combined))
+
+
+def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    """Return ‖W A⁺‖_F²."""
+    if strategy is workload:  # W W⁺ projects on the row space
+        return float(rank(workload))
+    known = pair_rule(strategy).gain(workload, strategy)
+    if known is not None:
+        return known
+    if strategy.shape[1] <= DENSE_CELLS:
+        return _dense_gain(workload, strategy)
+    return float(row_gains(workload, strategy).sum())
+
+
+def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
+    """Return the squared row norms of W A⁺, shape (m,)."""
+    known = pair_rule(strategy).rows(workload, strategy)
+    return _rows_of(workload, strategy) if known is None else known
+
+
+@singledispatch
+def _rows_of(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
+    """Return the row norms by what the workload knows."""
+    return _row_gains_by_blocks(workload, strategy)
+
+
+@_rows_of.register(Scaled)
+def _(workload: Scaled, strategy: QueryMatrix) -> Floats:
+    if workload.weight == 0:
+        return _row_gains_by_blocks(workload, strategy)
+    return row_gains(workload.operator, strategy) * workload.weight**2
+
+
+@_rows_of.register(VStack)
+def _(workload: VStack, strategy: QueryMatrix) -> Floats:
+    return np.concatenate([row_gains(block, strategy) for block in workload.blocks])
+
+
+@_rows_of.register(AllRange)
+@_rows_of.register(WidthRange)
+def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
+    distances = _range_gains(workload, strategy)
+    if distances is None:
+        return _row_gains_by_blocks(workload, strategy)
+    return distances
+
+
+def unsupported(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> UnsupportedWorkloadError:
+    """Return the error for a pair that `supports` refuses, as specific as can be."""
+    missing = pair_rule(strategy).missing(workload, strategy)
+    return _unsupported(workload, strategy, missing)
+
+
+def _unsupported(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    missing: tuple[int, ...] | None = None,
+) -> UnsupportedWorkloadError:
+    if missing is None:
+        reason = (
+            "some query is not a combination of strategy queries; add rows such as "
+            "Identity to the strategy"
+        )
+    else:
+        reason = (
+            f"it asks for the attributes {missing} together, which no marginal of the "
+            "strategy contains; add a marginal over them"
+        )
+    return UnsupportedWorkloadError(
+        f"the strategy {strategy!r} cannot answer the workload {workload!r}: {reason}"
+    )
+
+
+def _rows_supported(
+    rows: NDArray[Any], strategy: QueryMatrix, coefficients: NDArray[Any]
+) -> bool:
+    """Whether queries (as columns of `rows`) equal Aᵀ times their coefficients."""
+    residual = np.linalg.norm(rows - strategy.rmatmat(coefficients), axis=0)
+    return bool((residual <= SUPPORT_TOLERANCE * np.linalg.norm(rows, axis=0)).all())
+
+
+# ---- one rule per type of strategy -------------------------------------------------
+
+
+@register(Identity)
+class _IdentityRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Identity) -> float:
+        return frobenius_squared(workload)
+
+    def rows(self, workload: QueryMatrix, strategy: Identity) -> Floats:
+        return workload.row_square_sums().astype(np.float64)
+
+
+@register(Scaled)
+class _ScaledRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Scaled) -> float | None:
+        if strategy.weight == 0:
+            return None
+        return gain(workload, strategy.operator) / strategy.weight**2
+
+    def rows(self, workload: QueryMatrix, strategy: Scaled) -> Floats | None:
+        if strategy.weight == 0:
+            return None
+        return row_gains(workload, strategy.operator) / strategy.weight**2
+
+
+@register(Diagonal)
+class _DiagonalRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Diagonal) -> float:
+        squares = np.square(strategy.diag().astype(np.float64))
+        columns = workload.column_square_sums()
+        if (columns[squares == 0] != 0).any():
+            raise _unsupported(workload, strategy)
+        return float((columns[squares > 0] / squares[squares > 0]).sum())
+
+
+@register(PIdentity)
+class _PIdentityRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: PIdentity) -> float:
+        gram = workload.gram()
+        scales = strategy.column_scales
+        total = float(np.square(scales) @ gram.diag())
+        if strategy.p == 0:
+            return total
+        directions = strategy.orthonormal_factors[0] * scales[:, None]
+        value = total - float(np.vdot(directions, gram.matmat(directions)))
+        if value < CANCELLATION * total:  # most digits are lost: take squares instead
+            return float(row_gains(workload, strategy).sum())
+        return value
+
+
+@register(Hierarchy)
+class _HierarchyRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Hierarchy) -> float | None:
+        blocks = block_energies(workload)
+        if blocks is None:
+            return None
+        energies, variances = tree_components(blocks, strategy)
+        measured = np.isfinite(variances)
+        if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
+            raise unsupported(workload, strategy)
+        return float(energies[measured] @ variances[measured])
+
+
+@register(Merged)
+class _MergedRule(PairRule):
+    def supports(self, workload: QueryMatrix, strategy: Merged) -> bool:
+        try:
+            return supports(merged_workload(workload, strategy), strategy.operator)
+        except UnsupportedWorkloadError:
+            return False
+
+    def gain(self, workload: QueryMatrix, strategy: Merged) -> float:
+        return gain(merged_workload(workload, strategy), strategy.operator)
+
+    def rows(self, workload: QueryMatrix, strategy: Merged) -> Floats:
+        return row_gains(merged_workload(workload, strategy), strategy.operator)
+
+
+def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
+    """Return the workload on the merged cells of a strategy."""
+    groups, weights = np.asarray(strategy.groups), strategy.weights
+    if weights is None and kronecker_terms(workload) is not None:
+        reduced, own = reduce_domain(workload)
+        if np.array_equal(own, groups):
+            return reduced
+    reduced = restrict_columns(workload, strategy.representatives)
+    probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
+    actual = workload.rmatmat(probe)
+    if weights is not None:
+        largest = np.asarray(weights)[strategy.representatives]
+        reduced = reduced @ Diagonal(1.0 / largest)
+    spread = Merged(reduced, groups, weights).rmatmat(probe)
+    if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
+        raise _unsupported(workload, strategy)
+    return reduced
+
+
+@register(Kronecker)
+class _KroneckerRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Kronecker) -> float | None:
+        terms = kronecker_terms(workload)
+        sizes = [factor.shape[1] for factor in strategy.factors]
+        if terms is None or any(
+            [factor.shape[1] for factor in factors] != sizes for _, factors in terms
+        ):
+            return None
+        terms = [term for term in terms if not _is_zero_product(*term)]
+        return sum(
+            weight**2
+            * math.prod(
+                gain(query, measured)
+                for query, measured in zip(factors, strategy.factors, strict=True)
+            )
+            for weight, factors in terms
+        )
+
+    def rows(self, workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+        return _product_rows(workload, strategy)
+
+
+@singledispatch
+def _product_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+    """Return outer products of the row norms of the factors of a product."""
+    return None
+
+
+@_product_rows.register(Kronecker)
+def _(workload: Kronecker, strategy: Kronecker) -> Floats | None:
+    pairs = list(zip(workload.factors, strategy.factors, strict=False))
+    aligned = all(query.shape[1] == part.shape[1] for query, part in pairs)
+    if not aligned or len(workload.factors) != len(strategy.factors):
+        return None
+    if _is_zero_product(1.0, tuple(workload.factors)):
+        return np.zeros(workload.shape[0])
+    gains = np.ones(1)
+    for query, part in pairs:
+        gains = np.outer(gains, row_gains(query, part)).ravel()
+    return gains
+
+
+def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
+    return weight == 0 or any(frobenius_squared(factor) == 0 for factor in factors)
+
+
+@register(VStack)
+class _StackRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: VStack) -> float | None:
+        return _joint_gain(workload, strategy)
+
+
+def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
+    """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
+    terms = kronecker_terms(workload)
+    inverse = None if terms is None else joint_inverse_gram(strategy)
+    if terms is None or inverse is None:
+        return None
+    sizes = [len(transform) for transform in inverse.transforms]
+    if math.prod(sizes) > MAX_CELLS or any(
+        [factor.shape[1] for factor in factors] != sizes for _, factors in terms
+    ):
+        return None
+    total = 0.0
+    for weight, factors in terms:
+        energy = np.array(weight**2)
+        for factor, vectors in zip(factors, inverse.transforms, strict=True):
+            rotated = factor.gram().matmat(vectors)
+            own = np.einsum("ab,ab->b", vectors, rotated)
+            energy = np.multiply.outer(energy, own)
+        total += float((energy / inverse.spectrum).sum())
+    return total
+
+
+class _SubsetsRule(PairRule):
+    """Strategies that see a workload by its energies on subsets of attributes."""
+
+    def missing(
+        self, workload: QueryMatrix, strategy: Marginals | Marginal
+    ) -> Subset | None:
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is None:
+            return None
+        precisions = _precisions(strategy, asked)
+        missing = (s for s, k in zip(asked, precisions, strict=True) if k <= 0)
+        return next(missing, None)
+
+    def supports(
+        self, workload: QueryMatrix, strategy: Marginals | Marginal
+    ) -> bool | None:
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is None:
+            return None
+        return bool((_precisions(strategy, asked) > 0).all())
+
+    def rows(
+        self, workload: QueryMatrix, strategy: Marginals | Marginal
+    ) -> Floats | None:
+        if is_uniform(workload):
+            value = marginals_gain(workload, strategy)
+            if value is not None:
+                return np.full(workload.shape[0], value / workload.shape[0])
+        spectra = query_spectra(workload, strategy.domain_shape)
+        if spectra is None:
+            return None
+        precisions = _precisions(strategy, spectra.subsets)
+        if (precisions <= 0).any():
+            raise unsupported(workload, strategy)
+        return spectra.weighted(1.0 / precisions)
+
+
+@register(Marginals)
+class _MarginalsRule(_SubsetsRule):
+    def gain(self, workload: QueryMatrix, strategy: Marginals) -> float | None:
+        value = marginals_gain(workload, strategy)
+        return _joint_gain(workload, strategy) if value is None else value
+
+
+@register(Marginal)
+class _MarginalRule(_SubsetsRule):
+    def gain(self, workload: QueryMatrix, strategy: Marginal) -> float | None:
+        value = RULES[Kronecker].gain(workload, strategy)
+        return marginals_gain(workload, strategy) if value is None else value
+
+    def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
+        gains = RULES[Kronecker].rows(workload, strategy)
+        return super().rows(workload, strategy) if gains is None else gains
+
+
+def _precisions(
+    strategy: Marginals | Marginal, subsets: Iterable[tuple[int, ...]]
+) -> NDArray[np.float64]:
+    terms = marginal_terms(strategy)
+    assert terms is not None
+    return marginal_precisions(terms, tuple(subsets), strategy.domain_shape)
+
+
+def marginals_gain(
+    workload: QueryMatrix, strategy: Marginals | Marginal
+) -> float | None:
+    """Return Σ_s m_s τ_s / k_s: over the lattice, or over the subsets asked for."""
+    shape = strategy.domain_shape
+    if len(shape) <= MAX_LATTICE_ATTRIBUTES and isinstance(strategy, Marginals):
+        energies = anova_energies(workload, shape)
+        if energies is not None:
+            gram = strategy.gram()
+            assert isinstance(gram, Anova)
+            eigenvalues = np.asarray(gram.eigenvalues)
+            used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
+            missing = np.flatnonzero(used & (eigenvalues <= 0))
+            if missing.size:
+                raise _unsupported(workload, strategy, attributes_of(int(missing[0])))
+            return float((energies[used] / eigenvalues[used]).sum())
+    asked = mean_spectrum(workload, shape)
+    if asked is None:
+        return None
+    precisions = _precisions(strategy, asked)
+    if (precisions <= 0).any():
+        raise unsupported(workload, strategy)
+    energies = ranks_of(asked, shape) * list(asked.values())
+    return float((energies / precisions).sum())
+
+
+@register(Residuals)
+class _ResidualsRule(PairRule):
+    def supports(self, workload: QueryMatrix, strategy: Residuals) -> bool | None:
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is None:
+            return None
+        return all(strategy.weights.get(subset, 0.0) != 0 for subset in asked)
+
+    def gain(self, workload: QueryMatrix, strategy: Residuals) -> float | None:
+        asked = mean_spectrum(workload, strategy.domain_shape)
+        if asked is None:
+            return None
+        total = 0.0
+        for subset, value in asked.items():
+            weight = strategy.weights.get(subset, 0.0)
+            if weight == 0:
+                raise _unsupported(workload, strategy)
+            total += strategy.rank(subset) * value / weight**2
+        return total
+
+    def rows(self, workload: QueryMatrix, strategy: Residuals) -> Floats | None:
+        value = self.gain(workload, strategy) if is_uniform(workload) else None
+        if value is None:
+            return None
+        return np.full(workload.shape[0], value / workload.shape[0])
+
+
+# ---- without a rule --------------------------------------------------------------
+
+
+def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    values, vectors = np.linalg.eigh(strategy.gram()._dense().astype(np.float64))
+    keep = values > strategy.shape[1] * np.finfo(float).eps * values[-1]
+    products = workload.gram().matmat(vectors)
+    energies = np.einsum("ij,ij->j", vectors, products)
+    if not supports(workload, strategy):
+        raise _unsupported(workload, strategy)
+    return float((energies[keep] / values[keep]).sum())
+
+
+def _range_gains(
+    workload: AllRange | WidthRange, strategy: QueryMatrix
+) -> NDArray[np.float64] | None:
+    """Row norms for ranges: distances between the coefficients of prefix sums.
+
+    With C = S A⁺ for the matrix S of the sums over the first 0..n cells, range
+    (lo, hi) has the coefficients C[hi + 1] - C[lo], so that all norms follow from
+    C Cᵀ. Differences that lose most digits are taken before they are squared.
+    """
+    n = workload.shape[1]
+    if isinstance(workload, AllRange):
+        lower, upper = np.triu_indices(n)
+    else:
+        lower = np.arange(workload.shape[0])
+        upper = lower + workload.width - 1
+    sums = np.tri(n + 1, n, -1)
+    coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
+    if not _rows_supported(
+        np.ascontiguousarray(sums[1:].T), strategy, coefficients[1:].T
+    ):
+        return None  # though differences of prefix sums may be supported
+    products = coefficients @ coefficients.T
+    squares = np.diagonal(products)
+    scale = squares[upper + 1] + squares[lower]
+    gains = scale - 2.0 * products[lower, upper + 1]
+    lost = np.flatnonzero(gains < RANGE_CANCELLATION * scale)
+    height = max(1, BLOCK_ENTRIES // coefficients.shape[1])
+    for start in range(0, lost.size, height):
+        rows = lost[start : start + height]
+        steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
+        gains[rows] = np.einsum("ij,ij->i", steps, steps)
+    return np.asarray(gains)
+
+
+def _row_gains_by_blocks(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> NDArray[np.float64]:
+    pinv = strategy.pinv()
+    gains = np.empty(workload.shape[0])
+    height = max(1, BLOCK_ENTRIES // max(*workload.shape, strategy.shape[0]))
+    for start in range(0, workload.shape[0], height):
+        stop = min(start + height, workload.shape[0])
+        rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
+        coefficients = pinv.rmatmat(rows)
+        if not _rows_supported(rows, strategy, coefficients):
+            raise _unsupported(workload, strategy)
+        gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
+    return gains

@@ -1,0 +1,497 @@
+"""Error tables for people, and confidence intervals for noisy answers."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_choice, check_epsilon
+from mmech.error import expected as error
+from mmech.error import pairs
+from mmech.error.bounds import cheap_loss_bound
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.checks import check_same_domain
+from mmech.operators.compose import Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginals
+from mmech.operators.merged import Merged
+from mmech.operators.stack import VStack
+from mmech.strategies.result import Candidate, StrategyResult
+from mmech.structure.shape import is_uniform
+
+__all__ = ["Report", "confidence_interval", "report"]
+
+MAX_QUERIES = 2**22
+"""Largest number of queries whose errors are listed."""
+
+MAX_BLOCK_WORK = 2**27
+"""Largest number of entries of a workload that is visited row by row."""
+
+MAX_KINDS = 2**16
+"""Number of different errors above which those of products are grouped."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report:
+    """The error of a strategy on a workload, as a table.
+
+    Prints as text and shows as HTML in notebooks. All numbers are for one column
+    of counts, continuous Laplace noise and neighbours that add or remove a record.
+
+    Attributes
+    ----------
+    loss : float
+        ‖A‖₁² ‖W A⁺‖_F².
+    expected_error : float
+        Expected total squared error, squared counts.
+    rmse : float
+        Root mean squared error of a query, counts.
+    bound : float
+        Lower bound on the loss of every strategy.
+    bound_name : str
+        Which bound it is.
+    bound_ratio : float
+        `loss` over `bound`.
+    sensitivity : float
+        ‖A‖₁.
+    standard_errors : tuple of float, or None
+        Smallest, median and largest standard error of a query, in counts;
+        ``None`` where they cost too much.
+    candidates : tuple of Candidate
+        What the optimizer considered, where a `StrategyResult` was given.
+    rows : tuple of (str, str)
+        The table.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, report
+    >>> report(Prefix(4), Identity(4), epsilon=1.0).rmse
+    2.23606797749979
+    """
+
+    loss: float
+    expected_error: float
+    rmse: float
+    bound: float
+    bound_name: str
+    bound_ratio: float
+    sensitivity: float
+    standard_errors: tuple[float, float, float] | None
+    candidates: tuple[Candidate, ...]
+    rows: tuple[tuple[str, str], ...]
+
+    def _candidate_rows(self) -> list[tuple[str, str, str, str]]:
+        return [
+            (
+                c.template,
+                f"{c.loss:.6g}" if math.isfinite(c.loss) else "-",
+                f"{c.seconds:.2f}",
+                c.note,
+            )
+            for c in self.candidates
+        ]
+
+    def __str__(self) -> str:
+        width = max(len(name) for name, _ in self.rows)
+        lines = [f"{name:<{width}}  {value}" for name, value in self.rows]
+        if self.candidates:
+            table = [CANDIDATE_HEAD, *self._candidate_rows()]
+            widths = [max(len(row[i]) for row in table) for i in range(3)]
+            lines.append("")
+            for template, loss, seconds, note in table:
+                line = (
+                    f"{template:<{widths[0]}}  {loss:>{widths[1]}}  "
+                    f"{seconds:>{widths[2]}}  {note}"
+                )
+                lines.append(line.rstrip())
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the same content as an HTML table, for notebooks."""
+
+        def line(cells: tuple[str, ...], tag: str = "td") -> str:
+            inner = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+            return f"<tr>{inner}</tr>"
+
+        parts = ["<table>", *(line(row) for row in self.rows), "</table>"]
+        if self.candidates:
+            parts += ["<table>", line(CANDIDATE_HEAD, "th")]
+            parts += [line(row) for row in self._candidate_rows()]
+            parts.append("</table>")
+        return "\n".join(parts)
+
+
+CANDIDATE_HEAD = ("candidate", "loss", "seconds", "note")
+
+
+def report(
+    workload: QueryMatrix, strategy: QueryMatrix | StrategyResult, *, epsilon: Any
+) -> Report:
+    """Tabulate the error of a strategy on a workload before any budget is spent.
+
+    Standard errors of single queries come from closed forms where there are some
+    (one number per table of counts, outer products for products of attributes, whose
+    median is then good to about three digits), else from a pass over the workload;
+    they are left out, with a note, where that pass has more than about 10⁸ entries.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    strategy : QueryMatrix or StrategyResult
+        Queries that are measured; a result adds its candidates.
+    epsilon : float
+        Privacy parameter in nats.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If a query lies outside the row space of the strategy.
+    ValueError
+        If a result was optimized for Gaussian noise.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, report
+    >>> report(Prefix(4), Identity(4), epsilon=1.0)
+    workload            Prefix(4), 4 queries on 4 cells
+    strategy            Identity(4), 4 measurements
+    epsilon             1
+    sensitivity         1
+    loss                10
+    expected error      20
+    rmse                2.23607
+    bound on the loss   6.87413 (dual)
+    ratio to the bound  1.455
+    standard errors     min 1.41421, median 2.22474, max 2.82843
+    """
+    result = strategy if isinstance(strategy, StrategyResult) else None
+    operator = strategy.strategy if isinstance(strategy, StrategyResult) else strategy
+    check_same_domain(workload, operator)
+    if result is not None and result.norm != "L1":
+        raise ValueError(
+            f"the strategy was optimized for {result.norm} sensitivity but a report is "
+            "for L1 sensitivity and epsilon; pass result.strategy to see its error "
+            "under Laplace noise all the same"
+        )
+    exact = float(check_epsilon(epsilon))
+    m, n = workload.shape
+    sensitivity = operator.sensitivity()
+    try:
+        loss = error.loss(workload, operator)
+    except DomainTooLargeError:
+        if result is None:
+            raise
+        loss = result.loss
+    total = 2.0 * loss / exact**2
+    rmse = math.sqrt(total / m)
+    bound, bound_name = cheap_loss_bound(workload)
+    ratio = _ratio(loss, bound)
+    extremes = _extremes(workload, operator)
+    rows = [
+        ("workload", f"{workload._label()}, {m} queries on {n} cells"),
+        ("strategy", f"{operator._label()}, {operator.shape[0]} measurements"),
+        ("epsilon", f"{exact:g}"),
+        ("sensitivity", f"{sensitivity:.6g}"),
+        ("loss", f"{loss:.6g}"),
+        ("expected error", f"{total:.6g}"),
+        ("rmse", f"{rmse:.6g}"),
+        ("bound on the loss", f"{bound:.6g} ({bound_name})"),
+        ("ratio to the bound", f"{ratio:.4g}"),
+    ]
+    if result is not None:
+        rows.insert(2, ("template", result.template))
+    errors: tuple[float, float, float] | None = None
+    if extremes is None:
+        rows.append(("standard errors", "omitted: no closed form for so many queries"))
+    else:
+        low, middle, high = (
+            math.sqrt(2.0 * gain) * sensitivity / exact for gain in extremes
+        )
+        errors = (low, middle, high)
+        text = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
+        rows.append(("standard errors", text))
+    return Report(
+        loss=loss,
+        expected_error=total,
+        rmse=rmse,
+        bound=bound,
+        bound_name=bound_name,
+        bound_ratio=ratio,
+        sensitivity=sensitivity,
+        standard_errors=errors,
+        candidates=() if result is None else result.candidates,
+        rows=tuple(rows),
+    )
+
+
+def _ratio(loss: float, bound: float) -> float:
+    if bound == 0:
+        return 1.0 if loss == 0 else math.inf
+    return loss / bound
+
+
+# ---- errors of single queries ------------------------------------------------
+
+Kinds = tuple[NDArray[np.float64], NDArray[Any]]
+"""Squared row norms of W A⁺ and how many queries have them."""
+
+
+def _extremes(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> tuple[float, float, float] | None:
+    """Return the least, median and largest squared row norm of W A⁺, if cheap.
+
+    The median of so many values is the one of the rank in the middle.
+    """
+    try:
+        kinds = _kinds(workload, strategy)
+    except DomainTooLargeError:
+        return None
+    if kinds is None:
+        return None
+    gains, counts = _distinct(*kinds)
+    ranks = np.cumsum(counts)
+    half = ranks[-1] / 2
+    lower = gains[np.searchsorted(ranks, half)]
+    upper = gains[min(np.searchsorted(ranks, half, side="right"), gains.size - 1)]
+    middle = math.sqrt(lower) / 2 + math.sqrt(upper) / 2  # of the standard errors
+    return float(gains[0]), middle**2, float(gains[-1])
+
+
+def _distinct(gains: NDArray[np.float64], counts: NDArray[Any]) -> Kinds:
+    values, inverse = np.unique(gains, return_inverse=True)
+    return values, np.bincount(inverse.ravel(), weights=counts)
+
+
+@singledispatch
+def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
+    """Return the row norms of W A⁺ without listing equal ones, if that is cheap."""
+    return _kinds_under(strategy, workload)
+
+
+@_kinds.register(Scaled)
+def _(workload: Scaled, strategy: QueryMatrix) -> Kinds | None:
+    kinds = _kinds(workload.operator, strategy)
+    return None if kinds is None else (kinds[0] * workload.weight**2, kinds[1])
+
+
+@singledispatch
+def _kinds_under(strategy: QueryMatrix, workload: QueryMatrix) -> Kinds | None:
+    """Return them by what the strategy knows, or else the workload."""
+    return _kinds_of(workload, strategy)
+
+
+@_kinds_under.register(Scaled)
+def _(strategy: Scaled, workload: QueryMatrix) -> Kinds | None:
+    if strategy.weight == 0:
+        return _kinds_of(workload, strategy)
+    kinds = _kinds(workload, strategy.operator)
+    return None if kinds is None else (kinds[0] / strategy.weight**2, kinds[1])
+
+
+@_kinds_under.register(Merged)
+def _(strategy: Merged, workload: QueryMatrix) -> Kinds | None:
+    return _kinds(pairs.merged_workload(workload, strategy), strategy.operator)
+
+
+@_kinds_under.register(Marginals)
+def _(strategy: Marginals, workload: QueryMatrix) -> Kinds | None:
+    gain = pairs.marginals_gain(workload, strategy) if is_uniform(workload) else None
+    if gain is None:
+        return _kinds_of(workload, strategy)
+    m = workload.shape[0]
+    return np.array([gain / m]), np.array([float(m)])
+
+
+@_kinds_under.register(Kronecker)
+def _(strategy: Kronecker, workload: QueryMatrix) -> Kinds | None:
+    kinds = _product_kinds(workload, strategy)
+    return _kinds_of(workload, strategy) if kinds is None else kinds
+
+
+@singledispatch
+def _kinds_of(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
+    """Return them by what the workload knows, or one by one."""
+    m, n = workload.shape
+    if m > MAX_QUERIES or max(n, strategy.shape[0]) * m > MAX_BLOCK_WORK:
+        return None
+    gains = pairs.row_gains(workload, strategy)
+    return gains, np.ones(gains.size)
+
+
+@_kinds_of.register(VStack)
+def _(workload: VStack, strategy: QueryMatrix) -> Kinds | None:
+    parts = [_kinds(block, strategy) for block in workload.blocks]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return (
+        np.concatenate([gains for gains, _ in known]),
+        np.concatenate([counts for _, counts in known]),
+    )
+
+
+@singledispatch
+def _product_kinds(workload: QueryMatrix, strategy: Kronecker) -> Kinds | None:
+    """Outer products of the factors' row norms, equal ones counted once."""
+    return None
+
+
+@_product_kinds.register(Kronecker)
+def _(workload: Kronecker, strategy: Kronecker) -> Kinds | None:
+    both = list(zip(workload.factors, strategy.factors, strict=False))
+    aligned = len(workload.factors) == len(strategy.factors)
+    if not aligned or any(query.shape[1] != part.shape[1] for query, part in both):
+        return None
+    gains, counts = np.ones(1), np.ones(1)
+    for query, part in both:
+        kinds = _kinds(query, part)
+        if kinds is None:
+            return None
+        limit = max(64, MAX_QUERIES // gains.size)
+        own_gains, own_counts = _grouped(*kinds, limit)
+        gains = np.outer(gains, own_gains).ravel()
+        counts = np.outer(counts, own_counts).ravel()
+        gains, counts = _grouped(gains, counts, MAX_KINDS)
+    return gains, counts
+
+
+def _grouped(gains: NDArray[np.float64], counts: NDArray[Any], limit: int) -> Kinds:
+    """Merge neighbours until at most `limit` values are left, never the extremes."""
+    gains, counts = _distinct(gains, counts)
+    if gains.size <= limit:
+        return gains, counts
+    places = 1 + np.arange(gains.size - 2) * (limit - 2) // (gains.size - 2)
+    places = np.concatenate([[0], places, [limit - 1]])
+    totals = np.bincount(places, weights=counts)
+    means = np.bincount(places, weights=counts * gains) / totals
+    means[[0, -1]] = gains[[0, -1]]
+    return means, totals
+
+
+# ---- confidence intervals ----------------------------------------------------
+
+
+def confidence_interval(
+    answers: ArrayLike,
+    standard_errors: ArrayLike,
+    level: float = 0.95,
+    *,
+    method: str = "bound",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Return intervals that hold the exact answers with a stated probability.
+
+    The noise of an unbiased (least squares) answer is a sum of independent Laplace
+    variables. Such a sum is symmetric with a single peak, so that Gauss' inequality
+    holds, and its moment generating function is at most that of one Laplace
+    variable of the same variance, which gives a Chernoff bound. ``"bound"`` takes
+    the smaller of the two: valid for every answer, at 95 % with a half-width of
+    2.98 standard errors.
+
+    Parameters
+    ----------
+    answers : array_like, shape (m,) or (m, k)
+        Noisy answers, in counts.
+    standard_errors : array_like, shape (m,) or broadcastable
+        Square roots of `per_query_error`; for (m, k) answers of shape (m, 1).
+    level : float, default=0.95
+        Probability that one interval holds its exact answer; not a joint
+        probability for all of them.
+    method : {"bound", "laplace", "normal", "chebyshev"}, default="bound"
+        "laplace" is exact where one measurement alone answers the query (cells
+        measured by `Identity`) and not valid otherwise; "normal" is the usual
+        approximation where many comparable measurements add up, and too short in
+        the tails; "chebyshev" holds for any noise with these standard errors.
+
+    Returns
+    -------
+    lower, upper : ndarray of float64
+        Ends of the intervals.
+
+    See Also
+    --------
+    per_query_error : the squared standard errors.
+
+    Notes
+    -----
+    Not for answers from non-negative reconstructions, which are biased.
+
+    References
+    ----------
+    .. [1] Gauss, "Theoria combinationis observationum erroribus minimis
+       obnoxiae", 1823, Art. 10.
+
+    Examples
+    --------
+    >>> from mmech import confidence_interval
+    >>> confidence_interval([10.0, 4.0], [1.0, 2.0])
+    (array([ 7.01857603, -1.96284794]), array([12.98142397,  9.96284794]))
+    """
+    check_choice(method, "method", tuple(QUANTILES))
+    if not (isinstance(level, (int, float)) and 0 < level < 1):
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    centre = np.asarray(answers, dtype=np.float64)
+    widths = np.asarray(standard_errors, dtype=np.float64)
+    if not (np.isfinite(widths).all() and (widths >= 0).all()):
+        raise ValueError(
+            "standard_errors must be finite numbers >= 0; take the square root of "
+            "per_query_error"
+        )
+    half = QUANTILES[method](1.0 - level) * widths
+    return centre - half, centre + half
+
+
+def _normal_quantile(miss: float) -> float:
+    from scipy.special import ndtri
+
+    return -float(ndtri(miss / 2))
+
+
+def _laplace_quantile(miss: float) -> float:
+    return -math.log(miss) / math.sqrt(2)
+
+
+def _chebyshev_quantile(miss: float) -> float:
+    return 1.0 / math.sqrt(miss)
+
+
+def _bound_quantile(miss: float) -> float:
+    """Return k with P(|X| >= k std) <= miss for every sum X of Laplace variables."""
+    # Gauss: 4 / (9 k²) in the tail, 1 - k / √3 near the centre.
+    gauss = 2 / (3 * math.sqrt(miss))
+    if gauss < 2 / math.sqrt(3):
+        gauss = math.sqrt(3) * (1 - miss)
+
+    def chernoff(t: float) -> float:  # log of 2 inf_λ exp(-λt) / (1 - λ²), scale one
+        rate = (math.hypot(1.0, t) - 1.0) / t
+        return math.log(2.0) - rate * t - math.log1p(-rate * rate)
+
+    from scipy.optimize import brentq
+
+    target = math.log(miss)
+    root = brentq(lambda t: chernoff(t) - target, 1e-6, 40.0 - 2.0 * target)
+    return min(gauss, float(root) / math.sqrt(2))
+
+
+QUANTILES: dict[str, Callable[[float], float]] = {
+    "bound": _bound_quantile,
+    "laplace": _laplace_quantile,
+    "normal": _normal_quantile,
+    "chebyshev": _chebyshev_quantile,
+}
+"""Method to half-width in standard errors, given the probability of a miss."""

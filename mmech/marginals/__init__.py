@@ -1,0 +1,1 @@
+"""Sets of attributes: their designs, their tables, and counts of records in them."""

@@ -1,0 +1,67 @@
+"""One exact Bernoulli trial at a time: the slow path of the vectorised samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from mmech.noise.system import random_words
+from mmech.noise.thresholds import exp_bits
+
+__all__ = ["bernoulli", "flip_negative_exponential"]
+
+Bits = Callable[[int], int]
+"""Function from a number of bits to floor(2**bits * p)."""
+
+
+def bernoulli(
+    probability: Bits, insecure_rng: np.random.Generator | None, *, known: int = 0
+) -> bool:
+    """Return True with exactly the given probability.
+
+    Compares a uniform number with the binary expansion of p, 64 bits at a time,
+    until they differ.
+
+    Parameters
+    ----------
+    probability : callable
+        Function from a number of bits to floor(2**bits * p), with 0 < p < 1.
+    insecure_rng : numpy.random.Generator or None
+        Source for tests.
+    known : int, default=0
+        Number of leading bits that were compared before and found equal.
+    """
+    bits = known
+    while True:
+        bits += 64
+        word = int(random_words(1, insecure_rng)[0])
+        expansion = probability(bits) & (2**64 - 1)
+        if word != expansion:
+            return word < expansion
+
+
+def flip_negative_exponential(
+    exponent: Fraction, *, insecure_rng: np.random.Generator | None = None
+) -> bool:
+    """Return True with probability exactly exp(-exponent).
+
+    Parameters
+    ----------
+    exponent : Fraction
+        At least zero.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.noise import flip_negative_exponential
+    >>> flip_negative_exponential(Fraction(0))
+    True
+    """
+    if exponent < 0:
+        raise ValueError(f"exponent must be at least 0, got {exponent}")
+    return exponent == 0 or bernoulli(partial(exp_bits, exponent), insecure_rng)

@@ -1,0 +1,227 @@
+"""Uniform integers and arg max with ties broken at random."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.noise.seam import drawn
+from mmech.noise.system import random_words
+
+__all__ = [
+    "assign_records",
+    "integers_below",
+    "keyed_argmax",
+    "random_argmax",
+    "random_permutation",
+    "random_key",
+]
+
+
+def integers_below(
+    bounds: ArrayLike, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Draw one integer uniformly from 0..bound-1 for every bound.
+
+    Exactly uniform: words above the largest multiple of the bound are drawn
+    again.
+
+    Parameters
+    ----------
+    bounds : array_like of int, shape (n,)
+        Exclusive upper bounds, at least one.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    integers = np.asarray(bounds)
+    if integers.size and integers.min() < 1:
+        raise ValueError(f"bounds must be at least 1, got {integers.min()}")
+    limit = integers.astype(np.uint64)
+    # 2**64 mod bound words at the top would favour small results.
+    excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit
+    out = np.empty(limit.shape, np.uint64)
+    pending = np.arange(limit.size)
+    while pending.size:
+        words = random_words(pending.size, insecure_rng)
+        accepted = words <= np.uint64(2**64 - 1) - excess[pending]
+        done = pending[accepted]
+        out[done] = words[accepted] % limit[done]
+        pending = pending[~accepted]
+    return out.astype(np.int64)
+
+
+def assign_records(
+    n_records: int, n_parts: int, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Draw the part of the data that every record goes to, each by itself.
+
+    Parameters
+    ----------
+    n_records : int
+        Number of records.
+    n_parts : int
+        Number of parts, all equally likely.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records,)
+        A part from 0 to n_parts - 1 for every record.
+
+    Notes
+    -----
+    No record's part depends on another record, so that a record that is added or
+    removed changes one part only.
+
+    Proof: ``notebooks/proofs/disjoint_samples.md``.
+
+    Examples
+    --------
+    >>> from mmech.noise import assign_records
+    >>> assign_records(1000, 4).max() < 4
+    np.True_
+    """
+
+    def assign() -> NDArray[np.int64]:
+        return integers_below(np.full(n_records, n_parts), insecure_rng=insecure_rng)
+
+    return np.asarray(drawn("assignment", n_records, assign, n_parts=n_parts))
+
+
+def random_key(insecure_rng: np.random.Generator | None = None) -> int:
+    """Draw a key of 64 bits, such as `keyed_argmax` takes."""
+    return int(drawn("key", None, lambda: random_words(1, insecure_rng)[0]))
+
+
+def random_permutation(
+    n: int, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Return 0..n-1 in an order drawn uniformly from all (Fisher and Yates).
+
+    Parameters
+    ----------
+    n : int
+        Number of items.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Examples
+    --------
+    >>> from mmech.noise import random_permutation
+    >>> sorted(random_permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    order = np.arange(n)
+    others = integers_below(np.arange(n, 0, -1), insecure_rng=insecure_rng)
+    for place, ahead in enumerate(others.tolist()):
+        other = place + ahead
+        order[place], order[other] = order[other], order[place]
+    return order
+
+
+def random_argmax(
+    scores: ArrayLike, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Return the column of each row's maximum, ties broken uniformly at random.
+
+    Breaking ties by column would favour the classes that happen to come first.
+
+    Parameters
+    ----------
+    scores : array_like, shape (n, k)
+        Released scores; the choice is post-processing.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/ties.md``.
+
+    Examples
+    --------
+    >>> from mmech.noise import random_argmax
+    >>> random_argmax([[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]])
+    array([1, 0])
+    """
+    array = np.asarray(scores)
+    if np.isnan(array).any():
+        raise ValueError("scores must be numbers, got NaN")
+    best = array == array.max(axis=1, keepdims=True)
+    winners = best.argmax(axis=1)
+    tied = np.flatnonzero(best.sum(axis=1) > 1)
+    if tied.size:
+        ranks = np.cumsum(best[tied], axis=1)
+
+        def pick() -> NDArray[np.int64]:
+            return integers_below(ranks[:, -1], insecure_rng=insecure_rng)
+
+        picks = drawn("ties", None, pick, bounds=ranks[:, -1])
+        winners[tied] = (ranks > picks[:, None]).argmax(axis=1)
+    return winners.astype(np.int64)
+
+
+def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.int64]:
+    """Return the column of each row's maximum, ties broken by a keyed hash.
+
+    With a key drawn once by `random_key` every tie is broken as if at random,
+    and the same item always gets the same answer, so that a released model is a
+    function of its input.
+
+    Parameters
+    ----------
+    scores : array_like, shape (n, k)
+        Released scores; the choice is post-processing.
+    items : array_like of int, shape (n,)
+        Identity of every row, such as its domain cell.
+    key : int
+        64-bit key of the model.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/ties.md``.
+
+    References
+    ----------
+    .. [1] Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+       OOPSLA 2014 (the mixing function).
+
+    Examples
+    --------
+    >>> from mmech.noise import keyed_argmax
+    >>> keyed_argmax([[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]], [7, 8], key=1)
+    array([1, 0])
+    """
+    array = np.asarray(scores)
+    if np.isnan(array).any():
+        raise ValueError("scores must be numbers, got NaN")
+    best = array == array.max(axis=1, keepdims=True)
+    winners = best.argmax(axis=1)
+    tied = np.flatnonzero(best.sum(axis=1) > 1)
+    if tied.size:
+        ranks = np.cumsum(best[tied], axis=1)
+        mixed = np.asarray(items)[tied].astype(np.uint64)
+        with np.errstate(over="ignore"):
+            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(key)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed = mixed ^ (mixed >> np.uint64(31))
+        picks = (mixed % ranks[:, -1].astype(np.uint64)).astype(np.int64)
+        winners[tied] = (ranks > picks[:, None]).argmax(axis=1)
+    return winners.astype(np.int64)

@@ -1,0 +1,197 @@
+"""Laws of noise: in which norm it is calibrated, what it costs, how it is drawn.
+
+A law is what a release, a mechanism, an error formula and an audit need to know of
+noise, and nothing else in the package does. To add one, describe it here as a `Law`
+and list it in `LAWS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice
+from mmech.noise.gaussian import (
+    check_variance,
+    discrete_gaussian,
+    discrete_gaussian_variance,
+)
+from mmech.noise.laplace import (
+    check_scale,
+    discrete_laplace,
+    discrete_laplace_variance,
+)
+from mmech.noise.norm import check_norm_scale, norm_noise, norm_noise_variance
+from mmech.privacy.cost import one_cost
+
+__all__ = ["GAUSSIAN", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """A law of noise on whole numbers, drawn exactly.
+
+    Attributes
+    ----------
+    name : str
+        Name, and kind of its entries in a ledger.
+    currency : {"epsilon", "rho"}
+        What a release costs: pure epsilon, or rho of zCDP.
+    norm : {"L1", "L2"}
+        Norm of the sensitivity that it is calibrated to.
+    parameter : callable
+        From the sensitivity to the power `power`, and a cost, to the exact parameter
+        of the law; raises where the noise does not fit into 64 bits.
+    draw : callable
+        From the parameter and a shape to noise, int64; takes ``insecure_rng=``.
+    variance, scale : callable
+        From the parameter to the variance of the noise, and to the scale that a
+        measurement shows. Numbers, or one per row.
+    continuous : callable
+        From a cost to the variance of continuous noise for sensitivity one, by which
+        strategies are compared.
+    groups : tuple of int, default=()
+        Sizes of the groups of rows of a K-norm law; empty where rows are independent.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.noise import LAPLACE
+    >>> scale = LAPLACE.parameter(Fraction(3), Fraction(1, 2))
+    >>> scale, LAPLACE.draw(scale, (2, 2)).shape
+    (Fraction(6, 1), (2, 2))
+    """
+
+    name: str
+    currency: str
+    norm: str
+    parameter: Callable[[Fraction, Fraction], Fraction]
+    draw: Callable[..., NDArray[np.int64]]
+    variance: Callable[[Fraction], Any]
+    scale: Callable[[Fraction], Any]
+    continuous: Callable[[Fraction], float]
+    groups: tuple[int, ...] = ()
+
+    @property
+    def power(self) -> int:
+        """Power of sensitivities that is handed on: squares of L2 ones are exact."""
+        return 2 if self.norm == "L2" else 1
+
+
+def _laplace_scale(size: Fraction, epsilon: Fraction) -> Fraction:
+    return check_scale(size / epsilon)
+
+
+def _gaussian_variance(squared: Fraction, rho: Fraction) -> Fraction:
+    return check_variance(squared / (2 * rho))
+
+
+def _continuous_laplace_variance(epsilon: Fraction) -> float:
+    return 2.0 / float(epsilon) ** 2
+
+
+def _continuous_gaussian_variance(rho: Fraction) -> float:
+    return 1.0 / (2.0 * float(rho))
+
+
+LAPLACE = Law(
+    name="laplace",
+    currency="epsilon",
+    norm="L1",
+    parameter=_laplace_scale,
+    draw=discrete_laplace,
+    variance=discrete_laplace_variance,
+    scale=float,
+    continuous=_continuous_laplace_variance,
+)
+r"""Discrete Laplace noise of scale Δ₁ / ε: pure epsilon."""
+
+GAUSSIAN = Law(
+    name="gaussian",
+    currency="rho",
+    norm="L2",
+    parameter=_gaussian_variance,
+    draw=discrete_gaussian,
+    variance=discrete_gaussian_variance,
+    scale=math.sqrt,
+    continuous=_continuous_gaussian_variance,
+)
+r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
+
+LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN)}
+"""The laws that a mechanism can be asked for by name."""
+
+
+def k_norm(groups: Sequence[int]) -> Law:
+    r"""Return the law of noise shaped like :math:`\max_g \|z_g\|_1`: pure epsilon.
+
+    Its sensitivity is the largest L1 norm of what one record adds to a group.
+
+    Parameters
+    ----------
+    groups : sequence of int
+        Sizes of consecutive groups of rows.
+    """
+    sizes = tuple(groups)
+
+    def parameter(size: Fraction, epsilon: Fraction) -> Fraction:
+        return check_norm_scale(size / epsilon, sizes)
+
+    def draw(
+        scale: Fraction,
+        shape: tuple[int, ...],
+        *,
+        insecure_rng: np.random.Generator | None = None,
+    ) -> NDArray[np.int64]:
+        columns = shape[1] if len(shape) == 2 else 1
+        noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)
+        return noise.reshape(shape)
+
+    variance = partial(norm_noise_variance, groups=sizes)
+    return replace(
+        LAPLACE,
+        name="k_norm",
+        parameter=parameter,
+        draw=draw,
+        variance=variance,
+        groups=sizes,
+    )
+
+
+def law_and_cost(
+    epsilon: Any, rho: Any, noise: str | None = None
+) -> tuple[Law, Fraction]:
+    """Return the law of noise for a budget, and the cost as a fraction.
+
+    Parameters
+    ----------
+    epsilon, rho : float, str, Fraction or None
+        Cost in nats; exactly one of the two.
+    noise : str, default=None
+        Name of a law in `LAWS`; ``None`` is Laplace noise for epsilon and Gaussian
+        noise for rho.
+
+    Raises
+    ------
+    TypeError
+        If not exactly one cost is given.
+    ValueError
+        If the noise is for the other kind of budget.
+    """
+    exact, currency = one_cost(epsilon, rho)
+    if noise is None:
+        return (LAPLACE if currency == "epsilon" else GAUSSIAN), exact
+    law = LAWS[check_choice(noise, "noise", tuple(LAWS))]
+    if law.currency != currency:
+        raise ValueError(
+            f"{noise} noise is paid for with {law.currency}=, got {currency}=; pass "
+            f"{law.currency}= or leave noise out"
+        )
+    return law, exact

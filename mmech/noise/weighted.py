@@ -1,0 +1,133 @@
+"""A choice among finitely many, with probabilities given by their logarithms."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.noise.bernoulli import bernoulli
+from mmech.noise.system import random_words
+
+__all__ = ["FRACTION_BITS", "position_by_weight", "weighted_choice"]
+
+FRACTION_BITS = 36
+"""Logarithms of weights are integers, in units of 2**-36."""
+
+NEAR = 150.0
+"""Weights below exp(-150) of the largest one are left to the slow path: all of them
+together have a probability below 2**-128, because there are fewer than 2**80."""
+
+HEAD_WORDS = 2
+"""Random words that are all zero with probability 2**-128."""
+
+LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98
+"""Natural logarithm of two, in units of 2**-320."""
+
+
+def weighted_choice(
+    log_weights: ArrayLike, *, insecure_rng: np.random.Generator | None = None
+) -> int:
+    r"""Draw an index with probability proportional to its weight.
+
+    The weight of i is the double next to :math:`e^{-g_i}`, where :math:`g_i` is how
+    far its logarithm lies below the largest one; the index is drawn exactly with
+    these doubles, taken as the fractions that they are, however small. So the
+    probability of an index is that of exact arithmetic times a factor within
+    :math:`1 \pm 2^{-48}`.
+
+    Parameters
+    ----------
+    log_weights : array_like of int, shape (n,)
+        Logarithms in units of 2**-36 nats, below 2**62 in magnitude, or Python
+        integers of any size in an array of objects.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/exponential_mechanism.md``.
+
+    Examples
+    --------
+    >>> from mmech.noise import weighted_choice
+    >>> weighted_choice([0, 1 << 46, 0])  # e^1024 to one
+    1
+    """
+    logarithms = np.asarray(log_weights)
+    if (
+        logarithms.dtype.kind not in "iuO"
+        or logarithms.ndim != 1
+        or not logarithms.size
+    ):
+        raise ValueError(
+            "log_weights must be one row of at least one integer, got "
+            f"{logarithms.dtype} of shape {logarithms.shape}"
+        )
+    gaps = logarithms.max() - logarithms
+    exponents = np.ldexp(np.minimum(gaps, 2**62).astype(np.float64), -FRACTION_BITS)
+    near = np.flatnonzero(exponents <= NEAR)
+    weights = _whole(np.exp(-exponents[near]))
+    if near.size < gaps.size and not random_words(HEAD_WORDS, insecure_rng).any():
+        far = np.flatnonzero(exponents > NEAR)
+        small = [_small_weight(int(gap)) for gap in gaps[far]]
+        lowest = min(_POWER, *(power for _, power in small))
+        small_weights = [whole << (power - lowest) for whole, power in small]
+        total = sum(small_weights) + (sum(weights) << (_POWER - lowest))
+        bits = partial(_expansion, sum(small_weights), total)
+        if bernoulli(bits, insecure_rng, known=64 * HEAD_WORDS):
+            return int(far[position_by_weight(small_weights, insecure_rng)])
+    return int(near[position_by_weight(weights, insecure_rng)])
+
+
+_POWER = -320
+"""Doubles down to exp(-150) are whole numbers of 2**-320."""
+
+
+def _whole(weights: NDArray[np.float64]) -> list[int]:
+    """Return doubles in (exp(-151), 1] as whole numbers of 2**_POWER."""
+    mantissas, powers = np.frexp(weights)
+    wholes = np.ldexp(mantissas, 53).astype(np.int64)
+    shifts = powers - 53 - _POWER
+    return [w << s for w, s in zip(wholes.tolist(), shifts.tolist(), strict=True)]
+
+
+def _small_weight(gap: int) -> tuple[int, int]:
+    """Return exp(-gap * 2**-36) as a whole number below 2**53 times a power of two."""
+    halvings, rest = divmod(gap << (320 - FRACTION_BITS), LN2)
+    mantissa = math.exp(-rest / 2**320)
+    return int(math.ldexp(mantissa, 53)), -53 - halvings
+
+
+def _expansion(part: int, total: int, bits: int) -> int:
+    """Return floor(2**bits * part / total)."""
+    return (part << bits) // total
+
+
+def position_by_weight(
+    weights: list[int], insecure_rng: np.random.Generator | None
+) -> int:
+    """Draw a position with probability exactly proportional to whole weights."""
+    left = _below(sum(weights), insecure_rng)
+    for place, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            return place
+    raise AssertionError("a number below the total falls on one of the weights")
+
+
+def _below(bound: int, insecure_rng: np.random.Generator | None) -> int:
+    """Draw an integer uniformly from 0..bound-1, of any size."""
+    length = (bound - 1).bit_length()
+    words = -(-length // 64)
+    while True:
+        drawn = int.from_bytes(random_words(words, insecure_rng).tobytes(), "little")
+        candidate = drawn >> (64 * words - length)
+        if candidate < bound:
+            return candidate

@@ -1,0 +1,165 @@
+"""Pair rules: how two operators combine so that structure survives.
+
+One table for products, one for sums. A rule takes the two operators and returns the
+combined one, or ``None`` when it does not apply after all; the first rule that fits
+wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from mmech.operators.base import FORMS, QueryMatrix
+from mmech.operators.basic import Diagonal, Identity, Ones
+from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose, check_weight
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Anova
+from mmech.operators.ranges import Permuted
+from mmech.operators.stack import HStack, VStack
+
+__all__ = ["add", "product", "scale"]
+
+Rule = Callable[[Any, Any], QueryMatrix | None]
+
+
+def _entries(rule: Rule) -> Rule:
+    """Return a rule that leaves integers alone whose products may not fit 64 bits."""
+
+    def fitting(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix | None:
+        if left.dtype == right.dtype == np.int64:
+            rows, entries = left._norm_bounds, right._norm_bounds
+            if rows is None or entries is None or rows[0] * min(entries) >= 2**63:
+                return None
+        return rule(left, right)
+
+    return fitting
+
+
+def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
+    if len(left.factors) != len(right.factors):
+        return None
+    pairs = list(zip(left.factors, right.factors, strict=True))
+    if any(a.shape[1] != b.shape[0] for a, b in pairs):
+        return None
+    return Kronecker([product(a, b) for a, b in pairs])
+
+
+def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
+    if left.domain_shape != right.domain_shape:
+        return None
+    return Anova(left.domain_shape, left._values * right._values)
+
+
+def _block_product(left: HStack, right: VStack) -> QueryMatrix | None:
+    if len(left.blocks) != len(right.blocks):
+        return None
+    pairs = list(zip(left.blocks, right.blocks, strict=True))
+    if any(a.shape[1] != b.shape[0] for a, b in pairs):
+        return None
+    return add(*[product(a, b) for a, b in pairs])
+
+
+def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:
+    parts: list[QueryMatrix] = []
+    for side in (left, right):
+        parts.extend(side.factors if isinstance(side, Product) else [side])
+    return Product(*parts)
+
+
+PRODUCT_RULES: list[tuple[type, type, Rule]] = [
+    (Identity, QueryMatrix, lambda a, b: b),
+    (QueryMatrix, Identity, lambda a, b: a),
+    (Scaled, QueryMatrix, lambda a, b: scale(a.weight, product(a.operator, b))),
+    (QueryMatrix, Scaled, lambda a, b: scale(b.weight, product(a, b.operator))),
+    (Ones, Ones, lambda a, b: scale(a.shape[1], Ones(a.shape[0], b.shape[1]))),
+    (Diagonal, Diagonal, _entries(lambda a, b: Diagonal(a.diag() * b.diag()))),
+    (Dense, Dense, _entries(lambda a, b: Dense(a.to_dense() @ b.to_dense()))),
+    (Sparse, Sparse, _entries(lambda a, b: Sparse(a.matrix @ b.matrix))),
+    (Anova, Anova, _anova_product),
+    (Kronecker, Kronecker, _kronecker_product),
+    (
+        QueryMatrix,
+        Permuted,
+        lambda a, b: Permuted(product(a, b.operator), b._permutation),
+    ),
+    (HStack, VStack, _block_product),
+    (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
+    (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
+]
+"""(type of left, type of right, rule), tried in this order."""
+
+
+def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
+    """Return left @ right as an operator that keeps what structure it can."""
+    if left.shape[1] != right.shape[0]:
+        raise ValueError(
+            f"cannot multiply {left!r} with {right!r}: {left.shape[1]} columns "
+            f"against {right.shape[0]} rows"
+        )
+    for left_type, right_type, rule in PRODUCT_RULES:
+        if isinstance(left, left_type) and isinstance(right, right_type):
+            combined = rule(left, right)
+            if combined is not None:
+                return combined
+    return _flatten(left, right)
+
+
+def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
+    """Return weight * operator; nested weights multiply, weight one vanishes."""
+    return _scaled(operator, check_weight(weight))
+
+
+@singledispatch
+def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
+    whole = isinstance(weight, int)
+    return operator if whole and weight == 1 else Scaled(weight, operator)
+
+
+@_scaled.register(Scaled)
+def _(operator: Scaled, weight: float) -> QueryMatrix:
+    return scale(weight * operator.weight, operator.operator)
+
+
+@_scaled.register(Anova)
+def _(operator: Anova, weight: float) -> QueryMatrix:
+    return Anova(operator.domain_shape, weight * operator._values)
+
+
+def _anova_sum(left: Anova, right: Anova) -> Anova | None:
+    if left.domain_shape != right.domain_shape:
+        return None
+    return Anova(left.domain_shape, left._values + right._values)
+
+
+SUM_RULES: dict[type, Rule] = {Anova: _anova_sum}
+"""Type of two terms to the rule that adds them."""
+
+
+def add(*terms: QueryMatrix) -> QueryMatrix:
+    """Return the sum of the terms, joining those whose sum has a closed form.
+
+    Terms of a kind without a rule stay as they are, in order.
+    """
+    kept: list[QueryMatrix] = []
+    joinable: dict[type, list[int]] = {kind: [] for kind in SUM_RULES}
+    for term in terms:
+        rule = SUM_RULES.get(type(term))
+        for place in joinable.get(type(term), []):
+            combined = None if rule is None else rule(kept[place], term)
+            if combined is not None:
+                kept[place] = combined
+                break
+        else:
+            if rule is not None:
+                joinable[type(term)].append(len(kept))
+            kept.append(term)
+    return kept[0] if len(kept) == 1 else Sum(kept)
+
+
+FORMS.product, FORMS.scale, FORMS.add = product, scale, add
+FORMS.transpose, FORMS.gram, FORMS.dense = Transpose, Gram, Dense

@@ -1,0 +1,160 @@
+"""Products along one axis of a tensor: scans, sums and matrices, without transposes.
+
+A tensor is seen as (left, n, right) around the axis in question, a view of the flat
+data. What a factor of a Kronecker product costs depends on which of its products needs
+no transposed copy; `axis_kind` names it.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+
+from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.basic import Identity, Ones, Prefix, Suffix, scan
+from mmech.operators.explicit import Dense
+from mmech.operators.pidentity import PIdentityPinv
+
+__all__ = ["apply_along", "axis_kind", "rotate"]
+
+SMALL_FACTOR = 64
+"""Other operators of at most this many rows and columns are multiplied as matrices."""
+
+LOW_RANK_FACTOR = 512
+"""Pseudoinverses of p-Identities up to this size are multiplied strip by strip, or as
+matrices where p is large."""
+
+STRIP = 512
+"""Entries of a strip: as many as keep a strip of every row in cache."""
+
+THIN = 8
+"""Batched matrix products with fewer columns lose to transposed copies."""
+
+SLICE_ENTRIES = 2**14
+"""Slices with fewer entries are gathered into one product by transposed copies."""
+
+
+@singledispatch
+def axis_kind(factor: QueryMatrix) -> str:
+    """Return how a factor is applied along an axis.
+
+    "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "low_rank"
+    needs it along the last axis or transposed, "other" multiplies by its own method.
+    """
+    return "matrix" if max(factor.shape) <= SMALL_FACTOR else "other"
+
+
+axis_kind.register(Identity, lambda factor: "identity")
+axis_kind.register(Prefix, lambda factor: "scan")
+axis_kind.register(Suffix, lambda factor: "scan")
+axis_kind.register(Ones, lambda factor: "total")
+axis_kind.register(Dense, lambda factor: "matrix")
+
+
+@axis_kind.register(PIdentityPinv)
+def _(factor: PIdentityPinv) -> str:
+    size = max(factor.shape)
+    if size <= SMALL_FACTOR:
+        return "matrix"
+    if size > LOW_RANK_FACTOR:
+        return "other"
+    few = 8 * factor.strategy.p <= factor.shape[0]
+    return "low_rank" if few else "matrix"
+
+
+@singledispatch
+def apply_along(
+    factor: QueryMatrix, matrix: Array | None, x: Array, transpose: bool
+) -> Array:
+    """Return the factor's product along the middle axis.
+
+    Parameters
+    ----------
+    factor : QueryMatrix, shape (m, n)
+        The operator, not an identity.
+    matrix : ndarray, shape (m, n), or (n, m) if `transpose`, or None
+        The explicit matrix to multiply by, where the factor is of that kind.
+    x : ndarray, shape (left, n, right), or (left, m, right) if `transpose`
+        C-contiguous.
+    transpose : bool
+        Whether to multiply by the transpose of the factor.
+
+    Returns
+    -------
+    product : ndarray, shape (left, m, right), or (left, n, right) if `transpose`
+        C-contiguous.
+    """
+    left, n, right = x.shape
+    m = factor.shape[1 if transpose else 0]
+    if matrix is not None:
+        if right == 1:
+            return (x.reshape(left, n) @ matrix.T)[:, :, None]
+        if left == 1 or right >= THIN:
+            return np.matmul(matrix, x)
+    product = factor._rmatmat if transpose else factor._matmat
+    if n * right >= SLICE_ENTRIES or left == 1:
+        out = np.empty((left, m, right), x.dtype)
+        for source, target in zip(x, out, strict=True):
+            target[:] = product(source)
+        return out
+    moved = np.ascontiguousarray(np.swapaxes(x, 0, 1)).reshape(n, -1)
+    result = product(moved).reshape(m, left, right)
+    return np.ascontiguousarray(np.swapaxes(result, 0, 1))
+
+
+@apply_along.register(Prefix)
+def _(factor: Prefix, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    return scan(x, transpose)
+
+
+@apply_along.register(Suffix)
+def _(factor: Suffix, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    return scan(x, not transpose)
+
+
+@apply_along.register(Ones)
+def _(factor: Ones, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
+    return np.repeat(sums, factor.shape[1 if transpose else 0], axis=1)
+
+
+@apply_along.register(PIdentityPinv)
+def _(factor: PIdentityPinv, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    low_rank = matrix is not None and axis_kind(factor) == "low_rank"
+    if low_rank and x.shape[2] >= THIN and not transpose:
+        return _pidentity_pinv_along(factor, x)
+    return _by_matrix_or_method(factor, matrix, x, transpose)
+
+
+_by_matrix_or_method = apply_along.dispatch(QueryMatrix)
+
+
+def _pidentity_pinv_along(factor: PIdentityPinv, x: Array) -> Array:
+    from mmech import _kernels
+
+    strategy = factor.strategy
+    q1, q2, scales = (
+        np.ascontiguousarray(part, x.dtype)
+        for part in (*strategy.orthonormal_factors, strategy.column_scales)
+    )
+    left, _, right = x.shape
+    inner = np.empty((strategy.p, min(STRIP, right)), x.dtype)
+    out = np.empty((left, strategy.shape[1], right), x.dtype)
+    _kernels.pidentity_pinv_along(q1, q2, scales, x, inner, out)
+    return out
+
+
+def rotate(matrices: list[Array], x: Array) -> Array:
+    """Return the Kronecker product of matrices times a vector, last factor first.
+
+    Every step is one matrix product that reads the last axis and writes its result as
+    the first one: after as many steps as there are axes all are in their places again,
+    and no transposed copy was made. The columns of a (n, k) array are one more axis,
+    brought to the front by the only copy.
+    """
+    columns = x.shape[1]
+    tensor = x if columns == 1 else np.ascontiguousarray(x.T)
+    for matrix in reversed(matrices):
+        tensor = matrix @ tensor.reshape(-1, matrix.shape[1]).T
+    return tensor.reshape(-1, columns)

@@ -1,0 +1,548 @@
+"""`QueryMatrix`: the protocol, operator sugar and generic fallbacks.
+
+No mathematics of a particular matrix lives here. A subclass gives ``shape``,
+``_matmat``, ``_rmatmat`` and ``__repr__`` data; everything else is derived, and
+overridden where structure pays.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import magnitude
+from mmech.exceptions import DomainTooLargeError, PerformanceWarning
+
+__all__ = ["FORMS", "Forms", "QueryMatrix"]
+
+Array = NDArray[Any]
+
+DENSE_WARNING_ENTRIES = 2**27
+"""`to_dense` warns above this many entries (1 GiB of float64)."""
+
+BLOCK_ENTRIES = 2**22
+"""Entries of one dense block in block-wise fallbacks (32 MiB of float64)."""
+
+EXHAUSTIVE_ENTRIES = 2**33
+"""Block-wise fallbacks refuse matrices with more entries than this."""
+
+_INT64 = np.dtype(np.int64)
+_FLOAT32 = np.dtype(np.float32)
+_FLOAT64 = np.dtype(np.float64)
+
+
+class Forms:
+    """What operators turn into, by functions that name particular operators.
+
+    Those functions stand in modules above this one, which put them here when the
+    package is imported: so `QueryMatrix` has an algebra and knows no other class.
+
+    Attributes
+    ----------
+    product : callable
+        From two operators to their product, by the pair rules.
+    scale : callable
+        From a weight and an operator to the weighted operator.
+    add : callable
+        From any number of operators of one shape to their sum.
+    transpose, gram, pinv : callable
+        From an operator without a closed form to its transpose, gram, pseudoinverse.
+    dense : callable
+        From an array to an operator.
+    norm_bounds : callable
+        From an integer operator to bounds on the L1 norms of its rows and columns.
+    """
+
+    product: Callable[[QueryMatrix, QueryMatrix], QueryMatrix]
+    scale: Callable[[Any, QueryMatrix], QueryMatrix]
+    add: Callable[..., QueryMatrix]
+    transpose: Callable[[QueryMatrix], QueryMatrix]
+    gram: Callable[[QueryMatrix], QueryMatrix]
+    pinv: Callable[[QueryMatrix], QueryMatrix]
+    dense: Callable[[Array], QueryMatrix]
+    norm_bounds: Callable[[QueryMatrix], tuple[int, int] | None]
+
+
+FORMS = Forms()
+"""Filled by `mmech.operators.algebra`, `mmech.operators.pinv` and
+`mmech.structure.exact`."""
+
+
+class QueryMatrix:
+    """An implicit query matrix of shape (m, n): m queries over n domain cells.
+
+    The names ``shape, dtype, matvec, rmatvec, matmat, rmatmat`` are those that
+    SciPy's iterative solvers expect. ``A @ operator`` is an operator,
+    ``A @ array`` an array. Integer input to an integer operator gives exact
+    int64, float32 stays float32, everything else becomes float64.
+
+    Operators are immutable.
+
+    Examples
+    --------
+    A subclass needs a shape and two products. Entries are taken for real numbers
+    unless the class says that all of them are integers:
+
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from mmech import QueryMatrix
+    >>> @dataclass(frozen=True, eq=False, repr=False)
+    ... class Differences(QueryMatrix):
+    ...     n: int
+    ...     dtype = np.dtype(np.int64)
+    ...
+    ...     @property
+    ...     def shape(self):
+    ...         return (self.n - 1, self.n)
+    ...
+    ...     def _matmat(self, x):
+    ...         return x[1:] - x[:-1]
+    ...
+    ...     def _rmatmat(self, y):
+    ...         zero = 0 * y[:1]
+    ...         return np.concatenate([zero, y]) - np.concatenate([y, zero])
+    >>> Differences(4) @ [1, 2, 4, 8]
+    array([1, 2, 4])
+    >>> Differences(4).sensitivity()
+    2.0
+    """
+
+    __array_ufunc__ = None
+    __array_priority__ = 100.0
+
+    is_nonnegative: bool = False
+    """Whether every entry is known to be at least zero."""
+
+    has_row_forms: bool = False
+    """Whether norms of rows have closed forms and those of columns visit all cells."""
+
+    # ---- what a subclass gives -------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries m and number of domain cells n."""
+        raise NotImplementedError(f"{type(self).__name__} must define shape")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """``float64``, unless the class states ``int64``: all entries are integers."""
+        return _FLOAT64
+
+    def _matmat(self, x: Array, /) -> Array:
+        """Multiply a C-contiguous (n, k) array of a supported dtype."""
+        raise NotImplementedError(f"{type(self).__name__} must define _matmat")
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        """Multiply the transpose with a C-contiguous (m, k) array."""
+        raise NotImplementedError(f"{type(self).__name__} must define _rmatmat")
+
+    # ---- products --------------------------------------------------------
+
+    def _input(self, x: ArrayLike, length: int, ndims: tuple[int, ...]) -> Array:
+        array = np.asarray(x)
+        if array.ndim not in ndims or array.shape[0] != length:
+            shapes = " or ".join(
+                f"({length},)" if ndim == 1 else f"({length}, k)" for ndim in ndims
+            )
+            raise ValueError(
+                f"{self!r} needs an array of shape {shapes} here, got {array.shape}"
+            )
+        kind = array.dtype.kind
+        target: np.dtype[Any]
+        if kind in "biu" and self.dtype == _INT64:
+            if kind == "u" and array.size and array.max() >= 2**63:
+                raise ValueError(
+                    f"integers must be below 2**63, got {array.max()}; use floats"
+                )
+            target = _INT64
+        elif array.dtype == _FLOAT32:
+            target = _FLOAT32
+        elif kind in "biuf":
+            target = _FLOAT64
+        else:
+            raise TypeError(f"query matrices multiply real numbers, got {array.dtype}")
+        return np.ascontiguousarray(array, dtype=target)
+
+    def _multiply(self, array: Array, transpose: bool) -> Array:
+        """Return a product; integers that could wrap around are refused."""
+        product = self._rmatmat if transpose else self._matmat
+        if array.dtype == _INT64 and array.size:
+            largest = max(int(array.max()), -int(array.min()))
+            bounds = self._norm_bounds
+            bound = None if bounds is None else largest * bounds[int(transpose)]
+            if bound is None or bound >= 2**63:
+                # The bound may be far off; floats are not, where they lose few bits.
+                close = bound is None or bound < 2**100
+                floats = product(array.astype(_FLOAT64))
+                if not close or float(np.abs(floats).max(initial=0.0)) >= 2.0**62:
+                    raise ValueError(
+                        f"the product of {self!r} with these integers does not fit "
+                        "into 64-bit integers; pass floats for approximate numbers"
+                    )
+        return product(array)
+
+    def matvec(self, x: ArrayLike) -> Array:
+        """Return A x for x of shape (n,) or (n, 1)."""
+        array = self._input(x, self.shape[1], (1, 2))
+        if array.ndim == 1:
+            return self._multiply(array[:, None], False)[:, 0]
+        return self._multiply(array, False)
+
+    def rmatvec(self, y: ArrayLike) -> Array:
+        """Return Aᵀ y for y of shape (m,) or (m, 1)."""
+        array = self._input(y, self.shape[0], (1, 2))
+        if array.ndim == 1:
+            return self._multiply(array[:, None], True)[:, 0]
+        return self._multiply(array, True)
+
+    def matmat(self, x: ArrayLike) -> Array:
+        """Return A X for X of shape (n, k)."""
+        return self._multiply(self._input(x, self.shape[1], (2,)), False)
+
+    def rmatmat(self, y: ArrayLike) -> Array:
+        """Return Aᵀ Y for Y of shape (m, k)."""
+        return self._multiply(self._input(y, self.shape[0], (2,)), True)
+
+    # ---- operator sugar --------------------------------------------------
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The transpose, as an operator of shape (n, m)."""
+        return FORMS.transpose(self)
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, QueryMatrix):
+            return FORMS.product(self, other)
+        if sp.issparse(other):
+            raise TypeError(
+                "multiply by Sparse(matrix) for an operator, or by "
+                "matrix.toarray() for an array"
+            )
+        array = np.asarray(other)
+        return self.matmat(array) if array.ndim == 2 else self.matvec(array)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        array = np.asarray(other)
+        if array.ndim == 2:
+            return self.rmatmat(array.T).T
+        return self.rmatvec(array)
+
+    def __mul__(self, weight: Any) -> QueryMatrix:
+        return FORMS.scale(weight, self)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> QueryMatrix:
+        return self * -1
+
+    def __add__(self, other: Any) -> QueryMatrix:
+        if not isinstance(other, QueryMatrix):
+            raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
+        return FORMS.add(self, other)
+
+    def __sub__(self, other: Any) -> QueryMatrix:
+        return self + (-other)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is implicit; call .to_dense()")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            freeze(value)
+            object.__setattr__(self, name, value)
+
+    def _arguments(self) -> str:
+        """Return the constructor arguments as `repr` shows them."""
+        return ", ".join(str(size) for size in self.shape)
+
+    def _label(self) -> str:
+        return f"{type(self).__name__}({self._arguments()})"
+
+    def __repr__(self) -> str:
+        return f"{self._label()} shape={self.shape}"
+
+    # ---- structure -------------------------------------------------------
+
+    @cached_property
+    def _norm_bounds(self) -> tuple[int, int] | None:
+        """Bounds on the L1 norms of rows and columns; None for an unknown class."""
+        return FORMS.norm_bounds(self)
+
+    @property
+    def _entry_dtype(self) -> np.dtype[Any]:
+        """float64 also for an integer operator whose entries may not fit int64."""
+        if self.dtype == _INT64:
+            bounds = self._norm_bounds
+            if bounds is not None and min(bounds) < 2**63:
+                return _INT64
+        return _FLOAT64
+
+    def _entries(self, values: Any) -> Any:
+        """Return entries that were listed as floats as int64, if they are exact."""
+        if self.dtype == _INT64 and self._norm_bounds is None:
+            numbers = values.data if sp.issparse(values) else values
+            small = float(np.abs(numbers).max(initial=0.0)) < 2.0**53
+            if small and (numbers == np.rint(numbers)).all():
+                return values.astype(_INT64)
+        return values
+
+    def gram(self) -> QueryMatrix:
+        """Return AᵀA as an operator of shape (n, n)."""
+        return FORMS.gram(self)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m)."""
+        return FORMS.pinv(self)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        if self.is_nonnegative:
+            return self
+        return FORMS.dense(np.abs(self.to_dense()))
+
+    def __abs__(self) -> QueryMatrix:
+        return self.abs()
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        if self.is_nonnegative:
+            return exact_sums(
+                lambda dtype: self.rmatvec(np.ones(self.shape[0], dtype)), self.dtype
+            )
+        return self._reduce_columns(np.abs)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._reduce_columns(np.square)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        if self.is_nonnegative:
+            return exact_sums(
+                lambda dtype: self.matvec(np.ones(self.shape[1], dtype)), self.dtype
+            )
+        return self._reduce_rows(np.abs)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._reduce_rows(np.square)
+
+    def sensitivity(self) -> float:
+        """Return ‖A‖₁, the largest L1 norm of a column.
+
+        This is the L1 sensitivity of x ↦ A x when one record is added or
+        removed, exact for weights of any sign.
+        """
+        return float(self.column_abs_sums().max(initial=0))
+
+    def l2_sensitivity(self) -> float:
+        """Return ‖A‖₂, the largest L2 norm of a column.
+
+        This is the L2 sensitivity of x ↦ A x when one record is added or
+        removed: what Gaussian noise is calibrated to.
+        """
+        return math.sqrt(float(self.column_square_sums().max(initial=0)))
+
+    def diag(self) -> Array:
+        """Return the main diagonal, shape (min(m, n),)."""
+        size = min(self.shape)
+        out = np.empty(size, self._entry_dtype)
+        for start, block in self._column_blocks(stop=size):
+            out[start : start + block.shape[1]] = np.diagonal(block, -start)[
+                : block.shape[1]
+            ]
+        return np.asarray(self._entries(out))
+
+    def trace(self) -> float:
+        """Return the sum of the main diagonal of a square operator."""
+        if self.shape[0] != self.shape[1]:
+            raise ValueError(f"trace needs a square operator, got shape {self.shape}")
+        return float(self.diag().sum(dtype=np.float64))
+
+    # ---- conversion ------------------------------------------------------
+
+    def _warn_dense(self, target: str) -> None:
+        entries = self.shape[0] * self.shape[1]
+        if entries > DENSE_WARNING_ENTRIES:
+            warnings.warn(
+                f"{target} materialises {self.shape[0]} x {self.shape[1]} = "
+                f"{entries} entries; keep the operator implicit if you can",
+                PerformanceWarning,
+                stacklevel=3,
+            )
+
+    def to_dense(self) -> Array:
+        """Return the explicit matrix, shape (m, n); warns when it is large."""
+        self._warn_dense("to_dense")
+        return self._dense()
+
+    def _dense(self) -> Array:
+        if self._entry_dtype == self.dtype:
+            return self._explicit_entries()
+        return np.asarray(self._entries(QueryMatrix._explicit_entries(self)))
+
+    def _explicit_entries(self) -> Array:
+        """Return the entries, which fit the dtype."""
+        m, n = self.shape
+        if n <= m:
+            return self._matmat(np.eye(n, dtype=self._entry_dtype))
+        unit = np.eye(m, dtype=self._entry_dtype)
+        return np.ascontiguousarray(self._rmatmat(unit).T)
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse rows; warns when large."""
+        self._warn_dense("to_sparse")
+        blocks = [sp.csc_array(block) for _, block in self._column_blocks()]
+        if not blocks:
+            return sp.csr_array(self.shape, dtype=self._entry_dtype)
+        return sp.csr_array(sp.hstack(blocks, format="csr"))
+
+    def aslinearoperator(self) -> Any:
+        """Return a SciPy ``LinearOperator`` with the same products, as float64.
+
+        Before SciPy 1.15 the eigensolvers refuse integer operators: `eigsh` and
+        `svds` take this one instead.
+        """
+        from scipy.sparse.linalg import LinearOperator
+
+        return LinearOperator(
+            self.shape,
+            matvec=self.matvec,
+            rmatvec=self.rmatvec,
+            matmat=self.matmat,
+            rmatmat=self.rmatmat,
+            dtype=_FLOAT64,
+        )
+
+    # ---- block-wise fallbacks --------------------------------------------
+
+    def _check_exhaustive(self) -> None:
+        entries = self.shape[0] * self.shape[1]
+        if entries > EXHAUSTIVE_ENTRIES:
+            raise DomainTooLargeError(
+                f"{self._label()} of shape {self.shape} has no closed form here and "
+                f"too many entries ({magnitude(entries)}) to visit; combine "
+                "structured operators (Kronecker, VStack, Partition) instead"
+            )
+
+    def _column_blocks(self, stop: int | None = None) -> Iterator[tuple[int, Array]]:
+        """Yield (first column, dense block of columns)."""
+        self._check_exhaustive()
+        m, n = self.shape
+        stop = n if stop is None else stop
+        width = max(1, BLOCK_ENTRIES // max(1, max(m, n)))
+        for start in range(0, stop, width):
+            size = min(width, stop - start)
+            unit = np.zeros((n, size), self._entry_dtype)
+            unit[np.arange(start, start + size), np.arange(size)] = 1
+            yield start, self._entries(self._matmat(unit))
+
+    def _row_blocks(self) -> Iterator[tuple[int, Array]]:
+        """Yield (first row, dense block of rows)."""
+        self._check_exhaustive()
+        m, n = self.shape
+        height = max(1, BLOCK_ENTRIES // max(1, max(m, n)))
+        for start in range(0, m, height):
+            size = min(height, m - start)
+            yield start, self._rows(start, start + size)
+
+    def _rows(self, start: int, stop: int) -> Array:
+        """Return rows start..stop as a dense array."""
+        unit = np.zeros((self.shape[0], stop - start), self._entry_dtype)
+        unit[np.arange(start, stop), np.arange(stop - start)] = 1
+        return np.ascontiguousarray(self._entries(self._rmatmat(unit)).T)
+
+    def _reduce_columns(self, power: Callable[[Array], Array]) -> Array:
+        self._check_exhaustive()
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            out = np.zeros(self.shape[1], dtype)
+            for start, block in self._column_blocks():
+                added = power(block.astype(dtype, copy=False)).sum(axis=0)
+                out[start : start + block.shape[1]] = added
+            return out
+
+        return exact_sums(sums, self.dtype)
+
+    def _reduce_rows(self, power: Callable[[Array], Array]) -> Array:
+        self._check_exhaustive()
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            out = np.zeros(self.shape[0], dtype)
+            for start, block in self._row_blocks():
+                added = power(block.astype(dtype, copy=False)).sum(axis=1)
+                out[start : start + block.shape[0]] = added
+            return out
+
+        return exact_sums(sums, self.dtype)
+
+
+def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> Array:
+    """Return sums of whole numbers, as int64 only where they fit.
+
+    Sums that wrap around would give a sensitivity that is too small, and with it
+    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact.
+    """
+    floats = sums(_FLOAT64)
+    if dtype == _INT64 and np.abs(floats).max(initial=0.0) < 2.0**53:
+        return floats.astype(np.int64)
+    return floats
+
+
+def common_dtype(parts: Any) -> np.dtype[Any]:
+    """Return int64 if all operators are integer, else float64."""
+    return _INT64 if all(part.dtype == _INT64 for part in parts) else _FLOAT64
+
+
+def freeze(value: Any) -> None:
+    """Make the arrays in a stored value read-only again, after a copy."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif sp.issparse(value):
+        for part in (value.data, value.indices, value.indptr):
+            part.setflags(write=False)
+    elif isinstance(value, tuple):
+        for part in value:
+            freeze(part)
+
+
+def read_only(array: Array) -> Array:
+    """Return a C-contiguous read-only array that does not alias user memory."""
+    frozen = np.array(array, order="C", copy=True)
+    frozen.setflags(write=False)
+    return frozen
+
+
+def product_of(sizes: Any) -> int:
+    """Return the product of Python integers, exact at any size."""
+    return math.prod(int(size) for size in sizes)
+
+
+def int64_or_float64(array: Array) -> Array:
+    """Return integers and booleans as int64, other numbers as float64.
+
+    The one integer of 64 bits whose magnitude does not fit, -2**63, is refused.
+    """
+    if array.dtype.kind in "biu":
+        if array.dtype.itemsize == 8 and array.size:
+            extreme = max(int(array.max()), int(array.min()), key=abs)
+            if abs(extreme) >= 2**63:
+                raise ValueError(
+                    "integer entries must be below 2**63 in magnitude, got "
+                    f"{extreme}; use floats"
+                )
+        return array.astype(np.int64)
+    return array.astype(np.float64)

@@ -1,0 +1,546 @@
+"""Leaf operators: identity, ones, prefix and suffix sums, all ranges, diagonals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from mmech.checks import check_finite_array, check_integer
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    exact_sums,
+    int64_or_float64,
+    read_only,
+)
+from mmech.operators.explicit import Sparse
+
+__all__ = [
+    "AllRange",
+    "AllRangeGram",
+    "Diagonal",
+    "Identity",
+    "Ones",
+    "Prefix",
+    "Suffix",
+    "Total",
+]
+
+
+KERNEL_ENTRIES = 2**14
+"""Scans of fewer entries stay with NumPy, which needs no compiled code."""
+
+
+def scan(x: Array, backward: bool) -> Array:
+    """Return the running sums along the middle axis of a (left, n, right) array."""
+    if x.size < KERNEL_ENTRIES:
+        if backward:
+            return np.ascontiguousarray(np.cumsum(x[:, ::-1], axis=1)[:, ::-1])
+        return np.cumsum(x, axis=1)
+    from mmech import _kernels
+
+    out = np.empty(x.shape, x.dtype)
+    _kernels.scan(np.ascontiguousarray(x), backward, out)
+    return out
+
+
+class _Square(QueryMatrix):
+    """Shared shape of the operators that a single size `n` describes."""
+
+    n: int
+    dtype = np.dtype(np.int64)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return (self.n, self.n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Identity(_Square):
+    """One query per domain cell: the identity matrix.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Identity
+    >>> Identity(3) @ [5, 0, 2]
+    array([5, 0, 2])
+    >>> Identity(3).sensitivity()
+    1.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return x.copy()
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Identity:
+        """The identity itself."""
+        return self
+
+    def gram(self) -> Identity:
+        """Return the identity itself."""
+        return self
+
+    def pinv(self) -> Identity:
+        """Return the identity itself."""
+        return self
+
+    def column_abs_sums(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+    column_square_sums = row_abs_sums = row_square_sums = diag = column_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return 1."""
+        return 1.0
+
+    l2_sensitivity = sensitivity
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ones(QueryMatrix):
+    """The m x n matrix of ones: the total, asked m times.
+
+    Parameters
+    ----------
+    m, n : int
+        Number of queries and of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Ones
+    >>> Ones(2, 3) @ [5, 0, 2]
+    array([7, 7])
+    """
+
+    m: int
+    n: int
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", check_integer(self.m, "m"))
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (self.m, self.n)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.repeat(x.sum(axis=0, keepdims=True), self.m, axis=0)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.repeat(y.sum(axis=0, keepdims=True), self.n, axis=0)
+
+    @property
+    def T(self) -> Ones:
+        """The n x m matrix of ones."""
+        return Ones(self.n, self.m)
+
+    def gram(self) -> QueryMatrix:
+        """Return m times the n x n matrix of ones."""
+        return Ones(self.n, self.n) * self.m
+
+    def pinv(self) -> QueryMatrix:
+        """Return the n x m matrix of ones divided by m n."""
+        return Ones(self.n, self.m) * (1 / (self.m * self.n))
+
+    def column_abs_sums(self) -> Array:
+        """Return m for every column, shape (n,)."""
+        return np.full(self.n, self.m, np.int64)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return n for every row, shape (m,)."""
+        return np.full(self.m, self.n, np.int64)
+
+    row_square_sums = row_abs_sums
+
+    def diag(self) -> Array:
+        """Return ones, shape (min(m, n),)."""
+        return np.ones(min(self.shape), np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Total(Ones):
+    """The single query that counts all records.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells.
+
+    Examples
+    --------
+    >>> from mmech import Total
+    >>> Total(3) @ [5, 0, 2]
+    array([7])
+    """
+
+    def __init__(self, n: int) -> None:
+        super().__init__(1, n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(_Square):
+    """All prefix sums (the empirical distribution function): row r sums cells 0..r.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import Prefix
+    >>> Prefix(4) @ [1, 2, 3, 4]
+    array([ 1,  3,  6, 10])
+    >>> Prefix(4).sensitivity()
+    4.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return scan(x[None], backward=False)[0]
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return scan(y[None], backward=True)[0]
+
+    @property
+    def T(self) -> Suffix:
+        """The suffix sums."""
+        return Suffix(self.n)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse: differences of neighbouring cells."""
+        return _differences(self.n, -1)
+
+    def column_abs_sums(self) -> Array:
+        """Return n, n - 1, ..., 1."""
+        return np.arange(self.n, 0, -1)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return 1, 2, ..., n."""
+        return np.arange(1, self.n + 1)
+
+    row_square_sums = row_abs_sums
+
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Suffix(_Square):
+    """All suffix sums (the survival function): row r sums cells r..n-1.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import Suffix
+    >>> Suffix(4) @ [1, 2, 3, 4]
+    array([10,  9,  7,  4])
+    >>> Suffix(4).sensitivity()
+    4.0
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return scan(x[None], backward=True)[0]
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return scan(y[None], backward=False)[0]
+
+    @property
+    def T(self) -> Prefix:
+        """The prefix sums."""
+        return Prefix(self.n)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse: differences of neighbouring cells."""
+        return _differences(self.n, 1)
+
+    def column_abs_sums(self) -> Array:
+        """Return 1, 2, ..., n."""
+        return np.arange(1, self.n + 1)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return n, n - 1, ..., 1."""
+        return np.arange(self.n, 0, -1)
+
+    row_square_sums = row_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return n: the last cell lies in every suffix."""
+        return float(self.n)
+
+    def l2_sensitivity(self) -> float:
+        """Return √n."""
+        return math.sqrt(self.n)
+
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+
+def _differences(n: int, offset: int) -> QueryMatrix:
+    """Return I - S, where S shifts by one cell along the diagonal at this offset."""
+    if n == 1:
+        return Identity(1)
+    ones = np.ones(n, np.int64)
+    diagonals = sp.diags_array([ones, -ones[1:]], offsets=[0, offset], dtype=np.int64)
+    return Sparse(diagonals)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllRange(QueryMatrix):
+    """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
+
+    Row (lo, hi) sums the cells lo..hi inclusive; rows are in lexicographic
+    order. Products cost O(n²) per vector (the size of the answer); products
+    with the gram cost O(n).
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+
+    Examples
+    --------
+    >>> from mmech import AllRange
+    >>> AllRange(3) @ [1, 2, 3]
+    array([1, 3, 6, 2, 5, 3])
+    """
+
+    n: int
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of ranges and number of cells."""
+        return (self.n * (self.n + 1) // 2, self.n)
+
+    def _arguments(self) -> str:
+        return str(self.n)
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        sums = np.zeros((self.n + 1, x.shape[1]), x.dtype)
+        np.cumsum(x, axis=0, out=sums[1:])
+        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
+        _kernels.all_range_matmat(sums, out)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.zeros((self.n, y.shape[1]), y.dtype)
+        _kernels.all_range_rmatmat(y, out)
+        return out
+
+    def gram(self) -> AllRangeGram:
+        """Return the gram, whose products cost O(n) per vector."""
+        return AllRangeGram(self.n)
+
+    def column_abs_sums(self) -> Array:
+        """Return (j + 1)(n - j), the number of ranges that contain cell j."""
+        j = np.arange(self.n)
+        return (j + 1) * (self.n - j)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return the length of every range."""
+        lo, hi = np.triu_indices(self.n)
+        return np.asarray(hi - lo + 1, np.int64)
+
+    row_square_sums = row_abs_sums
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllRangeGram(_Square):
+    """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+    """
+
+    n: int
+    is_nonnegative = True
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.empty_like(x)
+        _kernels.all_range_gram_matmat(x, out)
+        return out
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> AllRangeGram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def diag(self) -> Array:
+        """Return (j + 1)(n - j)."""
+        return AllRange(self.n).column_abs_sums()
+
+    def _explicit_entries(self) -> Array:
+        i = np.arange(self.n)
+        return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagonal(QueryMatrix):
+    """A square diagonal matrix.
+
+    Parameters
+    ----------
+    values : array_like, shape (n,)
+        The diagonal, of any sign.
+
+    Examples
+    --------
+    >>> from mmech import Diagonal
+    >>> Diagonal([1, -2]) @ [3, 4]
+    array([ 3, -8])
+    """
+
+    values: ArrayLike
+
+    def __post_init__(self) -> None:
+        values = check_finite_array(self.values, "values", ndim=1)
+        object.__setattr__(self, "values", read_only(int64_or_float64(values)))
+
+    @property
+    def _values(self) -> Array:
+        return self.values  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns."""
+        return (self._values.size, self._values.size)
+
+    def _arguments(self) -> str:
+        return f"n={self._values.size}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the diagonal."""
+        return self._values.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._values >= 0).all())
+
+    def _matmat(self, x: Array, /) -> Array:
+        return x * self._values.astype(x.dtype, copy=False)[:, None]
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Diagonal:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def gram(self) -> Diagonal:
+        """Return the diagonal matrix of squares."""
+        return Diagonal(self.column_square_sums())
+
+    def pinv(self) -> Diagonal:
+        """Return the diagonal matrix of reciprocals, zero staying zero."""
+        values = self._values.astype(np.float64)
+        return Diagonal(
+            np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
+        )
+
+    def abs(self) -> Diagonal:
+        """Return the diagonal matrix of absolute values."""
+        return Diagonal(np.abs(self._values))
+
+    def column_abs_sums(self) -> Array:
+        """Return the absolute values, shape (n,)."""
+        return np.abs(self._values)
+
+    row_abs_sums = column_abs_sums
+
+    def column_square_sums(self) -> Array:
+        """Return the squares, shape (n,)."""
+        return exact_sums(
+            lambda dtype: np.square(self._values.astype(dtype)), self.dtype
+        )
+
+    row_square_sums = column_square_sums
+
+    def diag(self) -> Array:
+        """Return the diagonal, shape (n,)."""
+        return self._values.copy()
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(
+            sp.diags_array(self._values, format="csr", dtype=self.dtype)
+        )

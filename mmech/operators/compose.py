@@ -1,0 +1,486 @@
+"""Operators made of operators: transposes, grams, multiples, products and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    common_dtype,
+    exact_sums,
+)
+from mmech.operators.explicit import Sparse
+from mmech.operators.partition import PartitionStack
+
+__all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
+
+SPARSE_ADVANTAGE = 8
+"""How many dense operations cost as much as one on a nonzero, about."""
+
+SPARSE_BLOCK = 2**23
+"""Nonzeros of a product that are listed at a time, about."""
+
+
+def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
+    parts = tuple(parts)
+    if not parts:
+        raise ValueError(f"{name} needs at least one operator, got none")
+    for part in parts:
+        if not isinstance(part, QueryMatrix):
+            raise TypeError(
+                f"{name} needs query matrices, got {type(part).__name__}; wrap "
+                "arrays with Dense and sparse matrices with Sparse"
+            )
+    return parts
+
+
+def joined(parts: Sequence[QueryMatrix]) -> str:
+    labels = [part._label() for part in parts]
+    if len(labels) > 4:
+        labels = [*labels[:2], f"... {len(labels) - 3} more ...", labels[-1]]
+    return ", ".join(labels)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transpose(QueryMatrix):
+    """The transpose of an operator.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator to transpose.
+    """
+
+    operator: QueryMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the transpose, (n, m)."""
+        m, n = self.operator.shape
+        return (n, m)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._rmatmat(x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.operator._matmat(y)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The original operator."""
+        return self.operator
+
+    def pinv(self) -> QueryMatrix:
+        """Return the transposed pseudoinverse."""
+        return self.operator.pinv().T
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return self.operator.abs().T
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column."""
+        return self.operator.row_abs_sums()
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self.operator.row_square_sums()
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return self.operator.column_abs_sums()
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return self.operator.column_square_sums()
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return self.operator.diag()
+
+    def _explicit_entries(self) -> Array:
+        return np.ascontiguousarray(self.operator._dense().T)
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self.operator.to_sparse().T)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gram(QueryMatrix):
+    """AᵀA as two products, for operators whose gram has no closed form.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator A.
+    """
+
+    operator: QueryMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        n = self.operator.shape[1]
+        return (n, n)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry of the operator is negative."""
+        return self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._rmatmat(self.operator._matmat(x))
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Gram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def pinv(self) -> QueryMatrix:
+        """Return A⁺A⁺ᵀ."""
+        pinv = self.operator.pinv()
+        return Product(pinv, pinv.T)
+
+    def diag(self) -> Array:
+        """Return the squared column norms of the operator."""
+        return self.operator.column_square_sums()
+
+
+def check_weight(weight: Any) -> int | float:
+    """Return a finite weight as a Python int or float."""
+    if isinstance(weight, bool) or not isinstance(
+        weight, (int, float, np.integer, np.floating)
+    ):
+        raise TypeError(f"weight must be a real number, got {type(weight).__name__}")
+    if isinstance(weight, (int, np.integer)):
+        if abs(int(weight)) >= 2**63:
+            raise ValueError(
+                f"an integer weight must be below 2**63 in magnitude, got {weight}; "
+                "use a float"
+            )
+        return int(weight)
+    if not np.isfinite(weight):
+        raise ValueError(f"weight must be finite, got {weight}")
+    return float(weight)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(QueryMatrix):
+    """A weight of any sign times an operator.
+
+    Parameters
+    ----------
+    weight : float
+        Finite factor; an integer keeps an integer operator exact.
+    operator : QueryMatrix, shape (m, n)
+        The operator to scale.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Scaled
+    >>> Scaled(-1, Identity(4)).sensitivity()
+    1.0
+    """
+
+    weight: float
+    operator: QueryMatrix
+
+    def __post_init__(self) -> None:
+        check_operators([self.operator], "Scaled")
+        object.__setattr__(self, "weight", check_weight(self.weight))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the operator."""
+        return self.operator.shape
+
+    def _arguments(self) -> str:
+        return f"{self.weight:g}, {self.operator._label()}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` for an integer weight and operator, else ``float64``."""
+        if isinstance(self.weight, int):
+            return self.operator.dtype
+        return np.dtype(np.float64)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is known to be negative."""
+        return self.weight >= 0 and self.operator.is_nonnegative
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(x) * x.dtype.type(self.weight)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.operator._rmatmat(y) * y.dtype.type(self.weight)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The scaled transpose."""
+        return Scaled(self.weight, self.operator.T)
+
+    def gram(self) -> QueryMatrix:
+        """Return the scaled gram of the operator."""
+        square = self.weight**2
+        return self.operator.gram() * (square if square < 2**63 else float(square))
+
+    def pinv(self) -> QueryMatrix:
+        """Return the pseudoinverse of the operator over the weight."""
+        pinv = self.operator.pinv()
+        return Scaled(0 if self.weight == 0 else 1 / self.weight, pinv)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return Scaled(abs(self.weight), self.operator.abs())
+
+    def _times(self, sums: Array, factor: float) -> Array:
+        return exact_sums(
+            lambda dtype: sums.astype(dtype) * dtype.type(factor), self.dtype
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column."""
+        return self._times(self.operator.column_abs_sums(), abs(self.weight))
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self._times(self.operator.column_square_sums(), self.weight**2)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return self._times(self.operator.row_abs_sums(), abs(self.weight))
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return self._times(self.operator.row_square_sums(), self.weight**2)
+
+    def sensitivity(self) -> float:
+        """Return the absolute weight times the sensitivity of the operator."""
+        return abs(self.weight) * self.operator.sensitivity()
+
+    def l2_sensitivity(self) -> float:
+        """Return the absolute weight times the L2 sensitivity of the operator."""
+        return abs(self.weight) * self.operator.l2_sensitivity()
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        diagonal = self.operator.diag().astype(self._entry_dtype)
+        return np.asarray(self._entries(diagonal * self.weight))
+
+    def trace(self) -> float:
+        """Return the weight times the trace of the operator."""
+        return self.weight * self.operator.trace()
+
+    def _explicit_entries(self) -> Array:
+        return self.operator._dense() * self.weight
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        inner = self.operator.to_sparse().astype(self._entry_dtype)
+        return sp.csr_array(self._entries(inner * self.weight))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Product(QueryMatrix):
+    """The product of two or more operators, applied from the right.
+
+    Parameters
+    ----------
+    *factors : QueryMatrix
+        Operators whose inner sizes agree.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix, Product
+    >>> Product(Prefix(3), Prefix(3)) @ [1, 0, 0]
+    array([1, 2, 3])
+    """
+
+    factors: tuple[QueryMatrix, ...]
+
+    def __init__(self, *factors: QueryMatrix) -> None:
+        checked = check_operators(factors, "Product")
+        for left, right in pairwise(checked):
+            if left.shape[1] != right.shape[0]:
+                raise ValueError(
+                    f"cannot multiply {left!r} with {right!r}: {left.shape[1]} "
+                    f"columns against {right.shape[0]} rows"
+                )
+        object.__setattr__(self, "factors", checked)
+
+    def __reduce__(self) -> tuple[type, tuple[QueryMatrix, ...]]:
+        return (type(self), self.factors)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows of the first factor, columns of the last."""
+        return (self.factors[0].shape[0], self.factors[-1].shape[1])
+
+    def _arguments(self) -> str:
+        return joined(self.factors)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all factors are integer, else ``float64``."""
+        return common_dtype(self.factors)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no factor has a negative entry."""
+        return all(factor.is_nonnegative for factor in self.factors)
+
+    def _matmat(self, x: Array, /) -> Array:
+        for factor in reversed(self.factors):
+            x = factor._matmat(x)
+        return x
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        for factor in self.factors:
+            y = factor._rmatmat(y)
+        return y
+
+    def row_square_sums(self) -> Array:
+        """Return ‖w_i‖² of every row, from its nonzeros where they are few.
+
+        Rows that pick a few small groups of partitions (QTᵀT) cost the sizes of those
+        groups, not the number of cells.
+        """
+        sparse = self._sparse_rows()
+        return super().row_square_sums() if sparse is None else sparse
+
+    def _sparse_rows(self) -> Array | None:
+        *left, right = self.factors
+        if not isinstance(right, PartitionStack) or not all(
+            isinstance(factor, Sparse) for factor in left
+        ):
+            return None
+        # Floats: integers might wrap around.
+        floats = (f.to_sparse().astype(np.float64) for f in left)
+        picks = reduce(lambda a, b: a @ b, floats).tocsr()
+        work = (abs(picks) != 0).astype(np.int64) @ right.row_abs_sums()
+        if (
+            SPARSE_ADVANTAGE * work.sum()
+            > self.shape[0] * self.shape[1] * right.n_partitions
+        ):
+            return None
+        groups = right.to_sparse()
+        out = np.zeros(self.shape[0])
+        ends = np.searchsorted(np.cumsum(work), np.arange(0, work.sum(), SPARSE_BLOCK))
+        for start, stop in pairwise([*np.unique(ends).tolist(), self.shape[0]]):
+            rows = picks[start:stop] @ groups
+            out[start:stop] = rows.power(2).sum(axis=1)
+        return exact_sums(lambda dtype: out, self.dtype)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The product of the transposes in reverse."""
+        return Product(*(factor.T for factor in reversed(self.factors)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum(QueryMatrix):
+    """The sum of operators of one shape.
+
+    Parameters
+    ----------
+    terms : sequence of QueryMatrix, each of shape (m, n)
+        The operators to add.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Prefix
+    >>> Prefix(3) - Identity(3)
+    Sum(Prefix(3), Scaled(-1, Identity(3))) shape=(3, 3)
+    """
+
+    terms: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        terms = check_operators(self.terms, "Sum")
+        if len({term.shape for term in terms}) > 1:
+            raise ValueError(
+                "a sum needs operators of one shape, got "
+                + ", ".join(str(term.shape) for term in terms)
+            )
+        object.__setattr__(self, "terms", terms)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of every term."""
+        return self.terms[0].shape
+
+    def _arguments(self) -> str:
+        return joined(self.terms)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all terms are integer, else ``float64``."""
+        return common_dtype(self.terms)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no term has a negative entry."""
+        return all(term.is_nonnegative for term in self.terms)
+
+    def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
+        return reduce(np.add, (parts(term) for term in self.terms))
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._add(lambda term: term._matmat(x))
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._add(lambda term: term._rmatmat(y))
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The sum of the transposes."""
+        return Sum([term.T for term in self.terms])
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        dtype = self._entry_dtype
+        diagonal = self._add(lambda term: term.diag().astype(dtype))
+        return np.asarray(self._entries(diagonal))
+
+    def trace(self) -> float:
+        """Return the sum of the traces of the terms."""
+        return float(sum(term.trace() for term in self.terms))
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        dtype = self._entry_dtype
+        parts = (term.to_sparse().astype(dtype) for term in self.terms)
+        return sp.csr_array(self._entries(reduce(lambda a, b: a + b, parts)))

@@ -1,0 +1,316 @@
+"""Explicit matrices as operators, dense and sparse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_finite_array
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    exact_sums,
+    int64_or_float64,
+    read_only,
+)
+
+__all__ = ["Dense", "Matrix", "Sparse", "as_query_matrix"]
+
+Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
+"""What `as_query_matrix` takes; SciPy's sparse matrices have no types."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(QueryMatrix):
+    """An explicit matrix as an operator.
+
+    Parameters
+    ----------
+    array : array_like, shape (m, n)
+        Finite real entries of any sign; copied and frozen.
+
+    Raises
+    ------
+    ValueError
+        If the array is not two-dimensional or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> from mmech import Dense
+    >>> Dense([[1, -1], [0, 2]]).sensitivity()
+    3.0
+    """
+
+    array: ArrayLike
+
+    def __post_init__(self) -> None:
+        array = check_finite_array(self.array, "array", ndim=2)
+        object.__setattr__(self, "array", read_only(int64_or_float64(array)))
+
+    @property
+    def _array(self) -> Array:
+        return self.array  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (self._array.shape[0], self._array.shape[1])
+
+    def _arguments(self) -> str:
+        return " x ".join(str(size) for size in self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored array."""
+        return self._array.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._array >= 0).all())
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._array.astype(x.dtype, copy=False) @ x
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return np.ascontiguousarray(self._array.T.astype(y.dtype, copy=False) @ y)
+
+    @property
+    def T(self) -> QueryMatrix:
+        """The transposed explicit matrix."""
+        return Dense(self._array.T)
+
+    def gram(self) -> QueryMatrix:
+        """Return AᵀA, explicit if that is the smaller form."""
+        if self.shape[1] <= self.shape[0]:
+            floats = self._array.astype(np.float64, copy=False)
+            gram = floats.T @ floats
+            largest = float(np.diagonal(gram).max(initial=0))
+            if self.dtype == np.int64 and largest < 2.0**53:
+                gram = np.rint(gram).astype(np.int64)
+            return Dense(gram)
+        return super().gram()
+
+    def pinv(self) -> QueryMatrix:
+        """Return the explicit pseudoinverse (singular value decomposition)."""
+        floats = self._array.astype(np.float64, copy=False)
+        # NumPy's default keeps singular values that are rounding errors.
+        cutoff = max(floats.shape) * np.finfo(np.float64).eps
+        return Dense(np.linalg.pinv(floats, rcond=cutoff))
+
+    def abs(self) -> Dense:
+        """Return the matrix of absolute values."""
+        return self if self.is_nonnegative else Dense(np.abs(self._array))
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        return exact_sums(
+            lambda dtype: (np.abs(self._array.astype(dtype)) ** power).sum(axis=axis),
+            self.dtype,
+        )
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return np.diagonal(self._array).copy()
+
+    def _explicit_entries(self) -> Array:
+        return self._array.copy()
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self._array)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sparse(QueryMatrix):
+    """A SciPy sparse matrix as an operator.
+
+    Parameters
+    ----------
+    matrix : sparse array or sparse matrix, shape (m, n)
+        Any SciPy sparse format; copied to compressed sparse rows.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp
+    >>> from mmech import Sparse
+    >>> Sparse(sp.csr_array([[1, 0, 2], [0, 1, 0]]))
+    Sparse(2 x 3, nnz=3) shape=(2, 3)
+    """
+
+    matrix: Any
+
+    def __post_init__(self) -> None:
+        if not sp.issparse(self.matrix):
+            raise TypeError(
+                "matrix must be a scipy.sparse array or matrix, got "
+                f"{type(self.matrix).__name__}; use Dense for arrays"
+            )
+        csr = sp.csr_array(self.matrix, copy=True)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        data = check_finite_array(csr.data, "matrix", ndim=1)
+        csr = sp.csr_array(
+            (int64_or_float64(data), csr.indices, csr.indptr), shape=csr.shape
+        )
+        for part in (csr.data, csr.indices, csr.indptr):
+            part.setflags(write=False)
+        object.__setattr__(self, "matrix", csr)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (int(self.matrix.shape[0]), int(self.matrix.shape[1]))
+
+    def _arguments(self) -> str:
+        m, n = self.shape
+        return f"{m} x {n}, nnz={self.matrix.nnz}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored entries."""
+        return np.dtype(self.matrix.dtype)
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self.matrix.data >= 0).all())
+
+    @cached_property
+    def _converted(self) -> dict[np.dtype[Any], sp.csr_array]:
+        return {self.dtype: self.matrix}
+
+    def _as(self, dtype: np.dtype[Any]) -> sp.csr_array:
+        """Return the matrix with entries of a dtype, converted once."""
+        if dtype not in self._converted:
+            self._converted[dtype] = sp.csr_array(
+                (
+                    self.matrix.data.astype(dtype),
+                    self.matrix.indices,
+                    self.matrix.indptr,
+                ),
+                shape=self.shape,
+            )
+        return self._converted[dtype]
+
+    def _matmat(self, x: Array, /) -> Array:
+        return _sparse_product(self._as(x.dtype), x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return _sparse_product(self._as(y.dtype).T, y)
+
+    @property
+    def T(self) -> Sparse:
+        """The transposed sparse matrix."""
+        return self._transposed
+
+    @cached_property
+    def _transposed(self) -> Sparse:
+        return Sparse(self.matrix.T)
+
+    def abs(self) -> Sparse:
+        """Return the sparse matrix of absolute values."""
+        return self if self.is_nonnegative else Sparse(abs(self.matrix))
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        index = (
+            self.matrix.indices
+            if axis == 0
+            else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
+        )
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            values = np.abs(self.matrix.data.astype(dtype)) ** power
+            out = np.zeros(self.shape[1 - axis], dtype)
+            np.add.at(out, index, values)
+            return out
+
+        return exact_sums(sums, self.dtype)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
+
+    def diag(self) -> Array:
+        """Return the main diagonal."""
+        return np.asarray(self.matrix.diagonal())
+
+    def _explicit_entries(self) -> Array:
+        return np.asarray(self.matrix.toarray())
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return a copy of the stored matrix."""
+        return self.matrix.copy()
+
+
+def _sparse_product(matrix: Any, x: Array) -> Array:
+    """Return the product; SciPy has a faster one for a single column."""
+    if x.shape[1] == 1:
+        return np.asarray(matrix @ x[:, 0])[:, None]
+    return np.asarray(matrix @ x)
+
+
+def as_query_matrix(value: Any, name: str) -> QueryMatrix:
+    """Return a query matrix as it is, and an array or sparse matrix wrapped.
+
+    Parameters
+    ----------
+    value : QueryMatrix, ndarray, or SciPy sparse array or matrix, shape (m, n)
+        Queries; entries are finite and real.
+    name : str
+        The argument's name, for error messages.
+
+    Returns
+    -------
+    QueryMatrix, shape (m, n)
+        A `Dense` of an array, a `Sparse` of a sparse one: both hold copies.
+
+    Raises
+    ------
+    TypeError
+        If the value is none of these.
+    ValueError
+        If it is not two-dimensional, or an entry is not finite.
+    """
+    if isinstance(value, QueryMatrix):
+        return value
+    if sp.issparse(value):
+        return Sparse(value)
+    if isinstance(value, np.ndarray):
+        return Dense(check_finite_array(value, name, ndim=2))
+    raise TypeError(
+        f"{name} must be a query matrix, a two-dimensional array or a SciPy sparse "
+        f"matrix, got {type(value).__name__}; wrap other sequences with Dense"
+    )

@@ -1,0 +1,184 @@
+"""Least squares by LSMR, for operators too large to factorise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import ConvergenceWarning
+from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.basic import Diagonal
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.joint import MAX_CELLS, nearest_inverse_gram
+from mmech.operators.stack import VStack
+from mmech.structure.shape import has_full_column_rank
+
+__all__ = ["Preconditioner", "preconditioner", "solve"]
+
+TOLERANCE = 1e-12
+"""Relative residual, of the equations or of the normal equations, at which to stop."""
+
+
+@dataclass(frozen=True)
+class Preconditioner:
+    """N (n, n) such that the columns of A N are nearly orthonormal.
+
+    Attributes
+    ----------
+    matmat, rmatmat : callable
+        Products of N and Nᵀ with (n, k) arrays.
+    """
+
+    matmat: Callable[[Array], Array]
+    rmatmat: Callable[[Array], Array]
+
+
+def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
+    """Return what makes LSMR fast on an operator of full column rank.
+
+    Stacks of Kronecker products take a common basis of their factors and the
+    diagonal of the gram in it; other operators the norms of their columns.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator A.
+
+    Returns
+    -------
+    Preconditioner or None
+        ``None`` where full column rank is not known (the minimum norm solution would
+        change) or the norms are not cheap.
+    """
+    similar = _unweighted(operator)
+    if operator.shape[1] <= MAX_CELLS:
+        near = nearest_inverse_gram(similar)
+        if near is not None and near.spectrum.min() > 0:
+            return Preconditioner(near.root_matmat, near.root_rmatmat)
+    if not has_full_column_rank(similar):
+        return None
+    squares = _column_squares(similar)
+    if squares is None or not squares.min(initial=1.0) > 0:
+        return None
+    scales = 1.0 / np.sqrt(squares)[:, None]
+    return Preconditioner(lambda x: x * scales, lambda y: y * scales)
+
+
+@singledispatch
+def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
+    """Return the squared norms of the columns unless they cost n products."""
+    own = type(operator).column_square_sums
+    if own is QueryMatrix.column_square_sums:
+        return None
+    return operator.column_square_sums().astype(np.float64)
+
+
+@_column_squares.register(Scaled)
+def _(operator: Scaled) -> NDArray[np.float64] | None:
+    inner = _column_squares(operator.operator)
+    return None if inner is None else operator.weight**2 * inner
+
+
+@_column_squares.register(VStack)
+def _(operator: VStack) -> NDArray[np.float64] | None:
+    parts = [_column_squares(block) for block in operator.blocks]
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if len(known) == len(parts) else None
+
+
+@singledispatch
+def _unweighted(operator: QueryMatrix) -> QueryMatrix:
+    """Return a stack with one weight per block in place of one weight per row."""
+    return operator
+
+
+@_unweighted.register(Product)
+def _(operator: Product) -> QueryMatrix:
+    first, *others = operator.factors
+    if len(others) != 1 or not isinstance(first, Diagonal):
+        return operator
+    squares = np.square(first.diag().astype(np.float64))
+    (stack,) = others
+    blocks = stack.blocks if isinstance(stack, VStack) else [stack]
+    if (squares == 0).any() or 0 in stack.shape:
+        return operator
+    weighted, start = [], 0
+    for block in blocks:
+        mean = squares[start : start + block.shape[0]].mean()
+        weighted.append(Scaled(float(np.sqrt(mean)), block))
+        start += block.shape[0]
+    return weighted[0] if len(weighted) == 1 else VStack(weighted)
+
+
+def solve(
+    operator: QueryMatrix,
+    rhs: NDArray[np.float64],
+    near: Preconditioner | None,
+    *,
+    transposed: bool = False,
+) -> NDArray[np.float64]:
+    """Return A⁺ B, or (Aᵀ)⁺ B, column by column.
+
+    With a preconditioner N the unknown is z with x = N z; for the transpose the
+    equations NᵀAᵀ x = Nᵀ b have the same minimum norm solution.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator A.
+    rhs : ndarray of float64, shape (m, k), or (n, k) if transposed
+        Right-hand sides B.
+    near : Preconditioner or None
+        N, for an operator of full column rank.
+    transposed : bool, default=False
+        Solve with Aᵀ.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, k), or (m, k) if transposed
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a column stops before it reaches its tolerance.
+    """
+    from scipy.sparse.linalg import LinearOperator, lsmr
+
+    m, n = operator.shape
+
+    def forward(x: Array) -> Array:
+        column = np.ascontiguousarray(x, np.float64).reshape(-1, 1)
+        inner = column if near is None else near.matmat(column)
+        return operator._matmat(inner).ravel()
+
+    def backward(y: Array) -> Array:
+        outer = operator._rmatmat(np.ascontiguousarray(y, np.float64).reshape(-1, 1))
+        return (outer if near is None else near.rmatmat(outer)).ravel()
+
+    linear = LinearOperator((m, n), forward, rmatvec=backward, dtype=np.float64)
+    if transposed:
+        linear = linear.T
+        rhs = rhs if near is None else near.rmatmat(rhs)
+    limit = 10 * min(m, n) + 100
+    out = np.empty((linear.shape[1], rhs.shape[1]))
+    for column in range(rhs.shape[1]):
+        solution: tuple[Any, ...] = lsmr(
+            linear, rhs[:, column], atol=TOLERANCE, btol=TOLERANCE, maxiter=limit
+        )
+        out[:, column], reason, n_iter, residual, normal, norm = solution[:6]
+        if reason in (3, 6, 7):
+            relative = normal / (norm * residual) if norm * residual > 0 else 0.0
+            warnings.warn(
+                f"LSMR stopped after {n_iter} of at most {limit} iterations with a "
+                f"relative residual of {relative:.1e} in the normal equations, above "
+                f"{TOLERANCE:.0e}; the operator may be badly scaled: rescale its rows",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+    return out if near is None or transposed else near.matmat(out)

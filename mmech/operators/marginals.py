@@ -1,0 +1,477 @@
+"""Marginals and their algebra.
+
+The marginal over a subset a of the attributes sums the data vector over all
+others. With the orthogonal projectors P_s onto the 2^d ANOVA subspaces,
+M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s, so grams of stacked marginals, their sums, products
+and pseudoinverses are all of the form Σ_s κ_s P_s. Subsets are bit masks: bit i is
+attribute i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    product_of,
+    read_only,
+)
+from mmech.operators.basic import Identity, Total
+from mmech.operators.compose import Scaled, check_weight
+from mmech.operators.explicit import Dense
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.stack import VStack
+
+__all__ = [
+    "Anova",
+    "Marginal",
+    "Marginals",
+    "all_marginals",
+    "subset_cells",
+    "subset_ranks",
+]
+
+MAX_LATTICE_ATTRIBUTES = 20
+"""Largest number of attributes whose 2^d subsets are listed."""
+
+MAX_ENUMERATED_CELLS = 2**31
+"""Products over larger domains than this are refused before they allocate."""
+
+
+def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
+    """Return attribute sizes as a tuple of positive Python integers."""
+    try:
+        sizes = tuple(domain_shape)
+    except TypeError:
+        raise TypeError(
+            "domain_shape must be a sequence of attribute sizes, got "
+            f"{type(domain_shape).__name__}"
+        ) from None
+    if not sizes:
+        raise ValueError("domain_shape must name at least one attribute, got none")
+    return tuple(check_integer(size, "an attribute size") for size in sizes)
+
+
+def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
+    """Return a sorted tuple of distinct attribute positions below d."""
+    if isinstance(attributes, (int, np.integer)):
+        attributes = (attributes,)
+    chosen = tuple(check_integer(i, "an attribute", minimum=0) for i in attributes)
+    if any(i >= d for i in chosen):
+        raise ValueError(
+            f"a marginal over attribute {max(chosen)} is not defined: the domain has "
+            f"attributes 0..{d - 1}"
+        )
+    if len(set(chosen)) != len(chosen):
+        raise ValueError(f"a marginal names each attribute once, got {chosen}")
+    return tuple(sorted(chosen))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Marginal(Kronecker):
+    """The table of counts over some attributes: sums over all the others.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute; cells are in C order.
+    attributes : sequence of int
+        Positions of the attributes that are kept; sorted. Empty for the total.
+
+    Raises
+    ------
+    ValueError
+        If an attribute is not in the domain or named twice.
+
+    Examples
+    --------
+    >>> from mmech import Marginal
+    >>> Marginal((2, 3), [0]) @ [1, 2, 3, 4, 5, 6]
+    array([ 6, 15])
+    """
+
+    def __init__(
+        self, domain_shape: Iterable[int], attributes: Iterable[int] | int
+    ) -> None:
+        sizes = check_domain_shape(domain_shape)
+        kept = check_attributes(attributes, len(sizes))
+        object.__setattr__(self, "domain_shape", sizes)
+        object.__setattr__(self, "attributes", kept)
+        leaves = {n: (Total(n), Identity(n)) for n in set(sizes)}
+        super().__init__([leaves[n][i in kept] for i, n in enumerate(sizes)])
+
+    domain_shape: tuple[int, ...]
+    attributes: tuple[int, ...]
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.domain_shape, self.attributes))
+
+    def _arguments(self) -> str:
+        return f"{self.domain_shape}, {list(self.attributes)}"
+
+    def _check_enumerable(self) -> None:
+        if self.shape[1] > MAX_ENUMERATED_CELLS:
+            raise DomainTooLargeError(
+                f"a product over {magnitude(self.shape[1])} cells does not fit in "
+                "memory; measure the records of so large a domain instead of its cells"
+            )
+
+    def _matmat(self, x: Array, /) -> Array:
+        self._check_enumerable()
+        removed = tuple(
+            i for i in range(len(self.domain_shape)) if i not in self.attributes
+        )
+        tensor = x.reshape(*self.domain_shape, x.shape[1])
+        summed = tensor.sum(axis=removed, dtype=x.dtype) if removed else tensor.copy()
+        return summed.reshape(self.shape[0], x.shape[1])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        self._check_enumerable()
+        kept = [
+            n if i in self.attributes else 1 for i, n in enumerate(self.domain_shape)
+        ]
+        full = (*self.domain_shape, y.shape[1])
+        spread = np.broadcast_to(y.reshape(*kept, y.shape[1]), full)
+        return np.array(spread, order="C").reshape(self.shape[1], y.shape[1])
+
+    def pinv(self) -> QueryMatrix:
+        """Return the transpose over the number of cells that are summed."""
+        summed = self.shape[1] // self.shape[0]
+        return Scaled(1 / summed, self.T)
+
+    def column_abs_sums(self) -> Array:
+        """Return ones: a record lies in one cell of the table."""
+        self._check_enumerable()
+        return np.ones(self.shape[1], np.int64)
+
+    column_square_sums = column_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return 1."""
+        return 1.0
+
+    l2_sensitivity = sensitivity
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Marginals(VStack):
+    """Several weighted marginals of one domain, stacked.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    weights : mapping of (sequence of int) to float
+        Weight of the marginal over each subset of attributes; rows come in the
+        order of the mapping. Weights may have any sign.
+
+    Attributes
+    ----------
+    weights : dict of tuple to float
+        The same, with sorted subsets.
+
+    Raises
+    ------
+    ValueError
+        If there is no marginal, all weights are zero, or a subset occurs twice.
+
+    Examples
+    --------
+    >>> from mmech import Marginals
+    >>> A = Marginals((2, 3), {(0,): 0.25, (0, 1): 0.75})
+    >>> A.shape, A.sensitivity()
+    ((8, 6), 1.0)
+    """
+
+    def __init__(
+        self,
+        domain_shape: Iterable[int],
+        weights: Mapping[Any, float],
+    ) -> None:
+        sizes = check_domain_shape(domain_shape)
+        sorted_weights: dict[tuple[int, ...], float] = {}
+        for attributes, weight in dict(weights).items():
+            key = check_attributes(attributes, len(sizes))
+            if key in sorted_weights:
+                raise ValueError(f"the marginal over {key} is given twice")
+            sorted_weights[key] = check_weight(weight)
+        if not any(sorted_weights.values()):
+            raise ValueError(
+                "the weights are all zero; at least one marginal needs a weight"
+                if sorted_weights
+                else "weights must name at least one marginal, got none"
+            )
+        object.__setattr__(self, "domain_shape", sizes)
+        object.__setattr__(self, "weights", MappingProxyType(sorted_weights))
+
+    @cached_property  # type: ignore[misc]
+    def blocks(self) -> Sequence[QueryMatrix]:
+        """The weighted marginals as operators, made when first asked for."""
+        return tuple(
+            Marginal(self.domain_shape, key)
+            if isinstance(weight, int) and weight == 1
+            else Scaled(weight, Marginal(self.domain_shape, key))
+            for key, weight in self.weights.items()
+        )
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of table cells in all, and number of domain cells."""
+        sizes = self.domain_shape
+        rows = sum(product_of(sizes[i] for i in key) for key in self.weights)
+        return (rows, product_of(sizes))
+
+    domain_shape: tuple[int, ...]
+    weights: Mapping[tuple[int, ...], float]
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.domain_shape, dict(self.weights)))
+
+    def _arguments(self) -> str:
+        sizes = sizes_label(self.domain_shape)
+        return f"{len(self.weights)} of {sizes}"
+
+    def sensitivity(self) -> float:
+        """Return the sum of the absolute weights, at any domain size."""
+        return float(sum(abs(weight) for weight in self.weights.values()))
+
+    def l2_sensitivity(self) -> float:
+        """Return the root of the summed squared weights, at any domain size."""
+        return math.hypot(*self.weights.values())
+
+    def weight_array(self) -> NDArray[np.float64]:
+        """Return the weights on the lattice, shape (2^d,)."""
+        d = len(self.domain_shape)
+        check_lattice(d)
+        out = np.zeros(2**d)
+        for key, weight in self.weights.items():
+            out[mask_of(key)] = weight
+        return out
+
+    def gram(self) -> QueryMatrix:
+        """Return the gram in the marginal algebra."""
+        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+            return super().gram()
+        from mmech import _kernels
+
+        eigenvalues = np.square(self.weight_array()) * subset_cells(self.domain_shape)
+        _kernels.superset_sums(eigenvalues)
+        return Anova(self.domain_shape, eigenvalues)
+
+    def pinv(self) -> QueryMatrix:
+        """Return (AᵀA)⁺Aᵀ, exact in the marginal algebra."""
+        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+            return super().pinv()
+        return self.gram().pinv() @ self.T
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Anova(QueryMatrix):
+    """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.
+
+    P_s projects on the interactions of exactly the attributes s. Products cost one
+    small orthogonal transform per attribute and direction.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    eigenvalues : array_like, shape (2^d,)
+        κ_s for every subset s as a bit mask.
+
+    Examples
+    --------
+    >>> from mmech import Anova
+    >>> Anova((2, 2), [1, 0, 0, 0]).to_dense()  # the average
+    array([[0.25, 0.25, 0.25, 0.25],
+           [0.25, 0.25, 0.25, 0.25],
+           [0.25, 0.25, 0.25, 0.25],
+           [0.25, 0.25, 0.25, 0.25]])
+    """
+
+    domain_shape: tuple[int, ...]
+    eigenvalues: ArrayLike
+
+    def __post_init__(self) -> None:
+        sizes = check_domain_shape(self.domain_shape)
+        check_lattice(len(sizes))
+        values = np.asarray(self.eigenvalues, dtype=np.float64)
+        if values.shape != (2 ** len(sizes),) or not np.isfinite(values).all():
+            raise ValueError(
+                f"eigenvalues must be {2 ** len(sizes)} finite numbers, one per subset "
+                f"of the {len(sizes)} attributes, got shape {values.shape}"
+            )
+        object.__setattr__(self, "domain_shape", sizes)
+        object.__setattr__(self, "eigenvalues", read_only(values))
+
+    @property
+    def _values(self) -> NDArray[np.float64]:
+        return self.eigenvalues  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        n = product_of(self.domain_shape)
+        return (n, n)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float64."""
+        return np.dtype(np.float64)
+
+    def _arguments(self) -> str:
+        return sizes_label(self.domain_shape)
+
+    @cached_property
+    def _transform(self) -> Kronecker:
+        return Kronecker([Dense(_contrasts(size)) for size in self.domain_shape])
+
+    @cached_property
+    def _spectrum(self) -> NDArray[np.float64]:
+        """Eigenvalue of every contrast, in cell order, shape (n,)."""
+        masks = np.zeros(1, np.int64)
+        for i, size in enumerate(self.domain_shape):
+            bits = (np.arange(size) > 0).astype(np.int64) << i
+            masks = (masks[:, None] | bits).ravel()
+        return self._values[masks]
+
+    def _matmat(self, x: Array, /) -> Array:
+        if self.shape[1] > MAX_ENUMERATED_CELLS:
+            raise DomainTooLargeError(
+                f"a product over {magnitude(self.shape[1])} cells does not fit in "
+                "memory; restrict the domain to fewer attributes"
+            )
+        floats = x.astype(np.float64, copy=False)
+        contrasts = self._transform._matmat(floats) * self._spectrum[:, None]
+        return self._transform._rmatmat(contrasts).astype(x.dtype, copy=False)
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> Anova:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def gram(self) -> Anova:
+        """Return the operator with squared eigenvalues."""
+        return Anova(self.domain_shape, np.square(self._values))
+
+    def pinv(self) -> Anova:
+        """Return the operator with reciprocal eigenvalues, zero staying zero."""
+        largest = np.abs(self._values).max()
+        keep = np.abs(self._values) > 1e-13 * largest
+        inverse = np.divide(1.0, self._values, out=np.zeros(keep.size), where=keep)
+        return Anova(self.domain_shape, inverse)
+
+    def diag(self) -> Array:
+        """Return the diagonal, which is constant, shape (n,)."""
+        n = self.shape[0]
+        return np.full(n, self.trace() / n)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared column norms, which are constant, shape (n,)."""
+        return self.gram().diag()
+
+    row_square_sums = column_square_sums
+
+    def trace(self) -> float:
+        """Return Σ_s κ_s rank(P_s), at any domain size."""
+        return float(self._values @ subset_ranks(self.domain_shape))
+
+
+def all_marginals(
+    domain_shape: Iterable[int], order: int, *, lower_orders: bool = False
+) -> Marginals:
+    """Return all marginals over exactly, or at most, `order` attributes.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    order : int
+        Number of attributes of a marginal.
+    lower_orders : bool, default=False
+        Whether marginals over fewer attributes, down to the total, come first.
+
+    Returns
+    -------
+    Marginals
+
+    Examples
+    --------
+    >>> from mmech import all_marginals
+    >>> all_marginals((2, 3, 4), 2)
+    Marginals(3 of 2x3x4) shape=(26, 24)
+    """
+    sizes = check_domain_shape(domain_shape)
+    order = check_integer(order, "order", minimum=0)
+    if order > len(sizes):
+        raise ValueError(
+            f"order must be at most the number of attributes, {len(sizes)}, got {order}"
+        )
+    orders = range(order + 1) if lower_orders else [order]
+    keys = [key for h in orders for key in combinations(range(len(sizes)), h)]
+    return Marginals(sizes, dict.fromkeys(keys, 1))
+
+
+# ---- the lattice of subsets ---------------------------------------------------
+
+
+def check_lattice(d: int) -> None:
+    """Raise if 2^d subsets are too many to list."""
+    if d > MAX_LATTICE_ATTRIBUTES:
+        raise DomainTooLargeError(
+            f"{d} attributes have 2^{d} subsets, too many to list (at most "
+            f"{MAX_LATTICE_ATTRIBUTES} attributes)"
+        )
+
+
+def mask_of(attributes: Iterable[int]) -> int:
+    """Return the bit mask of a subset of attributes."""
+    return sum(1 << i for i in attributes)
+
+
+def attributes_of(mask: int) -> tuple[int, ...]:
+    """Return the subset of attributes of a bit mask."""
+    return tuple(i for i in range(int(mask).bit_length()) if mask >> i & 1)
+
+
+def lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.float64]:
+    """Return Π_{i∈s} inside_i Π_{i∉s} outside_i for every subset s."""
+    out = np.ones(1)
+    for with_i, without_i in zip(inside, outside, strict=True):
+        out = np.concatenate([out * without_i, out * with_i])
+    return out
+
+
+def subset_cells(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return c_s = n / n_s for every subset: cells summed into one table entry."""
+    return lattice_product([1.0] * len(domain_shape), [float(n) for n in domain_shape])
+
+
+def subset_ranks(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return m_s = Π_{i∈s} (n_i - 1), the dimension of every ANOVA subspace."""
+    return lattice_product([n - 1.0 for n in domain_shape], [1.0] * len(domain_shape))
+
+
+def _contrasts(size: int) -> NDArray[np.float64]:
+    """Return an orthogonal matrix whose first row is constant (Helmert)."""
+    matrix = np.zeros((size, size))
+    matrix[0] = 1 / np.sqrt(size)
+    for row in range(1, size):
+        norm = np.sqrt(row * (row + 1))
+        matrix[row, :row] = 1 / norm
+        matrix[row, row] = -row / norm
+    return matrix

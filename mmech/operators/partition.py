@@ -1,0 +1,394 @@
+"""Leaf operators for forests: partitions of the domain and boxes of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.operators.basic import Diagonal
+
+__all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
+
+MAX_ENUMERATED_CELLS = 2**31
+"""Products over larger domains than this are refused before they allocate."""
+
+MAX_BOX_VISITS = 2**30
+"""Labels times attributes above which partitions are not looked at as boxes."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionStack(QueryMatrix):
+    """Several partitions of one domain, stacked: one query per group.
+
+    Row ``offsets[t] + g`` counts the records in group g of partition t. This is
+    the matrix T of a forest: a tree is a partition, a leaf is a group. Products
+    cost O(t n) per vector, memory is t n labels.
+
+    Parameters
+    ----------
+    labels : array_like, shape (t, n)
+        Group of every cell in every partition, integers from 0.
+    n_groups : array_like, shape (t,)
+        Number of groups of every partition; groups may be empty.
+    domain_shape : tuple of int, default=None
+        Attribute sizes of the domain where it is a product; tells the optimizer.
+
+    See Also
+    --------
+    Partition : a single partition.
+    Conjunctions : the same for domains too large for labels.
+
+    Examples
+    --------
+    >>> from mmech import PartitionStack
+    >>> A = PartitionStack([[0, 0, 1], [0, 1, 1]], [2, 2])
+    >>> A @ [5, 1, 2]
+    array([6, 2, 5, 3])
+    >>> A.sensitivity()
+    2.0
+    """
+
+    labels: ArrayLike
+    n_groups: ArrayLike
+    domain_shape: tuple[int, ...] | None = None
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.dtype.kind not in "iu" or labels.ndim != 2 or labels.size == 0:
+            raise ValueError(
+                "labels must be integers of shape (number of partitions, number of "
+                f"cells), got {labels.dtype} of shape {labels.shape}"
+            )
+        groups = np.asarray(self.n_groups)
+        if groups.shape != labels.shape[:1] or groups.dtype.kind not in "iu":
+            raise ValueError(
+                f"n_groups must be {labels.shape[0]} integers, one per partition, "
+                f"got {groups.dtype} of shape {groups.shape}"
+            )
+        if labels.min() < 0 or (labels.max(axis=1) >= groups).any():
+            raise ValueError(
+                "labels must lie in 0..n_groups-1, got "
+                f"{int(labels.min())}..{int(labels.max())} for n_groups "
+                f"{int(groups.min())}..{int(groups.max())}"
+            )
+        if self.domain_shape is not None:
+            shape = tuple(int(size) for size in self.domain_shape)
+            if product_of(shape) != labels.shape[1]:
+                raise ValueError(
+                    f"domain_shape {shape} has {product_of(shape)} cells but labels "
+                    f"are for {labels.shape[1]}; both must be the same domain"
+                )
+            object.__setattr__(self, "domain_shape", shape)
+        object.__setattr__(self, "labels", read_only(labels.astype(np.int32)))
+        object.__setattr__(self, "n_groups", read_only(groups.astype(np.int64)))
+
+    @property
+    def _labels(self) -> NDArray[np.int32]:
+        return self.labels  # type: ignore[return-value]
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """First row of every partition, and the number of rows; shape (t + 1,)."""
+        return read_only(np.concatenate([[0], np.cumsum(self.n_groups)]))
+
+    def boxes(self) -> list[NDArray[np.bool_]] | None:
+        """Return the groups as boxes of a product domain, if they all are.
+
+        Returns
+        -------
+        list of ndarray of bool, each of shape (number of groups, n_i), or None
+            Which values of each attribute a group holds, as `Conjunctions` takes
+            them; ``None`` without `domain_shape`, where a group is not a box, or where
+            finding out would take more than 2^30 visits of labels.
+        """
+        if self.domain_shape is None:
+            return None
+        if len(self.domain_shape) * self._labels.size > MAX_BOX_VISITS:
+            return None
+        cells = np.arange(self._labels.shape[1])
+        volume = np.ones(self.shape[0], np.int64)
+        masks = []
+        for size, values in zip(
+            self.domain_shape, np.unravel_index(cells, self.domain_shape), strict=True
+        ):
+            mask = np.zeros((self.shape[0], size), np.bool_)
+            for start, labels in zip(self.offsets, self._labels, strict=False):
+                mask[start + labels, values] = True
+            volume *= mask.sum(axis=1)
+            masks.append(mask)
+        return masks if np.array_equal(volume, self.row_abs_sums()) else None
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions t."""
+        return int(self._labels.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of groups in all, and number of cells."""
+        return (int(self.offsets[-1]), int(self._labels.shape[1]))
+
+    def _arguments(self) -> str:
+        return f"{self.n_partitions} partitions"
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
+        _kernels.partition_matmat(self._labels, self.offsets, x, out)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
+        _kernels.partition_rmatmat(self._labels, self.offsets, y, out)
+        return out
+
+    def gram(self) -> PartitionGram:
+        """Return TᵀT: entry (i, j) counts the groups that cells i and j share."""
+        return PartitionGram(self)
+
+    def column_abs_sums(self) -> Array:
+        """Return t for every cell: it lies in one group of every partition."""
+        return np.full(self.shape[1], self.n_partitions, np.int64)
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return the number of cells of every group."""
+        rows = self._labels + self.offsets[:-1, None]
+        return np.bincount(rows.ravel(), minlength=self.shape[0])
+
+    row_square_sums = row_abs_sums
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        t = self.n_partitions
+        rows = (self._labels + self.offsets[:-1, None]).T.ravel()
+        ones = np.ones(rows.size, np.int64)
+        ends = np.arange(0, rows.size + 1, t)
+        return sp.csc_array((ones, rows, ends), shape=self.shape).tocsr()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PartitionGram(QueryMatrix):
+    """The gram of stacked partitions, never formed: O(t n) per vector.
+
+    Where groups are small, the explicit gram is sparse and multiplies faster,
+    ``Sparse(T.to_sparse().T @ T.to_sparse())``: building it costs as much as tens of
+    products, and its memory has no bound below n².
+
+    Parameters
+    ----------
+    partitions : PartitionStack
+        The partitions whose shared groups are counted.
+    """
+
+    partitions: PartitionStack
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        n = self.partitions.shape[1]
+        return (n, n)
+
+    def _arguments(self) -> str:
+        return self.partitions._label()
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        stack = self.partitions
+        if x.shape[1] == 1:  # whose sums are taken over four partitions at a time
+            return stack._rmatmat(stack._matmat(x))
+        out = np.zeros(x.shape, x.dtype)
+        largest = int(np.max(stack.n_groups))
+        buffer = np.empty((largest, x.shape[1]), x.dtype)
+        _kernels.partition_gram_matmat(stack._labels, stack.offsets, x, buffer, out)
+        return out
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> PartitionGram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def diag(self) -> Array:
+        """Return the number of partitions for every cell."""
+        return self.partitions.column_abs_sums()
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Partition(PartitionStack):
+    """One query per group of a partition of the domain.
+
+    Parameters
+    ----------
+    labels : array_like, shape (n,)
+        Group of every cell, integers from 0.
+    n_groups : int, default=None
+        Number of groups; the largest label plus one when omitted.
+
+    Examples
+    --------
+    >>> from mmech import Partition
+    >>> Partition([0, 1, 0, 1], 2) @ [1, 2, 3, 4]
+    array([4, 6])
+    """
+
+    def __init__(self, labels: ArrayLike, n_groups: int | None = None) -> None:
+        array = np.asarray(labels)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
+            raise ValueError(
+                "labels must be a non-empty vector of integers, got "
+                f"{array.dtype} of shape {array.shape}"
+            )
+        groups = int(array.max()) + 1 if n_groups is None else n_groups
+        super().__init__(array[None, :], [check_integer(groups, "n_groups")])
+
+    def _arguments(self) -> str:
+        return f"{self.shape[0]} groups"
+
+    def __reduce__(self) -> tuple[type, tuple[Array, int]]:
+        return (type(self), (self._labels[0], self.shape[0]))
+
+    def pinv(self) -> QueryMatrix:
+        """Return Pᵀ diag(1 / group size), empty groups giving zero."""
+        return self.T @ Diagonal(self.row_abs_sums()).pinv()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Conjunctions(QueryMatrix):
+    """Boxes of cells: row r counts the records whose every attribute is allowed.
+
+    Row r is the Kronecker product of its masks, so memory is one boolean per
+    row and attribute value, whatever the size of the domain. Products visit the
+    cells of every box.
+
+    Parameters
+    ----------
+    masks : sequence of array_like, each of shape (o, n_i)
+        One boolean array per attribute: which of its values row r allows.
+
+    See Also
+    --------
+    PartitionStack : faster where the domain is small enough for labels.
+
+    Examples
+    --------
+    >>> from mmech import Conjunctions
+    >>> sunny_any = Conjunctions([[[True, False, False]], [[True, True]]])
+    >>> sunny_any @ [1, 2, 3, 4, 5, 6]
+    array([3])
+    """
+
+    masks: Sequence[ArrayLike]
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+    has_row_forms = True
+
+    def __post_init__(self) -> None:
+        arrays = tuple(read_only(np.asarray(mask)) for mask in self.masks)
+        if not arrays:
+            raise ValueError("masks must hold one array per attribute, got none")
+        rows = {array.shape[0] if array.ndim == 2 else -1 for array in arrays}
+        if any(array.dtype != np.bool_ for array in arrays) or len(rows) != 1:
+            raise ValueError(
+                "masks must be boolean arrays of shape (o, n_i) with the same o, got "
+                + ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
+            )
+        if rows == {-1} or any(array.shape[1] == 0 for array in arrays):
+            raise ValueError(
+                "masks must have two dimensions and n_i >= 1, got shapes "
+                + ", ".join(str(array.shape) for array in arrays)
+            )
+        object.__setattr__(self, "masks", arrays)
+
+    @property
+    def _masks(self) -> tuple[NDArray[np.bool_], ...]:
+        return self.masks  # type: ignore[return-value]
+
+    @property
+    def domain_shape(self) -> tuple[int, ...]:
+        """Number of values of every attribute."""
+        return tuple(int(mask.shape[1]) for mask in self._masks)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of boxes and number of cells."""
+        return (int(self._masks[0].shape[0]), product_of(self.domain_shape))
+
+    def _arguments(self) -> str:
+        sizes = sizes_label(self.domain_shape)
+        return f"{self.shape[0]} boxes over {sizes}"
+
+    @cached_property
+    def _layout(
+        self,
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        if self.shape[1] > MAX_ENUMERATED_CELLS:
+            raise DomainTooLargeError(
+                f"products over {magnitude(self.shape[1])} cells do not fit in memory; "
+                "restrict the domain to fewer attributes"
+            )
+        sizes = self.domain_shape
+        packed = np.ascontiguousarray(np.hstack(self._masks), dtype=np.uint8)
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        strides = np.array(
+            [product_of(sizes[i + 1 :]) for i in range(len(sizes))], np.int64
+        )
+        return packed, starts, strides
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
+        _kernels.conjunction_matmat(*self._layout, x, out)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        from mmech import _kernels
+
+        layout = self._layout
+        out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
+        _kernels.conjunction_rmatmat(*layout, y, out)
+        return out
+
+    def row_abs_sums(self) -> Array:
+        """Return the number of cells of every box, at any domain size.
+
+        float64 where the number of cells does not fit int64.
+        """
+        exact = product_of(self.domain_shape) < 2**62
+        sums = np.ones(self.shape[0], np.int64 if exact else np.float64)
+        for mask in self._masks:
+            sums = sums * mask.sum(axis=1)
+        return sums
+
+    row_square_sums = row_abs_sums
+
+    def column_square_sums(self) -> Array:
+        """Return the number of boxes that contain each cell, shape (n,)."""
+        return self.column_abs_sums()
+
+    def sensitivity_bound(self) -> float:
+        """Return an upper bound on the sensitivity at any domain size.
+
+        No cell lies in more boxes than the least, over attributes, of the most
+        boxes that allow one value.
+        """
+        return float(min(mask.sum(axis=0).max(initial=0) for mask in self._masks))

@@ -1,0 +1,164 @@
+"""Pseudoinverses: where the structure helps, and where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import FORMS, Array, QueryMatrix
+from mmech.operators.basic import Diagonal
+from mmech.operators.compose import Product
+from mmech.operators.explicit import Sparse
+from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.lsmr import Preconditioner, preconditioner, solve
+from mmech.operators.merged import Merged
+from mmech.operators.stack import VStack
+from mmech.structure.shape import has_full_column_rank
+
+__all__ = ["Pinv"]
+
+DIRECT_SIZE = 2048
+"""Up to this smaller dimension the pseudoinverse is factorised once."""
+
+DIRECT_ENTRIES = 2**28
+"""... unless the operator has more entries: its products with the identity are
+formed."""
+
+RANK_TOLERANCE = 1e-10
+"""Relative size below which a singular value counts as zero."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pinv(QueryMatrix):
+    """The Moore-Penrose pseudoinverse A⁺ of any operator.
+
+    Up to a smaller dimension of 2048, and 2^28 entries, the gram (of A or of Aᵀ,
+    whichever is smaller) is factorised once by eigendecomposition and reused; beyond
+    that
+    every column is solved by LSMR, which gives the same minimum-norm least
+    squares solution; where full column rank is known, with a preconditioner.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        The operator A.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If LSMR stops before it reaches its tolerance.
+    """
+
+    operator: QueryMatrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the pseudoinverse, (n, m)."""
+        m, n = self.operator.shape
+        return (n, m)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float64."""
+        return np.dtype(np.float64)
+
+    @cached_property
+    def _inverse_gram(self) -> NDArray[np.float64] | None:
+        """(AᵀA)⁺ or (AAᵀ)⁺, whichever is smaller; None when too large."""
+        m, n = self.operator.shape
+        if min(m, n) > DIRECT_SIZE or m * n > DIRECT_ENTRIES:
+            return None
+        smaller = self.operator if n <= m else self.operator.T
+        gram = smaller.gram()._dense().astype(np.float64)
+        return symmetric_pinv(gram)
+
+    @cached_property
+    def _preconditioner(self) -> Preconditioner | None:
+        return preconditioner(self.operator)
+
+    def _solve(self, rhs: Array, *, transposed: bool) -> Array:
+        return solve(self.operator, rhs, self._preconditioner, transposed=transposed)
+
+    def _matmat(self, x: Array, /) -> Array:
+        rhs = x.astype(np.float64, copy=False)
+        inverse = self._inverse_gram
+        m, n = self.operator.shape
+        if inverse is None:
+            result = self._solve(rhs, transposed=False)
+        elif n <= m:
+            result = inverse @ self.operator._rmatmat(rhs)
+        else:
+            result = self.operator._rmatmat(inverse @ rhs)
+        return result.astype(x.dtype, copy=False)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        rhs = y.astype(np.float64, copy=False)
+        inverse = self._inverse_gram
+        m, n = self.operator.shape
+        if inverse is None:
+            result = self._solve(rhs, transposed=True)
+        elif n <= m:
+            result = self.operator._matmat(inverse @ rhs)
+        else:
+            result = inverse @ self.operator._matmat(rhs)
+        return result.astype(y.dtype, copy=False)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the original operator."""
+        return self.operator
+
+
+def symmetric_pinv(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the pseudoinverse of a symmetric positive semidefinite matrix.
+
+    Eigenvalues below the squared rank tolerance times the largest, or below
+    what rounding can tell from zero, count as zero.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    largest = values[-1] if values.size else 0.0
+    floor = max(RANK_TOLERANCE**2, gram.shape[0] * np.finfo(float).eps) * largest
+    keep = values > floor
+    scaled = vectors[:, keep] / np.sqrt(values[keep])
+    return scaled @ scaled.T
+
+
+@singledispatch
+def structured_pinv(operator: QueryMatrix) -> QueryMatrix | None:
+    """Return the pseudoinverse by the structure, ``None`` where that does not help.
+
+    For operators whose closed form needs to know of others; a class that needs only
+    itself has its own method `pinv`.
+    """
+    return None
+
+
+@structured_pinv.register
+def _(operator: VStack) -> QueryMatrix | None:
+    """(AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis."""
+    inverse = joint_inverse_gram(operator)
+    return None if inverse is None else Product(inverse, operator.T)
+
+
+@structured_pinv.register
+def _(operator: Merged) -> QueryMatrix | None:
+    """C⁺A'⁺ where A' has full column rank."""
+    if not has_full_column_rank(operator.operator):
+        return None
+    squares = operator.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
+    spread = Sparse(operator.merge.T) @ Diagonal(1.0 / squares)
+    return spread @ operator.operator.pinv()
+
+
+def _pinv(operator: QueryMatrix) -> QueryMatrix:
+    closed = structured_pinv(operator)
+    return Pinv(operator) if closed is None else closed
+
+
+FORMS.pinv = _pinv

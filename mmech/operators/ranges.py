@@ -1,0 +1,446 @@
+"""Range queries on ordered domains, and queries over a relabelled domain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.operators.checks import check_operator
+from mmech.operators.explicit import Sparse
+from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
+
+__all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WidthRange(QueryMatrix):
+    """All sums over contiguous ranges of one width: a sliding window.
+
+    Row r sums the cells r..r+width-1. Products, and products with the gram, cost
+    O(n) per vector whatever the width.
+
+    Parameters
+    ----------
+    n : int
+        Number of domain cells, in order.
+    width : int
+        Number of cells of a range, at most n.
+
+    Raises
+    ------
+    ValueError
+        If the width is not in 1..n.
+
+    Examples
+    --------
+    >>> from mmech import WidthRange
+    >>> WidthRange(5, 3) @ [1, 2, 3, 4, 5]
+    array([ 6,  9, 12])
+    >>> WidthRange(5, 3)
+    WidthRange(5, 3) shape=(3, 5)
+    """
+
+    n: int
+    width: int
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
+        object.__setattr__(self, "width", check_integer(self.width, "width"))
+        if self.width > self.n:
+            raise ValueError(
+                f"width must be at most the number of cells, {self.n}, got {self.width}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of ranges, n - width + 1, and number of cells."""
+        return (self.n - self.width + 1, self.n)
+
+    def _arguments(self) -> str:
+        return f"{self.n}, {self.width}"
+
+    def _matmat(self, x: Array, /) -> Array:
+        sums = np.zeros((self.n + 1, x.shape[1]), x.dtype)
+        np.cumsum(x, axis=0, out=sums[1:])
+        return sums[self.width :] - sums[: -self.width]
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        changes = np.zeros((self.n, y.shape[1]), y.dtype)
+        changes[: y.shape[0]] = y
+        changes[self.width :] -= y[:-1]
+        return np.cumsum(changes, axis=0)
+
+    def column_abs_sums(self) -> Array:
+        """Return the number of ranges that contain each cell."""
+        j = np.arange(self.n)
+        first = np.maximum(j - self.width + 1, 0)
+        return np.minimum(j, self.n - self.width) - first + 1
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return the width for every range."""
+        return np.full(self.shape[0], self.width, np.int64)
+
+    row_square_sums = row_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return the most ranges that share a cell: min(width, n - width + 1)."""
+        return float(min(self.width, self.shape[0]))
+
+    def l2_sensitivity(self) -> float:
+        """Return the square root of the most ranges that share a cell."""
+        return math.sqrt(self.sensitivity())
+
+    def diag(self) -> Array:
+        """Return ones, shape (n - width + 1,)."""
+        return np.ones(self.shape[0], np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranges(QueryMatrix):
+    """Listed ranges of an ordered product domain: boxes given by two corners.
+
+    Row r counts the records whose attribute i lies in ``lower[r, i]`` to
+    ``upper[r, i]``, both included, for every i. Products cost one pass over the
+    cells per attribute (summed-area tables) and at most 2^d additions per range
+    (inclusion and exclusion over the corners), whatever the size of the ranges.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute; cells are in C order.
+    lower, upper : array_like of int, shape (m, d)
+        First and last value of every range in every attribute.
+
+    Raises
+    ------
+    ValueError
+        If a range is empty or leaves the domain.
+
+    See Also
+    --------
+    AllRange, WidthRange : all ranges of one attribute; `Kronecker` combines them.
+    Conjunctions : boxes of any values, in order or not.
+
+    Examples
+    --------
+    >>> from mmech import Ranges
+    >>> A = Ranges((2, 3), lower=[[0, 1], [1, 0]], upper=[[1, 2], [1, 2]])
+    >>> A
+    Ranges(2 ranges over 2x3) shape=(2, 6)
+    >>> A @ [1, 2, 3, 4, 5, 6]
+    array([16, 15])
+    """
+
+    domain_shape: tuple[int, ...]
+    lower: ArrayLike
+    upper: ArrayLike
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        sizes = check_domain_shape(self.domain_shape)
+        corners = {}
+        for name in ("lower", "upper"):
+            array = np.asarray(getattr(self, name))
+            fits = array.ndim == 2 and array.shape[1] == len(sizes)
+            if array.dtype.kind not in "iu" or not fits:
+                raise ValueError(
+                    f"{name} must be integers of shape (m, {len(sizes)}), one column "
+                    f"per attribute, got {array.dtype} of shape {array.shape}"
+                )
+            corners[name] = array.astype(np.int64)
+        lower, upper = corners["lower"], corners["upper"]
+        if lower.shape != upper.shape:
+            raise ValueError(
+                "lower and upper must have one row per range each, got "
+                f"{lower.shape[0]} and {upper.shape[0]} rows"
+            )
+        wrong = (lower < 0) | (lower > upper) | (upper >= np.array(sizes))
+        if wrong.any():
+            row, i = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"a range of attribute {i} must lie in 0..{sizes[i] - 1} and hold at "
+                f"least one value, got {lower[row, i]}..{upper[row, i]} in row {row}"
+            )
+        object.__setattr__(self, "domain_shape", sizes)
+        object.__setattr__(self, "lower", read_only(lower))
+        object.__setattr__(self, "upper", read_only(upper))
+
+    @property
+    def _lower(self) -> NDArray[np.int64]:
+        return self.lower  # type: ignore[return-value]
+
+    @property
+    def _upper(self) -> NDArray[np.int64]:
+        return self.upper  # type: ignore[return-value]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of ranges and number of cells."""
+        return (int(self._lower.shape[0]), product_of(self.domain_shape))
+
+    def _arguments(self) -> str:
+        sizes = sizes_label(self.domain_shape)
+        return f"{self.shape[0]} ranges over {sizes}"
+
+    @property
+    def widths(self) -> NDArray[np.int64]:
+        """Number of values of every range in every attribute, shape (m, d)."""
+        return np.asarray(self._upper - self._lower + 1)
+
+    @cached_property
+    def _corners(self) -> Sparse:
+        """The signed corners C of W = C S, where S sums all cells up to a cell."""
+        m, n = self.shape
+        if n > MAX_ENUMERATED_CELLS:
+            raise DomainTooLargeError(
+                f"a product over {magnitude(n)} cells does not fit in memory; "
+                "restrict the domain to fewer attributes"
+            )
+        rows, cells = np.arange(m), np.zeros(m, np.int64)
+        signs = np.ones(m, np.int64)
+        for i, size in enumerate(self.domain_shape):
+            last = cells * size + self._upper[rows, i]
+            inner = np.flatnonzero(self._lower[rows, i] > 0)
+            before = cells[inner] * size + self._lower[rows[inner], i] - 1
+            cells = np.concatenate([last, before])
+            rows = np.concatenate([rows, rows[inner]])
+            signs = np.concatenate([signs, -signs[inner]])
+        return Sparse(sp.csr_array((signs, (rows, cells)), shape=(m, n)))
+
+    def _matmat(self, x: Array, /) -> Array:
+        corners = self._corners
+        sums = x.reshape(*self.domain_shape, x.shape[1])
+        for axis in range(len(self.domain_shape)):
+            sums = np.cumsum(sums, axis=axis)
+        return corners._matmat(sums.reshape(x.shape))
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        spread = self._corners._rmatmat(y)
+        sums = spread.reshape(*self.domain_shape, y.shape[1])
+        for axis in range(len(self.domain_shape)):
+            sums = np.flip(np.cumsum(np.flip(sums, axis), axis=axis), axis)
+        return np.ascontiguousarray(sums).reshape(spread.shape)
+
+    def row_abs_sums(self) -> Array:
+        """Return the number of cells of every range, at any domain size.
+
+        float64 where the number of cells does not fit int64.
+        """
+        exact = self.shape[1] < 2**62
+        return self.widths.prod(axis=1, dtype=np.int64 if exact else np.float64)
+
+    row_square_sums = row_abs_sums
+
+    def column_square_sums(self) -> Array:
+        """Return the number of ranges that contain each cell, shape (n,)."""
+        return self.column_abs_sums()
+
+    def sensitivity(self) -> float:
+        """Return the most ranges that share a cell.
+
+        Counted on the grid of the ranges' ends, so few ranges over a domain of any
+        size cost little.
+        """
+        sizes, lower, upper = [], [], []
+        for i in range(len(self.domain_shape)):
+            first, behind = self._lower[:, i], self._upper[:, i] + 1
+            ends = np.unique(np.concatenate([first, behind]))
+            sizes.append(max(1, ends.size - 1))
+            lower.append(np.searchsorted(ends, first))
+            upper.append(np.searchsorted(ends, behind) - 1)
+        grid = Ranges(tuple(sizes), np.stack(lower, axis=1), np.stack(upper, axis=1))
+        return float(grid.column_abs_sums().max(initial=0))
+
+    def l2_sensitivity(self) -> float:
+        """Return the square root of the most ranges that share a cell."""
+        return math.sqrt(self.sensitivity())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Reordered(QueryMatrix):
+    """Shared parts of the operators that take another one's cells in another order."""
+
+    operator: QueryMatrix
+    permutation: ArrayLike
+
+    def __post_init__(self) -> None:
+        check_operator(self.operator, "operator")
+        order = check_permutation(self.permutation, self.operator.shape[1])
+        object.__setattr__(self, "permutation", order)
+
+    @property
+    def _permutation(self) -> NDArray[np.int64]:
+        return self.permutation  # type: ignore[return-value]
+
+    @cached_property
+    def _inverse(self) -> NDArray[np.int64]:
+        return np.argsort(self._permutation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape of the operator."""
+        return self.operator.shape
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is known to be negative."""
+        return self.operator.is_nonnegative
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Permuted(_Reordered):
+    """An operator over a relabelled domain: the columns in another order.
+
+    Column j is column ``permutation[j]`` of the operator, so that ranges, for
+    instance, become ranges of an order that the cells do not come in. Products cost
+    one gather more than those of the operator.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        Operator over the ordered domain.
+    permutation : array_like of int, shape (n,)
+        Each of 0..n-1 once.
+
+    Raises
+    ------
+    ValueError
+        If `permutation` is not a permutation of the columns.
+
+    See Also
+    --------
+    Merged : columns that may repeat or vanish.
+
+    Examples
+    --------
+    >>> from mmech import Permuted, Prefix
+    >>> Permuted(Prefix(3), [2, 0, 1]).to_dense()
+    array([[0, 1, 0],
+           [0, 1, 1],
+           [1, 1, 1]])
+    """
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(x[self._inverse])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.operator._rmatmat(y)[self._permutation]
+
+    def gram(self) -> QueryMatrix:
+        """Return the gram of the operator with rows and columns permuted."""
+        return PermutedGram(self.operator.gram(), self._permutation)
+
+    def pinv(self) -> QueryMatrix:
+        """Return the pseudoinverse of the operator with its rows permuted."""
+        return Permuted(self.operator.pinv().T, self._permutation).T
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return Permuted(self.operator.abs(), self._permutation)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self.operator.column_abs_sums()[self._permutation]
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self.operator.column_square_sums()[self._permutation]
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self.operator.row_abs_sums()
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self.operator.row_square_sums()
+
+    def sensitivity(self) -> float:
+        """Return the sensitivity of the operator: order does not matter."""
+        return self.operator.sensitivity()
+
+    def l2_sensitivity(self) -> float:
+        """Return the L2 sensitivity of the operator."""
+        return self.operator.l2_sensitivity()
+
+    def _explicit_entries(self) -> Array:
+        return np.ascontiguousarray(self.operator._dense()[:, self._permutation])
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PermutedGram(_Reordered):
+    """A symmetric operator with its rows and columns in another order.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (n, n)
+        The symmetric operator V.
+    permutation : array_like of int, shape (n,)
+        Entry (i, j) is ``V[permutation[i], permutation[j]]``.
+    """
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(x[self._inverse])[self._permutation]
+
+    _rmatmat = _matmat
+
+    @property
+    def T(self) -> PermutedGram:
+        """The operator itself, which is symmetric."""
+        return self
+
+    def pinv(self) -> QueryMatrix:
+        """Return the pseudoinverse of the operator, permuted alike."""
+        return PermutedGram(self.operator.pinv(), self._permutation)
+
+    def diag(self) -> Array:
+        """Return the main diagonal, shape (n,)."""
+        return self.operator.diag()[self._permutation]
+
+    def trace(self) -> float:
+        """Return the trace of the operator."""
+        return self.operator.trace()
+
+    def _explicit_entries(self) -> Array:
+        return self.operator._dense()[np.ix_(self._permutation, self._permutation)]
+
+
+def check_permutation(value: Any, n: int) -> NDArray[np.int64]:
+    """Return a read-only permutation of 0..n-1."""
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            "permutation must be a vector of integers, got "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    if array.size != n or not np.array_equal(np.sort(array), np.arange(n)):
+        raise ValueError(
+            f"permutation must hold each of the {n} columns 0..{n - 1} once, got "
+            f"{array.size} entries of which {np.unique(array).size} differ"
+        )
+    return read_only(array.astype(np.int64))

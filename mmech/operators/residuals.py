@@ -1,0 +1,220 @@
+"""Interaction contrasts of a product domain: orthogonal blocks, one per subset.
+
+Where a marginal over s answers all interactions inside s, its residual answers only
+those of exactly the attributes s: a row for every contrast, none of them redundant.
+Residuals of different subsets are orthogonal, so the gram, the pseudoinverse and the
+errors of a stack have closed forms over the listed subsets alone, at any number of
+attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from mmech.checks import sizes_label
+from mmech.operators.base import Array, QueryMatrix, product_of
+from mmech.operators.basic import Diagonal, Total
+from mmech.operators.compose import Scaled, check_weight
+from mmech.operators.explicit import Dense
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import (
+    MAX_LATTICE_ATTRIBUTES,
+    Anova,
+    _contrasts,
+    check_attributes,
+    check_domain_shape,
+    mask_of,
+)
+from mmech.operators.stack import VStack
+
+__all__ = ["Residuals"]
+
+Subset = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Residuals(QueryMatrix):
+    r"""Several weighted residuals of one domain, stacked.
+
+    The residual over a subset s of the attributes is
+
+    .. math:: R_s = \bigotimes_{i \in s} H_{n_i} \otimes
+              \bigotimes_{i \notin s} 1^T , \qquad
+              R_s^T R_s = \Big(\prod_{i \notin s} n_i\Big) P_s ,
+
+    where the n - 1 rows of H_n are orthonormal contrasts (Helmert) and P_s is the
+    projector on the interactions of exactly s. It has one row per degree of
+    freedom, :math:`\prod_{i \in s} (n_i - 1)`.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    weights : mapping of (sequence of int) to float
+        Weight of the residual over each subset of attributes; rows come in the
+        order of the mapping. Attributes of a subset have at least two values.
+
+    Attributes
+    ----------
+    weights : dict of tuple to float
+        The same, with sorted subsets.
+
+    Raises
+    ------
+    ValueError
+        If there is no residual, all weights are zero, a subset occurs twice, or
+        an attribute in a subset has a single value and so no contrast.
+
+    See Also
+    --------
+    Marginals : tables of counts, whose rows are 0/1.
+
+    References
+    ----------
+    .. [1] Xiao, He, Zhang, Kifer, "An optimal and scalable matrix mechanism for
+       noisy marginals under convex loss functions", NeurIPS 2023, Section 4.
+
+    Examples
+    --------
+    >>> from mmech import Residuals
+    >>> A = Residuals((2, 2), {(): 1, (0,): 1})
+    >>> A.to_dense().round(3)
+    array([[ 1.   ,  1.   ,  1.   ,  1.   ],
+           [ 0.707,  0.707, -0.707, -0.707]])
+    """
+
+    domain_shape: tuple[int, ...]
+    weights: Mapping[Subset, float]
+
+    def __init__(
+        self, domain_shape: Iterable[int], weights: Mapping[Any, float]
+    ) -> None:
+        sizes = check_domain_shape(domain_shape)
+        sorted_weights: dict[Subset, float] = {}
+        for attributes, weight in dict(weights).items():
+            key = check_attributes(attributes, len(sizes))
+            if key in sorted_weights:
+                raise ValueError(f"the residual over {key} is given twice")
+            for i in key:
+                if sizes[i] == 1:
+                    raise ValueError(
+                        f"attribute {i} has a single value and no contrast; leave it "
+                        "out of the subsets"
+                    )
+            sorted_weights[key] = float(check_weight(weight))
+        if not any(sorted_weights.values()):
+            raise ValueError(
+                "the weights are all zero; at least one residual needs a weight"
+                if sorted_weights
+                else "weights must name at least one residual, got none"
+            )
+        object.__setattr__(self, "domain_shape", sizes)
+        object.__setattr__(self, "weights", MappingProxyType(sorted_weights))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.domain_shape, dict(self.weights)))
+
+    def _arguments(self) -> str:
+        sizes = sizes_label(self.domain_shape)
+        return f"{len(self.weights)} of {sizes}"
+
+    def rank(self, subset: Subset) -> int:
+        """Return the number of contrasts over exactly the attributes of a subset."""
+        return product_of(self.domain_shape[i] - 1 for i in subset)
+
+    def _cells(self, subset: Subset) -> int:
+        """Return c_s, the number of cells summed into one table entry."""
+        sizes = self.domain_shape
+        return product_of(sizes) // product_of(sizes[i] for i in subset)
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of contrasts in all, and number of domain cells."""
+        rows = sum(self.rank(subset) for subset in self.weights)
+        return (rows, product_of(self.domain_shape))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float64."""
+        return np.dtype(np.float64)
+
+    @cached_property
+    def _stack(self) -> VStack:
+        totals = [Total(n) for n in self.domain_shape]
+        contrasts = [
+            Dense(_contrasts(n)[1:]) if n > 1 else None for n in self.domain_shape
+        ]
+        return VStack(
+            [
+                Scaled(
+                    weight,
+                    Kronecker(
+                        [
+                            contrast if i in subset and contrast is not None else total
+                            for i, (contrast, total) in enumerate(
+                                zip(contrasts, totals, strict=True)
+                            )
+                        ]
+                    ),
+                )
+                for subset, weight in self.weights.items()
+            ]
+        )
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._stack._matmat(x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._stack._rmatmat(y)
+
+    def gram(self) -> QueryMatrix:
+        """Return Σ_s w_s² c_s P_s in the marginal algebra."""
+        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+            return super().gram()
+        eigenvalues = np.zeros(2 ** len(self.domain_shape))
+        for subset, weight in self.weights.items():
+            eigenvalues[mask_of(subset)] = weight**2 * self._cells(subset)
+        return Anova(self.domain_shape, eigenvalues)
+
+    def pinv(self) -> QueryMatrix:
+        """Return Aᵀ with scaled columns: the rows of A are orthogonal."""
+        squares = self.row_square_sums()
+        inverse = np.divide(1.0, squares, out=np.zeros(squares.size), where=squares > 0)
+        return self.T @ Diagonal(inverse)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._stack.column_abs_sums()
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norms of the columns, all equal, shape (n,)."""
+        return np.full(self.shape[1], self._column_square_sum())
+
+    def _column_square_sum(self) -> float:
+        """Return Σ_s w_s² rank(P_s) / n_s, at any domain size."""
+        sizes = self.domain_shape
+        return sum(
+            weight**2 * math.prod((sizes[i] - 1) / sizes[i] for i in subset)
+            for subset, weight in self.weights.items()
+        )
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, w_s² c_s, shape (m,)."""
+        ranks = [self.rank(subset) for subset in self.weights]
+        squares = [w**2 * self._cells(subset) for subset, w in self.weights.items()]
+        return np.repeat(np.array(squares, np.float64), ranks)
+
+    def sensitivity(self) -> float:
+        """Return the largest L1 norm of a column."""
+        return float(self.column_abs_sums().max())
+
+    def l2_sensitivity(self) -> float:
+        """Return the L2 norm of a column, at any domain size."""
+        return math.sqrt(self._column_square_sum())

@@ -1,0 +1,171 @@
+"""Operators made of blocks: queries under each other, domains side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from mmech.operators.base import FORMS, Array, QueryMatrix, common_dtype, exact_sums
+from mmech.operators.compose import Transpose, check_operators, joined
+
+__all__ = ["HStack", "VStack"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VStack(QueryMatrix):
+    """Operators over one domain, stacked: the union of their queries.
+
+    Parameters
+    ----------
+    blocks : sequence of QueryMatrix, each of shape (m_i, n)
+        The operators to stack, first on top.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Total, VStack
+    >>> VStack([Total(3), Identity(3)])
+    VStack(Total(3), Identity(3)) shape=(4, 3)
+    """
+
+    blocks: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        blocks = check_operators(self.blocks, "VStack")
+        if len({block.shape[1] for block in blocks}) > 1:
+            raise ValueError(
+                "a stack needs operators over one domain, got "
+                + ", ".join(f"{block.shape[1]}" for block in blocks)
+                + " columns"
+            )
+        object.__setattr__(self, "blocks", blocks)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        offsets = [0]
+        for block in self.blocks:
+            offsets.append(offsets[-1] + block.shape[0])
+        return offsets
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries in all, and number of cells."""
+        return (self._offsets[-1], self.blocks[0].shape[1])
+
+    def _arguments(self) -> str:
+        return joined(self.blocks)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all blocks are integer, else ``float64``."""
+        return common_dtype(self.blocks)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no block has a negative entry."""
+        return all(block.is_nonnegative for block in self.blocks)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.concatenate([block._matmat(x) for block in self.blocks])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        offsets = self._offsets
+        parts = (
+            block._rmatmat(y[offsets[i] : offsets[i + 1]])
+            for i, block in enumerate(self.blocks)
+        )
+        return reduce(np.add, parts)
+
+    def gram(self) -> QueryMatrix:
+        """Return the sum of the grams of the blocks."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].gram()
+        return FORMS.add(*[block.gram() for block in self.blocks])
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return VStack([block.abs() for block in self.blocks])
+
+    def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
+        return exact_sums(
+            lambda dtype: reduce(
+                np.add, (parts(block).astype(dtype) for block in self.blocks)
+            ),
+            self.dtype,
+        )
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column: the sum over the blocks."""
+        return self._add(lambda block: block.column_abs_sums())
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column."""
+        return self._add(lambda block: block.column_square_sums())
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row."""
+        return np.concatenate([block.row_abs_sums() for block in self.blocks])
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row."""
+        return np.concatenate([block.row_square_sums() for block in self.blocks])
+
+    def _explicit_entries(self) -> Array:
+        return np.concatenate([block._dense() for block in self.blocks])
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        parts = [block.to_sparse() for block in self.blocks]
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class HStack(Transpose):
+    """Operators side by side: one set of queries over the union of their domains.
+
+    Parameters
+    ----------
+    blocks : sequence of QueryMatrix, each of shape (m, n_i)
+        The operators to join, first on the left; their answers add up.
+
+    Examples
+    --------
+    >>> from mmech import HStack, Identity, Prefix
+    >>> HStack([Identity(2), -1 * Prefix(2)]) @ [5, 3, 1, 1]
+    array([4, 1])
+    """
+
+    blocks: tuple[QueryMatrix, ...]
+
+    def __init__(self, blocks: Sequence[QueryMatrix]) -> None:
+        checked = check_operators(blocks, "HStack")
+        if len({block.shape[0] for block in checked}) > 1:
+            raise ValueError(
+                "blocks side by side need the same number of queries, got "
+                + ", ".join(f"{block.shape[0]}" for block in checked)
+                + " rows"
+            )
+        object.__setattr__(self, "blocks", checked)
+        super().__init__(VStack([block.T for block in checked]))
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.blocks,))
+
+    def _arguments(self) -> str:
+        return joined(self.blocks)
+
+    def abs(self) -> QueryMatrix:
+        """Return the operator of absolute entries."""
+        return HStack([block.abs() for block in self.blocks])
+
+    def sensitivity(self) -> float:
+        """Return the largest sensitivity of a block."""
+        return max(block.sensitivity() for block in self.blocks)
+
+    def l2_sensitivity(self) -> float:
+        """Return the largest L2 sensitivity of a block."""
+        return max(block.l2_sensitivity() for block in self.blocks)

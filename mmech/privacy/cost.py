@@ -1,0 +1,268 @@
+r"""What releases cost: pure epsilon, rho of zCDP, and conversions between them.
+
+A mechanism is :math:`\rho`-zCDP if the Rényi divergence of order a between its
+outputs on neighbours is at most :math:`a \rho` for every a > 1 [1]_. It is then
+:math:`(\epsilon, \delta)`-DP for every :math:`\epsilon` with
+
+.. math:: \delta = \inf_{a > 1} \frac{e^{(a-1)(a\rho - \epsilon)}}{a - 1}
+          \left(1 - \frac{1}{a}\right)^a
+
+([2]_, Section 2.3). Every order a gives a valid delta, so stopping short of the
+infimum never promises too much. Over releases :math:`\rho` adds up as
+:math:`\epsilon` does, so that of many releases each is noised less than by its share
+of a pure epsilon: budgets per release fall with the root of their number.
+
+**Pure epsilon in rho.** A release of pure :math:`\epsilon_0` costs at most
+:math:`\epsilon_0^2 / 2` ([1]_, Proposition 1.4).
+
+**Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs
+no more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
+because its privacy loss lies in a window of that width [3]_ [4]_: with weights
+:math:`\pi_i e^{\eta q_i}`, normalised by Z, a neighbour changes the logarithm of the
+probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last term is the same
+for all i, so that the window is as wide as :math:`\eta` times that of the changes of
+scores. These span an interval of length
+
+* 1, if an added record can only raise scores (monotone), where :math:`\eta` is
+  :math:`\epsilon_0`;
+* 2, otherwise, or with monotone scores if a record is replaced, where it is
+  :math:`\epsilon_0 / 2`;
+* 4, if neither, where it is :math:`\epsilon_0 / 4`;
+
+and r times as long for a person of r records, where the rate is one over r as large.
+The window is :math:`\epsilon_0` wide each time. What `mmech.selection.fixed_point_rate`
+takes off for roundings covers it too: it allows for the errors of four probabilities,
+of two neighbours and in numerator and denominator. Here they are those of two
+neighbours and two candidates, while errors in Z cancel like Z itself.
+
+References
+----------
+.. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
+   and lower bounds", TCC 2016.
+.. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy",
+   NeurIPS 2020.
+.. [3] Dong, Durfee, Rogers, "Optimal differential privacy composition for exponential
+   mechanisms", ICML 2020 (bounded range).
+.. [4] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy loss
+   composition for data analytics", ALT 2021 (bounded range implies zCDP).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from mmech.checks import check_delta, check_epsilon
+
+__all__ = [
+    "bounded_range_epsilon",
+    "delta_from_rho",
+    "epsilon_from_rho",
+    "in_rho",
+    "one_cost",
+    "rho_from_epsilon_delta",
+]
+
+BISECTIONS = 200
+"""Enough halvings for the resolution of a double, whatever the bracket."""
+
+ROUNDING = 1e-12
+"""Relative part of delta that the inverse functions leave to rounding."""
+
+RESOLUTION = 2**80
+"""Square roots of costs are rounded down to multiples of one over this."""
+
+
+def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
+    """Return the rho that a release of pure epsilon costs at most, exactly.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the release, in nats.
+    bounded_range : bool, default=False
+        Whether the release is a draw of the exponential mechanism.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import in_rho
+    >>> in_rho(Fraction(1)), in_rho(Fraction(1), bounded_range=True)
+    (Fraction(1, 2), Fraction(1, 8))
+    """
+    return epsilon**2 / (8 if bounded_range else 2)
+
+
+def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:
+    """Return a cost as an exact fraction, and its currency.
+
+    Raises
+    ------
+    TypeError
+        Unless exactly one of the two is given.
+    """
+    if (epsilon is None) == (rho is None):
+        raise TypeError(
+            "pass either epsilon=, for pure differential privacy, or rho=, for zCDP"
+        )
+    if rho is None:
+        return check_epsilon(epsilon), "epsilon"
+    return check_epsilon(rho, "rho"), "rho"
+
+
+def bounded_range_epsilon(rho: Fraction) -> Fraction:
+    """Return the largest epsilon of an exponential mechanism that rho pays for.
+
+    The square root of 8 rho, rounded down.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import bounded_range_epsilon
+    >>> bounded_range_epsilon(Fraction(1, 8))
+    Fraction(1, 1)
+    """
+    return Fraction(math.isqrt(math.floor(8 * rho * RESOLUTION**2)), RESOLUTION)
+
+
+def delta_from_rho(rho: Any, epsilon: Any) -> float:
+    """Return the smallest delta that zCDP is known to give at an epsilon.
+
+    Parameters
+    ----------
+    rho : float, str or Fraction
+        zCDP parameter > 0, in nats.
+    epsilon : float, str or Fraction
+        Privacy parameter > 0, in nats.
+
+    Returns
+    -------
+    float
+        Probability in [0, 1]; tiny values may underflow to zero.
+
+    See Also
+    --------
+    epsilon_from_rho, rho_from_epsilon_delta : the inverse functions.
+
+    References
+    ----------
+    .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential
+       privacy", NeurIPS 2020, Section 2.3.
+
+    Examples
+    --------
+    >>> from mmech import delta_from_rho
+    >>> f"{delta_from_rho(0.05, 1.0):.3e}"
+    '3.857e-04'
+    """
+    rho_value = float(check_epsilon(rho, "rho"))
+    return math.exp(_log_delta(rho_value, float(check_epsilon(epsilon))))
+
+
+def epsilon_from_rho(rho: Any, delta: Any) -> float:
+    """Return the smallest epsilon that zCDP is known to give at a delta.
+
+    Parameters
+    ----------
+    rho : float, str or Fraction
+        zCDP parameter > 0, in nats.
+    delta : float
+        Probability in (0, 1), well below one over the number of records.
+
+    Returns
+    -------
+    float
+        Privacy parameter in nats; 0 where even that holds.
+
+    Examples
+    --------
+    >>> from mmech import epsilon_from_rho
+    >>> round(epsilon_from_rho(0.1, 1e-6), 3)
+    2.142
+    """
+    rho_value = float(check_epsilon(rho, "rho"))
+    log_delta = math.log(check_delta(delta)) - ROUNDING
+    if _log_delta(rho_value, 0.0) <= log_delta:
+        return 0.0
+    # The textbook conversion is an upper bound, hence the bracket.
+    high = rho_value + 2.0 * math.sqrt(-rho_value * log_delta) + 1e-9
+    _, upper = _bisect(0.0, high, lambda value: _log_delta(rho_value, value), log_delta)
+    return upper
+
+
+def rho_from_epsilon_delta(epsilon: Any, delta: Any) -> float:
+    """Return the largest zCDP parameter that implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    epsilon : float, str or Fraction
+        Privacy parameter > 0, in nats.
+    delta : float
+        Probability in (0, 1), well below one over the number of records.
+
+    Returns
+    -------
+    float
+        zCDP parameter rho, in nats: the budget of a `MatrixMechanism`.
+
+    Examples
+    --------
+    >>> from mmech import delta_from_rho, rho_from_epsilon_delta
+    >>> rho = rho_from_epsilon_delta(1.0, 1e-6)
+    >>> round(rho, 5), delta_from_rho(rho, 1.0) <= 1e-6
+    (0.02436, True)
+    """
+    epsilon_value = float(check_epsilon(epsilon))
+    log_delta = math.log(check_delta(delta)) - ROUNDING
+    high = epsilon_value + 1.0
+    while _log_delta(high, epsilon_value) <= log_delta:  # only for delta near one
+        high *= 2.0
+    low, _ = _bisect(
+        0.0, high, lambda value: -_log_delta(value, epsilon_value), -log_delta
+    )
+    return low
+
+
+def _bisect(
+    low: float, high: float, decreasing: Callable[[float], float], target: float
+) -> tuple[float, float]:
+    """Return neighbouring values with decreasing(high) <= target <= its low side."""
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        if decreasing(middle) > target:
+            low = middle
+        else:
+            high = middle
+    return low, high
+
+
+def _log_delta(rho: float, epsilon: float) -> float:
+    """Minimise log delta over the order 1 + e^t, whose derivative increases in t."""
+    if rho == 0.0:
+        return -math.inf
+
+    def slope(t: float) -> float:
+        return (1.0 + 2.0 * math.exp(t)) * rho - epsilon + t - _softplus(t)
+
+    # At t <= 0 the slope is below 3 rho - epsilon + t; and log(1 - 1/a) >= -1/(a-1).
+    low = min(0.0, epsilon - rho) - 2.0 * rho - 1.0
+    high = math.log1p((epsilon + 1.0) / max(2.0 * rho, 1e-300))
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    extra = math.exp(high)  # the order less one
+    value = extra * ((1.0 + extra) * rho - epsilon)
+    # -log(a - 1) + a log(1 - 1/a), without cancellation at large orders
+    value -= _softplus(high) + extra * _softplus(-high)
+    return min(value, 0.0)
+
+
+def _softplus(t: float) -> float:
+    """Return log(1 + e^t)."""
+    return max(t, 0.0) + math.log1p(math.exp(-abs(t)))

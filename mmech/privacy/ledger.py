@@ -1,0 +1,574 @@
+"""The privacy ledger: every release is paid for here before anything is drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from mmech.checks import check_choice, check_epsilon
+from mmech.exceptions import BudgetExceededError
+from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
+from mmech.privacy.guards import Settled, check_process
+from mmech.privacy.neighbours import Relation
+
+__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger"]
+
+CURRENCIES = ("epsilon", "rho")
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "laplace": "L1 sensitivity {:g}, exact discrete Laplace noise",
+        "gaussian": "L2 sensitivity {:g}, exact discrete Gaussian noise",
+        "k_norm": "sensitivity {:g} in the largest norm of an attribute, exact noise "
+        "shaped like this norm",
+        "exponential": "drawn by the exponential mechanism, score of sensitivity {:g}",
+        "permute_and_flip": "drawn by permute-and-flip, scores of sensitivity {:g} in "
+        "one leaf",
+        "other": "sensitivity {:g}",
+    }
+)
+"""Kind of release to how it was made private, given its sensitivity. A law of noise
+that is not among them goes by its name."""
+
+BOUNDED_RANGE = frozenset({"exponential"})
+"""Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One release that was paid for.
+
+    Attributes
+    ----------
+    cost : Fraction
+        What the release cost, in `currency`.
+    released : str
+        What was released, in words.
+    kind : str
+        How it was made private: one of `KINDS`, or the name of another law of noise.
+    sensitivity : float
+        Sensitivity that the noise, or the draw, was calibrated to, neighbour relation
+        included: L1, L2 for Gaussian noise, of a score for a draw.
+    currency : {"epsilon", "rho"}
+        Pure epsilon, or rho of zCDP.
+    insecure : bool
+        Whether the noise was predictable (``insecure_rng``), which voids the guarantee.
+    partition, part : str or None
+        The partition of the records and the part of it that was measured, if the
+        release was paid for through `PrivacyLedger.part`.
+
+    Examples
+    --------
+    >>> from mmech import PrivacyLedger
+    >>> entry = PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
+    >>> entry.cost, entry.released, entry.sensitivity
+    (Fraction(1, 8), 'a histogram', 1.0)
+    """
+
+    cost: Fraction
+    released: str
+    kind: str = "other"
+    sensitivity: float = 1.0
+    currency: str = "epsilon"
+    insecure: bool = False
+    partition: str | None = None
+    part: str | None = None
+
+    @property
+    def how(self) -> str:
+        """How the release was made private, in words."""
+        known = KINDS.get(self.kind, f"{self.kind} noise of sensitivity {{:g}}")
+        text = known.format(self.sensitivity)
+        return f"{text}; PREDICTABLE NOISE" if self.insecure else text
+
+
+class PrivacyLedger(Settled):
+    """A budget that several mechanisms and estimators can share.
+
+    Releases add up (sequential composition), in exact fractions: three releases
+    at ``0.1`` fit a ledger of ``0.3``. Releases on disjoint parts of the records cost
+    as much as the dearest part (parallel composition, see `part`). A release that
+    does not fit is refused before anything is drawn, and one that was paid for counts
+    even if the program stops before it returns. Safe to use from several threads. In a
+    process that was forked from its own it refuses every release, because both copies
+    would spend the same budget.
+
+    Parameters
+    ----------
+    total : float, str, Fraction or ``math.inf``
+        Budget; ``math.inf`` records releases without limiting them.
+    currency : {"epsilon", "rho"}, default="epsilon"
+        Pure epsilon, or rho of zero-concentrated differential privacy (zCDP). A ledger
+        of rho takes releases of pure epsilon too, for epsilon² / 2 [1]_, and draws of
+        the exponential mechanism for epsilon² / 8 [2]_; a ledger of epsilon takes
+        nothing else.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation that the budget refers to.
+    records_per_person : int, default=1
+        Largest number of records of one person, public; the budget is per person.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/composition.md``.
+
+    References
+    ----------
+    .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,
+       extensions, and lower bounds", TCC 2016, Proposition 1.4.
+    .. [2] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy
+       loss composition for data analytics", ALT 2021, Lemma 3.2.
+
+    Examples
+    --------
+    >>> from mmech import PrivacyLedger
+    >>> ledger = PrivacyLedger("0.3")
+    >>> for _ in range(3):
+    ...     entry = ledger.spend(0.1, "a histogram", sensitivity=1)
+    >>> ledger.remaining
+    Fraction(0, 1)
+    """
+
+    _kind = "ledger"
+
+    def __init__(
+        self,
+        total: Any,
+        *,
+        currency: str = "epsilon",
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+    ) -> None:
+        self.relation = Relation(neighbours, records_per_person)
+        self.currency = check_choice(currency, "currency", CURRENCIES)
+        self.total: Fraction | float = (
+            math.inf
+            if isinstance(total, float) and total == math.inf
+            else check_epsilon(total, "total")
+        )
+        self._entries: list[LedgerEntry] = []
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._succeeded = False
+
+    @property
+    def neighbours(self) -> str:
+        """Name of the neighbour relation."""
+        return self.relation.neighbours
+
+    # ---- what was spent ----------------------------------------------------
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """All releases so far, in order."""
+        return tuple(self._entries)
+
+    @property
+    def spent(self) -> Fraction:
+        """Cost of all releases so far: their sum, but for parts of a partition.
+
+        Of every partition the part that cost most counts.
+        """
+        return _composed(self._entries)
+
+    @property
+    def remaining(self) -> Fraction | float:
+        """What is left of the budget."""
+        if isinstance(self.total, float):
+            return math.inf
+        return self.total - self.spent
+
+    # ---- paying ------------------------------------------------------------
+
+    def check(
+        self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
+    ) -> Fraction:
+        """Return a cost in the currency of this ledger, or raise if it does not fit.
+
+        Parameters
+        ----------
+        cost : float, str or Fraction
+            Cost of a release.
+        currency : {"epsilon", "rho"}, default="epsilon"
+            What `cost` is counted in.
+        kind : str, default="other"
+            How the release is made private: one of `KINDS`, or the name of another law
+            of noise.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the remaining budget is smaller, or in another process than that of the
+            ledger.
+        TypeError
+            If the cost is in rho and the ledger in pure epsilon.
+        """
+        check_process(self._process, "a PrivacyLedger")
+        if not isinstance(kind, str) or not kind:
+            raise TypeError(f"kind must be a name, got {kind!r}")
+        exact = check_epsilon(cost, currency)
+        if currency != self.currency:
+            if self.currency == "epsilon":
+                raise TypeError(
+                    "a ledger of pure epsilon cannot pay for Gaussian noise of "
+                    f"rho = {float(exact):g}, which no finite epsilon covers; use "
+                    'PrivacyLedger(total, currency="rho"), or Laplace noise'
+                )
+            exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
+        if self._succeeded:
+            raise BudgetExceededError(
+                "this ledger went over into one of rho and pays for nothing more; "
+                "nothing was released: use the ledger that concentrate() returned"
+            )
+        if exact > self.remaining:
+            raise BudgetExceededError(
+                f"this release needs {self.currency} = {float(exact):g} but only "
+                f"{float(self.remaining):g} of {float(self.total):g} is left; "
+                "nothing was released: use a larger ledger or reuse what was released"
+            )
+        return exact
+
+    def spend(
+        self,
+        cost: Any,
+        released: str,
+        *,
+        sensitivity: float,
+        currency: str = "epsilon",
+        kind: str = "other",
+        insecure: bool = False,
+    ) -> LedgerEntry:
+        """Pay for a release, before anything is drawn.
+
+        Parameters
+        ----------
+        cost : float, str or Fraction
+            Cost of the release.
+        released : str
+            What is released, in words.
+        sensitivity : float
+            Sensitivity that the noise is calibrated to.
+        currency : {"epsilon", "rho"}, default="epsilon"
+            What `cost` is counted in.
+        kind : str, default="other"
+            How the release is made private: one of `KINDS`, or the name of another law
+            of noise.
+        insecure : bool, default=False
+            Whether the noise is predictable.
+
+        Returns
+        -------
+        LedgerEntry
+
+        Raises
+        ------
+        BudgetExceededError
+            If the remaining budget is smaller; nothing is spent.
+        TypeError
+            If the cost is in rho and the ledger in pure epsilon; nothing is spent.
+        """
+        # Before the lock: a fork may have copied it while a thread held it.
+        check_process(self._process, "a PrivacyLedger")
+        with self._lock:
+            exact = self.check(cost, currency=currency, kind=kind)
+            return self._record(
+                LedgerEntry(
+                    exact, released, kind, float(sensitivity), self.currency, insecure
+                )
+            )
+
+    def _record(self, entry: LedgerEntry) -> LedgerEntry:
+        self._entries.append(entry)
+        return entry
+
+    def part(self, partition: str, part: str) -> PrivacyLedger:
+        """Return a ledger for one part of a partition of the records.
+
+        Releases on disjoint parts add nothing up: of each partition only the part
+        that cost most counts. Which part a record belongs to must follow from the
+        record alone, by a public rule.
+
+        Parameters
+        ----------
+        partition : str
+            Name of the partition, such as ``"region"``.
+        part : str
+            Name of the part, such as ``"north"``.
+
+        Returns
+        -------
+        PrivacyLedger
+            Accepted wherever a ledger is; it spends from this one.
+
+        Notes
+        -----
+        Under ``"replace"`` a record may move from one part to another and change
+        both. Mechanisms calibrate to twice the sensitivity under that relation, so
+        that each of the two changes costs half (a quarter in rho, where the two add up
+        to half).
+
+        References
+        ----------
+        .. [1] McSherry, "Privacy integrated queries", SIGMOD 2009, Theorem 4.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(1.0)
+        >>> for region in ("north", "south"):
+        ...     ledger.part("region", region).spend(0.6, "counts", sensitivity=1).part
+        'north'
+        'south'
+        >>> ledger.spent
+        Fraction(3, 5)
+        """
+        return _LedgerPart(self, partition, part)
+
+    # ---- from pure epsilon to zCDP -----------------------------------------
+
+    def remaining_rho(self, delta: float) -> Fraction:
+        """Return the rho that `concentrate` would leave, zero or less if none."""
+        if self.currency == "rho":
+            raise TypeError(
+                "a ledger of rho is concentrated already; its remaining budget is "
+                "what is left"
+            )
+        if isinstance(self.total, float):
+            raise ValueError("a ledger without a limit has no rho that is left")
+        total = Fraction(rho_from_epsilon_delta(self.total, delta))
+        return total - sum((_rho_of(entry) for entry in self._entries), Fraction(0))
+
+    def concentrate(self, delta: float) -> PrivacyLedger:
+        r"""Go over to a ledger of rho for the same :math:`(\epsilon, \delta)`.
+
+        What was released so far is carried over at its price in rho; this ledger pays
+        for nothing more. Whether to go over may depend on what was released.
+
+        Parameters
+        ----------
+        delta : float
+            Probability that epsilon may not hold.
+
+        Returns
+        -------
+        PrivacyLedger
+            With the rho of `rho_from_epsilon_delta` in all.
+
+        Raises
+        ------
+        BudgetExceededError
+            If what was released costs more than that.
+        TypeError
+            If the ledger is one of rho already, or a part of another.
+        ValueError
+            If the ledger has no limit.
+
+        Notes
+        -----
+        *Claim.* Releases from a ledger of epsilon, that after some of them goes over
+        into one of rho or does not, by a rule that sees these releases only, are
+        :math:`(\epsilon, \delta)`-private together. *Proof.* Let E be the set of all
+        outcomes in which the ledger stays as it is, and S any set of outcomes. In
+        :math:`S \cap E` everything is paid for in pure epsilon, so that its
+        probability is :math:`e^\epsilon` times as large for a neighbour at most. The
+        mechanism that stops where the other would stay in epsilon has only releases
+        that the ledger of rho pays for, so that it is :math:`\rho`-zCDP, hence
+        :math:`(\epsilon, \delta)`-private, and :math:`S \setminus E` has the same
+        probability under both. The sum of the two bounds is
+        :math:`e^\epsilon P'(S) + \delta`.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(1)
+        >>> entry = ledger.spend("0.1", "number of records", sensitivity=1)
+        >>> concentrated = ledger.concentrate(1e-6)
+        >>> concentrated.currency, concentrated.spent
+        ('rho', Fraction(1, 200))
+        """
+        check_process(self._process, "a PrivacyLedger")
+        with self._lock:
+            left = self.remaining_rho(delta)
+            if left < 0 or self._succeeded:
+                raise BudgetExceededError(
+                    "what was released costs more in rho than epsilon and delta imply; "
+                    "keep to the ledger of epsilon"
+                )
+            entries = [
+                LedgerEntry(
+                    _rho_of(entry),
+                    entry.released,
+                    entry.kind,
+                    entry.sensitivity,
+                    "rho",
+                    entry.insecure,
+                    entry.partition,
+                    entry.part,
+                )
+                for entry in self._entries
+            ]
+            other = PrivacyLedger(
+                left + sum((entry.cost for entry in entries), Fraction(0)),
+                currency="rho",
+                neighbours=self.neighbours,
+                records_per_person=self.relation.records_per_person,
+            )
+            other._entries = entries
+            self._succeeded = True
+        return other
+
+    # ---- showing and copying -----------------------------------------------
+
+    def to_json(self) -> str:
+        """Return what was released, in order, as JSON text.
+
+        Returns
+        -------
+        str
+            An object with the budget, the relation, what was spent, and one object
+            per release. Costs are exact fractions as text, such as ``"1/10"``. A
+            release that is ``"insecure"``, of predictable noise, is not private.
+
+        Examples
+        --------
+        >>> import json
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger("0.5")
+        >>> entry = ledger.spend(0.1, "counts", sensitivity=1, kind="laplace")
+        >>> json.loads(ledger.to_json())["releases"]
+        [{'order': 1, 'released': 'counts', 'epsilon': '1/10', 'kind': 'laplace',
+        'sensitivity': 1.0, 'insecure': False}]
+        """
+        releases = []
+        for order, entry in enumerate(self.entries, 1):
+            record: dict[str, Any] = {
+                "order": order,
+                "released": entry.released,
+                self.currency: str(entry.cost),
+                "kind": entry.kind,
+                "sensitivity": entry.sensitivity,
+                "insecure": entry.insecure,
+            }
+            if entry.partition is not None:
+                record |= {"partition": entry.partition, "part": entry.part}
+            releases.append(record)
+        content = {
+            "format": "mmech privacy ledger",
+            "version": 1,
+            "neighbours": self.neighbours,
+            "records_per_person": self.relation.records_per_person,
+            "currency": self.currency,
+            "total": str(self.total),
+            "spent": str(self.spent),
+            "releases": releases,
+        }
+        return json.dumps(content, indent=2)
+
+    def __copy__(self) -> PrivacyLedger:
+        """Return the ledger itself: a copy would double the budget."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyLedger:
+        """Return the ledger itself: a copy would double the budget."""
+        return self
+
+    def __sklearn_clone__(self) -> PrivacyLedger:
+        """Return the ledger itself: a copy would double the budget."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a PrivacyLedger cannot be pickled, because a copy in another process "
+            "would spend the same budget again; use n_jobs=1 or threads"
+        )
+
+    def __repr__(self) -> str:
+        insecure = sum(entry.insecure for entry in self.entries)
+        return (
+            f"PrivacyLedger({float(self.total):g}, currency={self.currency!r}, "
+            f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
+            f"releases={len(self.entries)}{f', insecure={insecure}' * bool(insecure)})"
+        )
+
+
+class _LedgerPart(PrivacyLedger):
+    """The view of a ledger that the releases on one part of the records see."""
+
+    def __init__(self, ledger: PrivacyLedger, partition: str, part: str) -> None:
+        for value, name in ((partition, "partition"), (part, "part")):
+            if not isinstance(value, str) or not value:
+                raise TypeError(f"{name} must be a name, got {value!r}")
+        if isinstance(ledger, _LedgerPart):
+            raise TypeError(
+                "a part of a partition cannot be split again; name the finer parts in "
+                "one partition of the whole ledger"
+            )
+        # The state is that of the whole ledger, but for the place of this part.
+        self.__dict__.update(ledger.__dict__)
+        self._ledger = ledger
+        self._partition, self._part = partition, part
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """The releases on this part so far, in order."""
+        place = (self._partition, self._part)
+        return tuple(e for e in self._entries if (e.partition, e.part) == place)
+
+    @property
+    def spent(self) -> Fraction:
+        """Sum of the costs of the releases on this part."""
+        return sum((entry.cost for entry in self.entries), Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction | float:
+        """What a release on this part may still cost."""
+        if isinstance(self.total, float):
+            return math.inf
+        others = [e for e in self._entries if e.partition != self._partition]
+        return self.total - _composed(others) - self.spent
+
+    def check(
+        self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
+    ) -> Fraction:
+        """Return a cost in the currency of this ledger, or raise if it does not fit."""
+        self._succeeded = self._ledger._succeeded
+        return super().check(cost, currency=currency, kind=kind)
+
+    def concentrate(self, delta: float) -> PrivacyLedger:
+        """Refuse: a part does not decide for the whole ledger."""
+        raise TypeError(
+            "a part of a ledger cannot go over to rho; ask the whole ledger"
+        )
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"
+
+    def _record(self, entry: LedgerEntry) -> LedgerEntry:
+        values = {**entry.__dict__, "partition": self._partition, "part": self._part}
+        return super()._record(LedgerEntry(**values))
+
+
+def _rho_of(entry: LedgerEntry) -> Fraction:
+    """Return what an entry costs in rho."""
+    if entry.currency == "rho":
+        return entry.cost
+    return in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
+
+
+def _composed(entries: Iterable[LedgerEntry]) -> Fraction:
+    """Return the sum of the entries, of each partition only the dearest part."""
+    total = Fraction(0)
+    parts: dict[str, dict[str | None, Fraction]] = {}
+    for entry in entries:
+        if entry.partition is None:
+            total += entry.cost
+        else:
+            costs = parts.setdefault(entry.partition, {})
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + entry.cost
+    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))

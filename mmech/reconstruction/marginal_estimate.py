@@ -1,0 +1,320 @@
+"""Least squares from noisy marginals, one subset of attributes at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_finite_array, magnitude
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.checks import check_operator
+from mmech.operators.marginals import (
+    MAX_LATTICE_ATTRIBUTES,
+    Marginal,
+    Marginals,
+    attributes_of,
+    check_attributes,
+)
+from mmech.operators.subsets import downward_closure
+from mmech.structure.by_marginals import answers_by_marginals
+from mmech.structure.spectrum import mean_spectrum
+
+__all__ = ["MarginalEstimate", "is_lazy"]
+
+Floats = NDArray[np.float64]
+Subset = tuple[int, ...]
+
+
+def is_lazy(strategy: QueryMatrix) -> bool:
+    """Whether the cells of an estimate from this strategy are too many to list."""
+    return isinstance(strategy, (Marginals, Marginal)) and (
+        strategy.shape[1] > LIMITS.listed_cells
+        or len(strategy.domain_shape) > MAX_LATTICE_ATTRIBUTES
+    )
+
+
+class MarginalEstimate:
+    r"""Estimated counts x^ = A⁺ y of a domain of any size, from noisy marginals.
+
+    With the measured tables :math:`y_a` of weight :math:`\theta_a` and the centring
+    :math:`C_s` (means along every axis taken off), the interactions of a subset s are
+
+    .. math:: \alpha_s = C_s \sum_{a \supseteq s} \frac{\theta_a}{n_a}
+              \sum_{a \setminus s} y_a \Big/ \sum_{a \supseteq s}
+              \frac{\theta_a^2}{n_a} , \qquad
+              \hat y_t = \sum_{s \subseteq t} \alpha_s \, n_s / n_t .
+
+    Tables are computed when they are first asked for, and kept. Post-processing:
+    free of privacy cost.
+
+    Parameters
+    ----------
+    strategy : Marginals or Marginal, shape (p, n)
+        What was measured; weights of any sign.
+    values : array_like, shape (p,) or (p, k)
+        Noisy answers y.
+
+    Attributes
+    ----------
+    domain_shape : tuple of int
+        Number of values of every attribute.
+    shape : tuple of int
+        (n,) or (n, k), Python integers of any size.
+
+    See Also
+    --------
+    MatrixMechanism.reconstruct : returns one where the cells are too many to list.
+
+    References
+    ----------
+    .. [1] Xiao, He, Zhang, Kifer, "An optimal and scalable matrix mechanism for
+       noisy marginals under convex loss functions", NeurIPS 2023, Section 5.
+
+    Examples
+    --------
+    >>> from mmech import MarginalEstimate, Marginals
+    >>> strategy = Marginals((2,) * 100, {(0, 1): 1, (1, 2): 1})
+    >>> estimate = MarginalEstimate(strategy, [3, 1, 0, 4, 2, 1, 2, 3])
+    >>> estimate.marginal([1]), estimate.marginal([0])
+    (array([3., 5.]), array([4., 4.]))
+    """
+
+    __slots__ = ("_alphas", "_blocks", "_columns", "_holders", "domain_shape", "shape")
+
+    domain_shape: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def __init__(self, strategy: Marginals | Marginal, values: ArrayLike) -> None:
+        if not isinstance(strategy, (Marginals, Marginal)):
+            raise TypeError(
+                f"strategy must be Marginals, got {type(strategy).__name__}; use the "
+                "pseudoinverse of other strategies"
+            )
+        array = np.asarray(values, dtype=np.float64)
+        if array.ndim not in (1, 2) or array.shape[0] != strategy.shape[0]:
+            raise ValueError(
+                f"values must have shape ({strategy.shape[0]},) or "
+                f"({strategy.shape[0]}, k), one row per strategy query, got "
+                f"{array.shape}"
+            )
+        weights = (
+            {strategy.attributes: 1.0}
+            if isinstance(strategy, Marginal)
+            else strategy.weights
+        )
+        self.domain_shape = strategy.domain_shape
+        self.shape = (strategy.shape[1], *array.shape[1:])
+        self._columns = math.prod(array.shape[1:])
+        self._blocks: list[tuple[Subset, float, float, Floats]] = []
+        self._alphas: dict[Subset, Floats | None] = {}
+        start = 0
+        for attributes, weight in weights.items():
+            sizes = [self.domain_shape[i] for i in attributes]
+            stop = start + product_of(sizes)
+            if weight != 0:
+                kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
+                table = array[start:stop].reshape(*self._sizes(kept), self._columns)
+                self._blocks.append((kept, float(weight), float(stop - start), table))
+            start = stop
+        # Bit b of entry i: block b contains attribute i.
+        self._holders = [0] * len(self.domain_shape)
+        for number, (kept, *_) in enumerate(self._blocks):
+            for i in kept:
+                self._holders[i] |= 1 << number
+
+    def __repr__(self) -> str:
+        return (
+            f"MarginalEstimate({len(self._blocks)} marginals of "
+            f"{len(self.domain_shape)} attributes, shape={self.shape})"
+        )
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "an estimate from marginals is implicit; ask for .answer(workload), "
+            ".marginal(attributes) or .cells(codes)"
+        )
+
+    def _sizes(self, subset: Subset) -> list[int]:
+        return [self.domain_shape[i] for i in subset]
+
+    def _alpha(self, subset: Subset) -> Floats | None:
+        """Return α_s with one axis per attribute and one of columns, or ``None``."""
+        if subset not in self._alphas:
+            self._alphas[subset] = self._interactions(subset)
+        return self._alphas[subset]
+
+    def _interactions(self, subset: Subset) -> Floats | None:
+        holding = (1 << len(self._blocks)) - 1
+        for i in subset:
+            holding &= self._holders[i]
+        if holding == 0:
+            return None
+        total = np.zeros((*self._sizes(subset), self._columns))
+        precision = 0.0
+        for number in attributes_of(holding):
+            attributes, weight, cells, table = self._blocks[number]
+            axes = tuple(i for i, a in enumerate(attributes) if a not in subset)
+            total += (weight / cells) * table.sum(axis=axes)
+            precision += weight**2 / cells
+        for axis in range(len(subset)):
+            total -= total.mean(axis=axis, keepdims=True)
+        return total / precision
+
+    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
+        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
+        sizes = self._sizes(kept)
+        entries = product_of(sizes) * self._columns
+        if entries > LIMITS.table_entries:
+            raise DomainTooLargeError(
+                f"a table over {len(kept)} attributes has {magnitude(entries)} "
+                f"entries, too many (at most {LIMITS.table_entries}); ask for fewer "
+                "attributes"
+            )
+        out = np.zeros((*sizes, self._columns))
+        for size in range(len(kept) + 1):
+            for subset in combinations(kept, size):
+                alpha = self._alpha(subset)
+                if alpha is None:
+                    if exact:
+                        raise UnsupportedWorkloadError(
+                            f"no measured marginal contains the attributes {subset} "
+                            "together; measure a marginal over them"
+                        )
+                    continue
+                shape = [
+                    n if i in subset else 1 for i, n in zip(kept, sizes, strict=True)
+                ]
+                removed = math.prod(
+                    n for i, n in zip(kept, sizes, strict=True) if i not in subset
+                )
+                out += alpha.reshape(*shape, self._columns) / removed
+        return out
+
+    def _table(self, attributes: Subset) -> Floats:
+        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
+        return self._assemble(kept, exact=True).reshape(-1, self._columns)
+
+    def _part(self, attributes: Subset) -> Floats:
+        """Return what is known of a table: unmeasured interactions are zero."""
+        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
+        return self._assemble(kept, exact=False).reshape(-1, self._columns)
+
+    def _out(self, table: Floats) -> Floats:
+        return table if len(self.shape) == 2 else table[:, 0]
+
+    def marginal(self, attributes: Iterable[int] | int) -> Floats:
+        """Return the estimated table of counts over some attributes.
+
+        Parameters
+        ----------
+        attributes : sequence of int
+            Positions of the attributes that are kept, in any order; cells come in
+            C order of the sorted ones. Empty for the total.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_a,) or (n_a, k)
+
+        Raises
+        ------
+        UnsupportedWorkloadError
+            If no measured marginal contains some of the attributes together.
+        """
+        kept = check_attributes(attributes, len(self.domain_shape))
+        return self._out(self._table(kept))
+
+    def answer(self, workload: QueryMatrix) -> Floats:
+        """Return W x^.
+
+        Parameters
+        ----------
+        workload : QueryMatrix, shape (m, n)
+            Marginals, boxes (`Conjunctions`), products of attributes, and sums,
+            stacks and combinations of such (QTᵀT).
+
+        Returns
+        -------
+        ndarray of float64, shape (m,) or (m, k)
+
+        Raises
+        ------
+        UnsupportedWorkloadError
+            If a query restricts attributes that no measured marginal contains
+            together, or the workload is of another kind.
+        """
+        check_operator(workload, "workload")
+        if workload.shape[1] != self.shape[0]:
+            raise ValueError(
+                f"the workload has {magnitude(workload.shape[1])} columns but the "
+                f"estimate {magnitude(self.shape[0])} cells; both must be the same "
+                "domain"
+            )
+        try:
+            answers = answers_by_marginals(workload, self.domain_shape, self._table)
+        except UnsupportedWorkloadError:
+            asked = mean_spectrum(workload, self.domain_shape)
+            if asked is None or any(self._alpha(subset) is None for subset in asked):
+                raise
+            # What is not measured cancels in sums of boxes.
+            answers = answers_by_marginals(workload, self.domain_shape, self._part)
+        if answers is None:
+            raise UnsupportedWorkloadError(
+                f"{workload!r} is not answered from marginals; use marginals, boxes "
+                "(Conjunctions) or products of the attributes"
+            )
+        return self._out(np.asarray(answers, dtype=np.float64))
+
+    def cells(self, codes: ArrayLike) -> Floats:
+        """Return the estimated counts of single cells.
+
+        The estimate of least norm: what was not measured counts as evenly spread.
+
+        Parameters
+        ----------
+        codes : array_like of int, shape (b, d)
+            Value of every attribute of every cell. Public.
+
+        Returns
+        -------
+        ndarray of float64, shape (b,) or (b, k)
+
+        Raises
+        ------
+        DomainTooLargeError
+            If the subsets of the measured marginals are too many to list.
+        """
+        array = check_finite_array(codes, "codes", ndim=2)
+        d = len(self.domain_shape)
+        if array.dtype.kind not in "iu" or array.shape[1] != d:
+            raise ValueError(
+                f"codes must be integers of shape (b, {d}), got {array.dtype} of shape "
+                f"{array.shape}"
+            )
+        if ((array < 0) | (array >= np.array(self.domain_shape))).any():
+            raise ValueError("codes must lie inside the domain")
+        out = np.zeros((array.shape[0], self._columns))
+        blocks = [attributes for attributes, *_ in self._blocks]
+        for subset in downward_closure(blocks, self.domain_shape):
+            alpha = self._alpha(subset)
+            assert alpha is not None
+            share = product_of(self._sizes(subset)) / self.shape[0]
+            out += alpha[tuple(array[:, i] for i in subset)] * share
+        return self._out(out)
+
+    def to_dense(self) -> Floats:
+        """Return the estimate of every cell, shape (n,) or (n, k).
+
+        Raises
+        ------
+        DomainTooLargeError
+            If there are more than about 10^8 of them.
+        """
+        kept = tuple(i for i, n in enumerate(self.domain_shape) if n > 1)
+        return self._out(self._assemble(kept, exact=False).reshape(-1, self._columns))

@@ -1,0 +1,182 @@
+"""Non-negative least squares: for counts that are published as counts."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import magnitude
+from mmech.error import expected as error
+from mmech.exceptions import ConvergenceWarning, DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Total
+from mmech.operators.merged import Merged
+from mmech.reconstruction.least_squares import least_squares
+from mmech.reconstruction.marginal_estimate import MarginalEstimate
+
+__all__ = ["nonnegative"]
+
+Floats = NDArray[np.float64]
+
+POWER_STEPS = 30
+"""Products with the gram that estimate its norm."""
+
+CURVATURE_LENGTH = 1e-6
+"""Relative length of a step above which its curvature is not rounding noise."""
+
+MARGIN = 1.05
+"""Factor on that estimate, which is from below; steps that are too long halve."""
+
+
+def nonnegative(
+    strategy: QueryMatrix,
+    values: NDArray[np.float64],
+    *,
+    max_iter: int = 20_000,
+    tolerance: float = 1e-9,
+) -> NDArray[np.float64]:
+    r"""Return the non-negative counts that fit the measurements best.
+
+    Minimises :math:`\|A x - y\|_2^2` over :math:`x \ge 0`, and over those x whose
+    total is the one of the least squares estimate (or zero if that is negative)
+    where the strategy determines the total. Without the second condition, moving
+    negative estimates up to zero would add counts that are not there.
+
+    Accelerated projected gradients in the metric of the diagonal of the gram, with
+    restarts; every column by itself. Two products with the gram per iteration, exact
+    after one where the gram is diagonal.
+
+    Parameters
+    ----------
+    strategy : QueryMatrix, shape (p, n)
+        Queries A that were measured.
+    values : ndarray, shape (p,) or (p, k)
+        Noisy answers y.
+    max_iter : int, default=20000
+        Largest number of iterations.
+    tolerance : float, default=1e-9
+        Length of a projected step, relative to the estimate, at which to stop.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,) or (n, k)
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the iteration ends at its limit.
+
+    Notes
+    -----
+    Biased, with a smaller squared error where many counts are near zero. Not for
+    use before an arg max: classifiers became worse with it.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if isinstance(strategy, Merged) and strategy.weights is None:
+        inner = nonnegative(
+            strategy.operator, values, max_iter=max_iter, tolerance=tolerance
+        )
+        sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
+        return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
+    columns = values.reshape(values.shape[0], -1)
+    start = least_squares(strategy, columns)
+    if isinstance(start, MarginalEstimate):
+        raise DomainTooLargeError(
+            f"non-negative counts of {magnitude(strategy.shape[1])} cells do not fit "
+            'in memory; use method "least_squares"'
+        )
+    totals = None
+    if error.supports(Total(strategy.shape[1]), strategy):
+        totals = np.maximum(start.sum(axis=0), 0.0)
+    estimate = _descend(strategy, columns, start, totals, max_iter, tolerance)
+    return estimate.reshape(strategy.shape[1], *values.shape[1:])
+
+
+def _descend(
+    strategy: QueryMatrix,
+    values: Floats,
+    start: Floats,
+    totals: Floats | None,
+    max_iter: int,
+    tolerance: float,
+) -> Floats:
+    gram = strategy.gram()
+    metric = np.asarray(gram.diag(), dtype=np.float64)
+    used = metric > 0
+    inverse = np.divide(1.0, metric, out=np.zeros_like(metric), where=used)
+    target = strategy.rmatmat(values)
+    roots = np.sqrt(metric)[:, None]
+    scales = np.linalg.norm(roots * start, axis=0)
+    lipschitz = MARGIN * _norm(gram, inverse)
+
+    def gradient(point: Floats) -> Floats:
+        return np.asarray(gram.matmat(point) - target)
+
+    x = _project(start, metric, totals)
+    slope = gradient(x)
+    momentum, slope_at_momentum = x, slope
+    age = np.ones(x.shape[1])
+    for _ in range(max_iter):
+        step = slope_at_momentum * inverse[:, None]
+        new = _project(momentum - step / lipschitz, metric, totals)
+        new_slope = gradient(new)
+        moved = new - momentum
+        # <d, G d> <= L |d|² in the metric, else the norm was underestimated.
+        curvature = np.einsum("ij,ij->j", moved, new_slope - slope_at_momentum)
+        lengths = np.square(roots * moved).sum(axis=0)
+        sure = np.sqrt(lengths) > CURVATURE_LENGTH * scales
+        if (sure & (curvature > lipschitz * lengths)).any():
+            lipschitz *= 2
+            continue
+        # A fixed point of the projected step is the solution.
+        if (np.sqrt(lengths) <= tolerance * scales).all():
+            return new
+        uphill = np.einsum("ij,ij->j", metric[:, None] * -moved, new - x) > 0
+        age = np.where(uphill, 1.0, age)
+        later = (1 + np.sqrt(1 + 4 * age**2)) / 2
+        weight = np.where(uphill, 0.0, (age - 1) / later)
+        momentum = new + weight * (new - x)
+        slope_at_momentum = new_slope + weight * (new_slope - slope)
+        x, slope, age = new, new_slope, later
+    warnings.warn(
+        f"non-negative least squares stopped after {max_iter} iterations before it "
+        "converged; the strategy may be badly scaled: rescale its rows",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+    return x
+
+
+def _norm(gram: QueryMatrix, inverse: Floats) -> float:
+    """Return about the largest eigenvalue of D^-½ G D^-½, from below."""
+    roots = np.sqrt(inverse)[:, None]
+    vector = np.random.default_rng(0).random((gram.shape[1], 1)) * (roots > 0)
+    norm = 1.0
+    for _ in range(POWER_STEPS):
+        length = float(np.linalg.norm(vector))
+        if length == 0:
+            return 1.0
+        vector = roots * gram.matmat(roots * (vector / length))
+        norm = float(np.linalg.norm(vector))
+    return max(norm, 1.0)
+
+
+def _project(points: Floats, metric: Floats, totals: Floats | None) -> Floats:
+    """Return the nearest x >= 0 in the metric, with the given column totals.
+
+    With a total, x_j = max(z_j - μ / d_j, 0) for the μ at which it is met: the
+    breakpoints d_j z_j in falling order say which entries are positive.
+    """
+    if totals is None:
+        return np.maximum(points, 0.0)
+    breaks = metric[:, None] * points
+    order = np.argsort(-breaks, axis=0)
+    sums = np.cumsum(np.take_along_axis(points, order, 0), axis=0) - totals
+    shares = np.cumsum((1.0 / metric)[order], axis=0)
+    levels = sums / shares
+    positive = np.take_along_axis(breaks, order, 0) > levels
+    last = np.maximum(positive.sum(axis=0) - 1, 0)
+    level = levels[last, np.arange(points.shape[1])]
+    return np.maximum(points - level / metric[:, None], 0.0)

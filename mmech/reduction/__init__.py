@@ -1,0 +1,1 @@
+"""Lossless reduction of the domain: cells that no query tells apart."""

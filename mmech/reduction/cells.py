@@ -1,0 +1,206 @@
+"""Lossless domain reduction: merge the cells that no query tells apart.
+
+If W = W' C with a 0/1 matrix C that adds up merged cells, every strategy A' for W'
+gives the strategy A' C for W with the same sensitivity and the same answers, and no
+strategy for W is better than the best one for W' (restrict it to one column per
+group). So strategies are optimized, and data measured, on the merged cells.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Literal, overload
+
+import numpy as np
+
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginals
+from mmech.operators.stack import VStack
+from mmech.reduction.boxes import reduce_boxes
+from mmech.reduction.columns import (
+    MAX_CELLS,
+    Groups,
+    Weights,
+    column_groups,
+    distinct,
+    first_members,
+    reduce_columns,
+    representatives,
+    restrict_columns,
+)
+from mmech.structure.shape import kronecker_terms
+
+__all__ = ["reduce_domain"]
+
+MAX_VISITED_CELLS = 2 * 10**6
+"""Above this size boxes are refined attribute by attribute, not cell by cell."""
+
+
+@overload
+def reduce_domain(
+    workload: QueryMatrix, *, proportional: Literal[False] = False
+) -> tuple[QueryMatrix, Groups]: ...
+
+
+@overload
+def reduce_domain(
+    workload: QueryMatrix, *, proportional: Literal[True]
+) -> tuple[QueryMatrix, Groups, Weights]: ...
+
+
+def reduce_domain(
+    workload: QueryMatrix, *, proportional: bool = False
+) -> tuple[QueryMatrix, Groups] | tuple[QueryMatrix, Groups, Weights]:
+    """Merge cells whose columns of the workload are equal; drop zero columns.
+
+    Integer workloads of any structure are reduced by hashing their columns: one
+    product of the transpose with two random vectors, exact modulo 2^64. Other
+    workloads are compared entry by entry where they are small. Products of
+    attributes, and unions of such, are reduced attribute by attribute: they stay
+    products, though cells that only several attributes together make equal are not
+    merged.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W.
+    proportional : bool, default=False
+        Merge proportional columns too: the largest stands for the group and a record
+        of another cell counts as a fraction of one, possibly negative. For real
+        valued releases only: the merged data are not counts.
+
+    Returns
+    -------
+    reduced : QueryMatrix, shape (m, n')
+        W', one column of W per group. The workload itself if nothing merges, or if
+        it is zero.
+    groups : ndarray of int64, shape (n,)
+        Column of W' that every column of W equals, -1 for zero columns; numbered
+        by first occurrence. Empty where the domain is too large to list, and the
+        workload is returned as it is.
+    weights : ndarray of float64, shape (n,)
+        Only with ``proportional=True``: column j of W is ``weights[j]``, between -1
+        and 1, times column ``groups[j]`` of W'; 0 for zero columns. Empty where
+        `groups` is.
+
+    See Also
+    --------
+    Merged : a strategy for W' as a strategy for W.
+    reduce_boxes : boxes over domains of any size.
+
+    Notes
+    -----
+    Columns of integers are proportional exactly. Other columns are where they are
+    equal after division by their largest entry, so that W' C is W up to the rounding
+    of that division.
+
+    Examples
+    --------
+    >>> from mmech import Dense, reduce_domain
+    >>> reduced, groups = reduce_domain(Dense([[1, 1, 0, 2], [0, 0, 0, 1]]))
+    >>> groups
+    array([ 0,  0, -1,  1])
+    >>> reduced.to_dense()
+    array([[1, 2],
+           [0, 1]])
+    >>> reduced, groups, weights = reduce_domain(
+    ...     Dense([[1, 2, 0, -1], [3, 6, 0, -3]]), proportional=True
+    ... )
+    >>> reduced.to_dense().ravel(), groups, weights
+    (array([2, 6]), array([ 0,  0, -1,  0]), array([ 0.5,  1. ,  0. , -0.5]))
+    """
+    reduced, groups, weights = _reduce(workload, proportional)
+    return (reduced, groups, weights) if proportional else (reduced, groups)
+
+
+def _reduce(
+    workload: QueryMatrix, proportional: bool
+) -> tuple[QueryMatrix, Groups, Weights]:
+    n = workload.shape[1]
+    if n > MAX_CELLS:
+        return workload, np.zeros(0, np.int64), np.zeros(0)
+    if _tells_all_apart(workload):
+        return workload, np.arange(n), np.ones(n)
+    terms = kronecker_terms(workload)
+    if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
+        return _reduce_products(workload, terms, proportional)
+    if n > MAX_VISITED_CELLS:
+        found = _reduce_many_cells(workload)
+        if found is not None:
+            reduced, groups = found
+            if not proportional:
+                return reduced, groups, np.zeros(0)
+            final, own, weights = _reduce(reduced, True)
+            own, weights = np.append(own, -1), np.append(weights, 0.0)
+            return final, own[groups], weights[groups]
+    return reduce_columns(workload, proportional)
+
+
+def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | None:
+    """Reduce boxes over a domain whose cells had better not be visited."""
+    try:
+        reduced, cells = reduce_boxes(workload)
+    except UnsupportedWorkloadError:
+        return None
+    except DomainTooLargeError:
+        return workload, np.arange(workload.shape[1])
+    groups = cells.expand()
+    first = first_members(groups)
+    if first.size == 0:
+        return workload, np.arange(groups.size)
+    order = np.argsort(first)  # by first occurrence
+    rank = np.append(np.argsort(order), -1)
+    return restrict_columns(reduced, order), rank[groups]
+
+
+@singledispatch
+def _tells_all_apart(workload: QueryMatrix) -> bool:
+    """Whether it is known without a look that no two columns are equal."""
+    return False
+
+
+@_tells_all_apart.register(Marginals)
+def _(workload: Marginals) -> bool:  # every open attribute is in a marginal
+    asked = set().union(*(key for key, weight in workload.weights.items() if weight))
+    return all(i in asked for i, n in enumerate(workload.domain_shape) if n > 1)
+
+
+def _reduce_products(
+    workload: QueryMatrix,
+    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    proportional: bool,
+) -> tuple[QueryMatrix, Groups, Weights]:
+    """Reduce every attribute of a union of products by itself."""
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    n = workload.shape[1]
+    unchanged = workload, np.arange(n), np.ones(n)
+    asked = [factors for weight, factors in terms if weight != 0]
+    if not asked:
+        return unchanged
+    groups, weights = np.zeros(1, np.int64), np.ones(1)
+    restricted: list[list[QueryMatrix]] = [[] for _ in terms]
+    for i, size in enumerate(sizes):
+        factors = [factors[i] for factors in asked]
+        stacked = factors[0] if len(factors) == 1 else VStack(distinct(factors))
+        own, ratios = column_groups(stacked, proportional)
+        first = representatives(own, ratios)
+        if first.size == 0:
+            return unchanged
+        whole = first.size == size
+        for parts, term in zip(restricted, terms, strict=True):
+            factor = term[1][i]
+            parts.append(factor if whole else restrict_columns(factor, first))
+        joint = groups[:, None] * first.size + own
+        groups = np.where((groups[:, None] < 0) | (own < 0), -1, joint).ravel()
+        weights = (weights[:, None] * ratios).ravel()
+    if groups.min() >= 0 and int(groups.max()) + 1 == n:
+        return unchanged
+    blocks: list[QueryMatrix] = []
+    for (weight, _), parts in zip(terms, restricted, strict=True):
+        exact = int(weight) if workload.dtype == np.int64 else weight
+        product = Kronecker(parts)
+        blocks.append(product if weight == 1 else Scaled(exact, product))
+    return blocks[0] if len(blocks) == 1 else VStack(blocks), groups, weights

@@ -1,0 +1,299 @@
+"""Columns of a workload that are equal, or multiples of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.marginals import Marginals
+from mmech.operators.partition import PartitionStack
+from mmech.operators.ranges import Permuted, WidthRange
+from mmech.operators.stack import VStack
+from mmech.structure.shape import has_full_column_rank
+
+__all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
+
+Groups = NDArray[np.int64]
+Weights = NDArray[np.float64]
+
+DENSE_ENTRIES = 2**24
+"""Up to this size the columns of a non-integer workload are compared entry by entry."""
+
+HASHES = 2
+"""Independent 64-bit hashes per column of an integer workload."""
+
+MAX_CELLS = 2**26
+MAX_QUERIES = 2**26
+"""Larger workloads are left as they are."""
+
+DESCRIBED = {AllRange, Identity, Ones, Prefix, Suffix, Total, WidthRange}
+"""Operators that their label tells apart: these very classes."""
+
+
+def reduce_columns(
+    workload: QueryMatrix, proportional: bool = False
+) -> tuple[QueryMatrix, Groups, Weights]:
+    """Return the workload with one column per group, the groups, and the ratios."""
+    n = workload.shape[1]
+    groups, weights = column_groups(workload, proportional)
+    members = representatives(groups, weights)
+    if members.size in (0, n):
+        return workload, np.arange(n), np.ones(n)
+    return restrict_columns(workload, members), groups, weights
+
+
+def representatives(groups: Groups, weights: Weights) -> Groups:
+    """Return the first column of weight one of every group."""
+    return first_members(np.where(weights == 1.0, groups, -1))
+
+
+def first_members(groups: Groups) -> Groups:
+    """Return the first column of every group."""
+    size = int(groups.max(initial=-1)) + 1
+    first = np.full(size, groups.size, np.int64)
+    kept = np.flatnonzero(groups >= 0)
+    np.minimum.at(first, groups[kept], kept)
+    return first
+
+
+def distinct(factors: list[QueryMatrix]) -> list[QueryMatrix]:
+    """Drop repeated factors: the same object, or the same label of a leaf type."""
+    seen: dict[Any, QueryMatrix] = {}
+    for factor in factors:
+        seen.setdefault(_key(factor), factor)
+    return list(seen.values())
+
+
+def _key(operator: QueryMatrix) -> Any:
+    return repr(operator) if type(operator) in DESCRIBED else id(operator)
+
+
+def column_groups(
+    workload: QueryMatrix, proportional: bool = False
+) -> tuple[Groups, Weights]:
+    """Return the group of every column and its ratio to the one that stands for it.
+
+    Groups are numbered by first occurrence, -1 and ratio 0 for zero columns.
+    """
+    groups = _equal_columns(workload)
+    weights = (groups >= 0).astype(np.float64)
+    first = first_members(groups)
+    if not proportional or workload.shape[0] * first.size > DENSE_ENTRIES:
+        return groups, weights
+    columns = restrict_columns(workload, first)._dense().T
+    own, ratios = _proportional_rows(columns)
+    own, ratios = np.append(own, -1), np.append(ratios, 0.0)
+    return own[groups], ratios[groups]
+
+
+def _proportional_rows(rows: NDArray[Any]) -> tuple[Groups, Weights]:
+    """Group nonzero rows that are multiples of each other; ratios to the largest."""
+    pivots = np.abs(rows.astype(np.float64)).argmax(axis=1, keepdims=True)
+    signs = np.where(np.take_along_axis(rows, pivots, axis=1) < 0, -1, 1)
+    if rows.dtype == np.int64 and np.abs(rows).min(initial=0) >= 0:  # no -2^63
+        sizes = np.gcd.reduce(rows, axis=1, keepdims=True)
+        groups = _equal_rows(rows // (sizes * signs))
+    else:
+        sizes = np.take_along_axis(np.abs(rows), pivots, axis=1)
+        groups = _equal_rows(rows / (sizes * signs))
+    lengths = (sizes * signs).ravel().astype(np.float64)
+    largest = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    # The last assignment of a group wins: its largest row, the first of equal ones.
+    order = np.lexsort((np.arange(len(rows))[::-1], np.abs(lengths)))
+    largest[groups[order]] = order
+    return groups, lengths / lengths[largest[groups]]
+
+
+def _equal_columns(workload: QueryMatrix) -> Groups:
+    """Return the group of every column, by first occurrence; -1 for zero columns."""
+    m, n = workload.shape
+    if m == 0:
+        return np.full(n, -1)
+    if m > MAX_QUERIES or has_full_column_rank(workload):
+        return np.arange(n)
+    if workload.dtype == np.int64:
+        rng = np.random.default_rng(0x6D6D656368)
+        weights = rng.integers(-(2**62), 2**62, (m, HASHES)) | 1
+        with np.errstate(over="ignore"):  # a hash: it may wrap around
+            groups = _equal_rows(np.asarray(workload._rmatmat(weights)))
+        if _agrees(workload, groups, rng.standard_normal((m, 1))):
+            return groups
+    if m * n <= DENSE_ENTRIES:
+        return _equal_rows(np.ascontiguousarray(workload._dense().T))
+    return np.arange(n)
+
+
+def _equal_rows(keys: NDArray[Any]) -> Groups:
+    """Return the group of every row, by first occurrence; -1 for zero rows."""
+    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
+    packed = np.ascontiguousarray(keys).view(f"V{keys.dtype.itemsize * keys.shape[1]}")
+    _, first, inverse = np.unique(
+        packed.ravel(), return_index=True, return_inverse=True
+    )
+    zero = ~keys[first].any(axis=1)
+    order = np.argsort(np.where(zero, len(keys), first), kind="stable")
+    rank = np.empty(first.size, np.int64)
+    rank[order] = np.arange(first.size)
+    rank[zero] = -1
+    return rank[inverse.ravel()]
+
+
+def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -> bool:
+    """Whether the columns of a group are equal under a test without wrap-around.
+
+    Sums modulo 2^64 can hide differences that are multiples of large powers of two.
+    """
+    columns = workload.rmatmat(probe)
+    first = first_members(groups)
+    merged = np.append(columns[first], 0.0)[groups]
+    tolerance = 1e-9 * np.abs(columns).max(initial=0.0)
+    return bool(np.allclose(merged, columns[:, 0], rtol=0, atol=tolerance))
+
+
+@singledispatch
+def merge_rows(workload: QueryMatrix) -> QueryMatrix:
+    """Merge equal queries, each weighted by the root of their number; drop zero ones.
+
+    The gram stays the same, and so does the loss of every strategy. Explicit
+    workloads are merged row by row, stacks of others block by block.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries W.
+
+    Returns
+    -------
+    QueryMatrix, shape (m', n)
+        Queries W' with W'ᵀW' = WᵀW; the workload itself if no query repeats.
+
+    Examples
+    --------
+    >>> from mmech import Dense
+    >>> merge_rows(Dense([[1, 2], [0, 0], [1, 2], [1, 2], [1, 2]])).to_dense()
+    array([[2., 4.]])
+    """
+    return workload
+
+
+@merge_rows.register(Scaled)
+def _(workload: Scaled) -> QueryMatrix:
+    inner = merge_rows(workload.operator)
+    same = inner is workload.operator
+    return workload if same else Scaled(workload.weight, inner)
+
+
+@merge_rows.register(Dense)
+def _(workload: Dense) -> QueryMatrix:
+    return _merge_listed(workload, lambda first: Dense(workload._array[first]))
+
+
+@merge_rows.register(Sparse)
+def _(workload: Sparse) -> QueryMatrix:
+    return _merge_listed(workload, lambda first: Sparse(workload.matrix[first]))
+
+
+def _merge_listed(
+    workload: QueryMatrix, pick: Callable[[Groups], QueryMatrix]
+) -> QueryMatrix:
+    groups = _equal_columns(workload.T)
+    first = first_members(groups)
+    if first.size in (0, workload.shape[0]):
+        return workload
+    rows = pick(first)
+    counts = np.bincount(groups[groups >= 0])
+    if counts.max() == counts.min():
+        return rows if counts[0] == 1 else Scaled(float(np.sqrt(counts[0])), rows)
+    return Sparse(sp.diags_array(np.sqrt(counts)) @ sp.csr_array(rows.to_sparse()))
+
+
+@merge_rows.register(Marginals)
+def _(workload: Marginals) -> QueryMatrix:
+    return workload
+
+
+@singledispatch
+def _weight_and_core(block: QueryMatrix) -> tuple[float, QueryMatrix]:
+    return 1.0, block
+
+
+@_weight_and_core.register(Scaled)
+def _(block: Scaled) -> tuple[float, QueryMatrix]:
+    weight, core = _weight_and_core(block.operator)
+    return weight * block.weight, core
+
+
+@merge_rows.register(VStack)
+def _(workload: VStack) -> QueryMatrix:
+    """Merge equal blocks of a stack, up to a factor, and the rows of every block."""
+    squares: dict[Any, float] = {}
+    blocks: dict[Any, QueryMatrix] = {}
+    for block in workload.blocks:
+        weight, inner = _weight_and_core(block)
+        key = _key(inner)
+        squares[key] = squares.get(key, 0.0) + weight**2
+        blocks[key] = (
+            Scaled(float(np.sqrt(squares[key])), inner) if key in blocks else block
+        )
+    merged = [merge_rows(block) for block in blocks.values()]
+    if len(merged) == len(workload.blocks):
+        unchanged = zip(merged, workload.blocks, strict=True)
+        if all(new is old for new, old in unchanged):
+            return workload
+    return merged[0] if len(merged) == 1 else VStack(merged)
+
+
+@singledispatch
+def restrict_columns(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
+    """Return the workload restricted to some columns, in the structure it has."""
+    m, n = workload.shape
+    if n * m <= DENSE_ENTRIES:
+        return Dense(workload._dense()[:, columns])
+    ones = np.ones(columns.size, np.int64)
+    places = (columns, np.arange(columns.size))
+    return workload @ Sparse(sp.csr_array((ones, places), shape=(n, columns.size)))
+
+
+@restrict_columns.register(Dense)
+def _(workload: Dense, columns: Groups) -> QueryMatrix:
+    return Dense(workload._array[:, columns])
+
+
+@restrict_columns.register(Sparse)
+def _(workload: Sparse, columns: Groups) -> QueryMatrix:
+    return Sparse(workload.matrix[:, columns])
+
+
+@restrict_columns.register(Permuted)
+def _(workload: Permuted, columns: Groups) -> QueryMatrix:
+    return restrict_columns(workload.operator, workload._permutation[columns])
+
+
+@restrict_columns.register(PartitionStack)
+def _(workload: PartitionStack, columns: Groups) -> QueryMatrix:
+    return PartitionStack(workload._labels[:, columns], workload.n_groups)
+
+
+@restrict_columns.register(Scaled)
+def _(workload: Scaled, columns: Groups) -> QueryMatrix:
+    return Scaled(workload.weight, restrict_columns(workload.operator, columns))
+
+
+@restrict_columns.register(VStack)
+def _(workload: VStack, columns: Groups) -> QueryMatrix:
+    return VStack([restrict_columns(block, columns) for block in workload.blocks])
+
+
+@restrict_columns.register(Product)
+def _(workload: Product, columns: Groups) -> QueryMatrix:
+    last = restrict_columns(workload.factors[-1], columns)
+    return Product(*workload.factors[:-1], last)

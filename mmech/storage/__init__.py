@@ -1,0 +1,1 @@
+"""Files: one archive format, one codec for strategies and measurements."""

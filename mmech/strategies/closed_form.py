@@ -1,0 +1,248 @@
+"""Strategies that need no search: the cells, the queries, weighted residuals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmech.error import expected as error
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import (
+    MAX_ENUMERATED_CELLS,
+    MAX_LATTICE_ATTRIBUTES,
+    Marginals,
+)
+from mmech.operators.residuals import Residuals
+from mmech.operators.subsets import ranks_of, sizes_of
+from mmech.strategies.marginals import (
+    GLANCE_WORK,
+    attribute_sizes,
+    evaluations,
+    is_beyond_lattices,
+    marginals_strategy,
+)
+from mmech.strategies.registry import PRIVACY, TIE, Found, Skip, Template
+from mmech.strategies.result import StrategyResult
+from mmech.structure.attributes import domain_shape_of
+from mmech.structure.shape import DENSE_CELLS, kronecker_terms, measured_loss_bound
+from mmech.structure.spectrum import marginal_terms, mean_spectrum
+
+__all__ = [
+    "IDENTITY",
+    "RESIDUALS",
+    "WORKLOAD",
+    "has_closed_form",
+    "identity_strategy",
+    "optimum_under_l2",
+    "residuals_strategy",
+    "spectrum_of",
+    "workload_strategy",
+]
+
+HALF_GLANCE = 3000
+TWO_THIRDS_GLANCE = 300
+"""Evaluations of marginals beside the cells, for all marginals over at least that share
+of the attributes: the cells themselves answer these best unless some are large."""
+
+DENSE_ENTRIES = 2**28
+"""Above this number of entries "auto" does not compute the rank of a workload of few
+queries."""
+
+LARGE_RANK = 2**26
+"""Above this size "auto" does not bound the rank of an unstructured workload."""
+
+
+# ---- the cells ---------------------------------------------------------------
+
+
+def identity_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyResult:
+    """Measure every cell: loss ‖W‖_F² under either norm."""
+    return _measure(workload, Identity(workload.shape[1]), "identity", norm)
+
+
+def _measure(
+    workload: QueryMatrix, strategy: QueryMatrix, template: str, norm: str
+) -> StrategyResult:
+    loss = error.loss(workload, strategy, privacy=PRIVACY[norm])
+    return StrategyResult(strategy, template, loss)
+
+
+def look_at_identity(
+    workload: QueryMatrix, found: Found
+) -> Skip | StrategyResult | None:
+    """Leave out more cells than fit; stop at them where nothing else will do better."""
+    large = workload.shape[1] > MAX_ENUMERATED_CELLS
+    if found.norm == "L2":
+        sizes = domain_shape_of(workload) or ()
+        if large and len(sizes) > MAX_LATTICE_ATTRIBUTES:
+            return Skip("more cells than fit in memory")
+        return None
+    if large and is_beyond_lattices(workload):
+        return Skip("more cells than fit in memory")
+    work = _glance_beside_cells(workload)
+    if work:
+        cells = identity_strategy(workload)
+        glance = marginals_strategy(workload, max_evaluations=work, seed=0)
+        if glance.loss >= cells.loss * (1 - TIE):
+            reason = "a short search of marginals did not improve on the cells"
+            return replace(cells, message=reason)
+    return None
+
+
+def _glance_beside_cells(workload: QueryMatrix) -> int:
+    """Return after how many evaluations of marginals the cells suffice, 0 for never.
+
+    They may for all marginals of one order over at least half of the attributes (those
+    of one value do not count).
+    """
+    if not isinstance(workload, Marginals) or len(set(workload.weights.values())) > 1:
+        return 0
+    open_attributes = sum(size > 1 for size in workload.domain_shape)
+    orders = {
+        sum(workload.domain_shape[i] > 1 for i in key) for key in workload.weights
+    }
+    if len(orders) > 1 or open_attributes > MAX_LATTICE_ATTRIBUTES:
+        return 0
+    (order,) = orders
+    every = math.comb(open_attributes, order)
+    if 2 * order < open_attributes or len(workload.weights) < every:
+        return 0
+    half = 3 * order < 2 * open_attributes
+    return min(
+        HALF_GLANCE if half else TWO_THIRDS_GLANCE,
+        evaluations(len(workload.domain_shape), GLANCE_WORK),
+    )
+
+
+# ---- the queries ---------------------------------------------------------------
+
+
+def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyResult:
+    """Measure the workload itself: loss ‖W‖² rank(W), with the norm of a column.
+
+    The least squares step that follows makes this at least as accurate as
+    releasing the noisy answers directly, whose loss is ‖W‖² m.
+    """
+    return _measure(workload, workload, "workload", norm)
+
+
+def look_at_workload(
+    workload: QueryMatrix, found: Found
+) -> Skip | StrategyResult | None:
+    """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
+    if found.norm == "L2":
+        if not _is_one_marginal(workload):
+            return Skip("optimal for one marginal only")
+        reason = "one marginal, measured as it is, is optimal"
+        return replace(workload_strategy(workload, norm="L2"), message=reason)
+    m, n = workload.shape
+    products = kronecker_terms(workload)
+    if products is not None and len(products) == 1:
+        return None
+    if max(m, n) > LARGE_RANK:
+        return Skip("the rank of so large a workload is out of reach")
+    lower = measured_loss_bound(workload)
+    if lower >= found.best_loss:
+        return Skip("pruned: the loss is a lower bound above the best", lower)
+    if min(m, n) > DENSE_CELLS or m * n > DENSE_ENTRIES:
+        return Skip("the rank of so large a workload is out of reach", lower)
+    return None
+
+
+def _is_one_marginal(workload: QueryMatrix) -> bool:
+    """Whether the workload is a multiple of one marginal, the cells or the total."""
+    while isinstance(workload, Scaled) and workload.weight != 0:
+        workload = workload.operator
+    if isinstance(workload, (Identity, Ones)):
+        return True
+    return isinstance(workload, Kronecker) and has_closed_form(workload)
+
+
+# ---- weighted residuals ----------------------------------------------------------
+
+
+def has_closed_form(workload: QueryMatrix) -> bool:
+    """Whether weighted residuals are optimal among all strategies under L2."""
+    return marginal_terms(workload) is not None
+
+
+def optimum_under_l2(workload: QueryMatrix, found: Found) -> str:
+    """Return which template is optimal under L2 and suits the workload, in words."""
+    if has_closed_form(workload):
+        return "weighted residuals are optimal in closed form"
+    return "'dense' is optimal up to its tolerance" if found.has("dense") else ""
+
+
+def spectrum_of(
+    workload: QueryMatrix, domain_shape: Any, template: str
+) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """Return the attribute sizes and what the workload asks of every subset."""
+    sizes = attribute_sizes(workload, domain_shape, template)
+    spectrum = mean_spectrum(workload, sizes)
+    if spectrum is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} has no projection of {workload!r} on the marginal "
+            "algebra; use template='dense' or 'identity'"
+        )
+    if not spectrum:  # nothing is asked: measure the total, for form's sake
+        spectrum = {(): 0.0}
+    return sizes, spectrum
+
+
+def residuals_strategy(
+    workload: QueryMatrix, *, domain_shape: Any = None
+) -> StrategyResult:
+    """Weight residuals in closed form, the optimum under L2 for unions of marginals.
+
+    With squared weights x_s the squared sensitivity is Σ x_s m_s / n_s and
+    ‖W A⁺‖² = Σ m_s τ_s / x_s, so by Cauchy-Schwarz x_s ∝ √(n_s τ_s) and the loss is
+    (Σ m_s √(τ_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
+    is κ_s ∝ √(v_s / m_s).
+    """
+    sizes, spectrum = spectrum_of(workload, domain_shape, "residuals")
+    ranks, cells = ranks_of(spectrum, sizes), sizes_of(spectrum, sizes)
+    asked = np.array(list(spectrum.values()))
+    root = float(np.sum(ranks * np.sqrt(asked / cells)))
+    if root == 0.0:
+        return StrategyResult(Residuals(sizes, {(): 1.0}), "residuals", 0.0)
+    weights = np.sqrt(np.sqrt(cells * asked) / root)
+    optimal = has_closed_form(workload)
+    return StrategyResult(
+        Residuals(sizes, dict(zip(spectrum, weights.tolist(), strict=True))),
+        "residuals",
+        root**2,
+        message="closed form, optimal among "
+        + ("all strategies" if optimal else "stacks of residuals"),
+    )
+
+
+def look_at_residuals(
+    workload: QueryMatrix, found: Found
+) -> Skip | StrategyResult | None:
+    """Stop where they are optimal; leave them out beside an optimum of another kind."""
+    shape = found.options.get("domain_shape", domain_shape_of(workload))
+    if has_closed_form(workload):
+        return residuals_strategy(workload, domain_shape=shape)
+    optimum = optimum_under_l2(workload, found)
+    if optimum:
+        return Skip(optimum)
+    products = kronecker_terms(workload)
+    if products is not None and len(products) == 1:
+        return Skip("'kronecker' is the product of optimal factors")
+    if shape is None or len(shape) < 2:
+        return Skip("the attribute sizes are not known")
+    if mean_spectrum(workload, tuple(shape)) is None:
+        return Skip("no projection on the marginal algebra")
+    return None
+
+
+IDENTITY = Template("identity", identity_strategy, 10, ("L1", "L2"), look_at_identity)
+WORKLOAD = Template("workload", workload_strategy, 20, ("L1", "L2"), look_at_workload)
+RESIDUALS = Template("residuals", residuals_strategy, 60, ("L2",), look_at_residuals)

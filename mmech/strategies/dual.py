@@ -1,0 +1,185 @@
+r"""The optimum under L2 sensitivity, explicit, by the dual iteration.
+
+Unlike the L1 problem this one is convex in the gram of the strategy, so optima come
+with a proof. With :math:`\phi(p) = \|W P^{1/2}\|_*` for probabilities P = diag(p) of
+the cells, the least loss is the maximum of :math:`\phi(p)^2`, and a strategy with
+gram :math:`P^{-1/2} (P^{1/2} W^T W P^{1/2})^{1/2} P^{-1/2}` attains it (`dual_bound`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_integer, check_tolerance
+from mmech.error import bounds
+from mmech.error import expected as error
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.explicit import Dense
+from mmech.operators.merged import Merged
+from mmech.reduction.cells import reduce_domain
+from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
+from mmech.structure.shape import kronecker_terms
+
+__all__ = ["DENSE", "dual_strategy"]
+
+Floats = NDArray[np.float64]
+
+MAX_SIDE = bounds.DUAL_SIZE
+"""Largest smaller side of a workload for an explicit strategy."""
+
+MAX_ENTRIES = 2**27
+"""Largest explicit strategy (1 GiB of float64)."""
+
+REPAIRS = 2
+"""Strategies that are made explicit before the best is taken."""
+
+SVD_ENTRIES = 2**20
+"""Up to this size singular values are computed without squaring them."""
+
+
+def look_at_dense(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what has a closed form, products, and what is too large."""
+    optimum = optimum_under_l2(workload, found)
+    if optimum:
+        return Skip(optimum)
+    products = kronecker_terms(workload)
+    if products is not None and len(products) == 1 and len(products[0][1]) > 1:
+        return Skip("the factors of a product are optimized one by one")
+    if not _is_in_reach(reduce_domain(workload)[0]):
+        return Skip("eigendecompositions of its size are out of reach")
+    return None
+
+
+def _is_in_reach(workload: QueryMatrix) -> bool:
+    m, n = workload.shape
+    return min(m, n) <= MAX_SIDE and min(m, n) * n <= MAX_ENTRIES
+
+
+def dual_strategy(
+    workload: QueryMatrix,
+    *,
+    max_iter: int = 300,
+    tolerance: float = 2e-5,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Solve the dual and return the explicit strategy that belongs to its solution.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer; the smaller side is at most 3000 once cells that no query
+        tells apart are merged.
+    max_iter : int, default=300
+        Limit on iterations of the dual.
+    tolerance : float, default=2e-5
+        Relative gap between the bounds of the dual at which to stop.
+    callback : callable, default=None
+        Called with a `StrategyResult` for every strategy that is made of a solution,
+        of which the first is most often the last; stops if it returns True.
+
+    Returns
+    -------
+    StrategyResult
+        Optimal among all strategies up to the gap in its message.
+
+    Raises
+    ------
+    DomainTooLargeError
+        If the workload, or the strategy, is too large to be held.
+    """
+    max_iter = check_integer(max_iter, "max_iter")
+    check_tolerance(tolerance)
+    reduced, groups = reduce_domain(workload)
+    if not _is_in_reach(reduced):
+        raise DomainTooLargeError(
+            f"template 'dense' needs eigendecompositions of size {min(reduced.shape)} "
+            f"for {workload!r}, above {MAX_SIDE}, or a strategy of more than "
+            f"{MAX_ENTRIES} entries; use template='residuals' or 'identity', or a "
+            "workload with Kronecker structure"
+        )
+    dual = bounds.dual_loss_bound(
+        reduced, max_iter=max_iter, tolerance=tolerance, stop=time_is_up
+    )
+    if dual.bound == 0.0:  # nothing is asked
+        return replace(identity_strategy(workload, norm="L2"), template="dense")
+    assert dual.distribution is not None
+    p, best = dual.distribution, None
+    for _ in range(REPAIRS):
+        candidate = _strategy_of(reduced, p)
+        if error.supports(reduced, candidate):
+            loss = error.loss(reduced, candidate, privacy="zcdp")
+            if best is None or loss < best.loss:
+                whole = reduced is workload
+                gap = max(loss / dual.bound - 1.0, 0.0)
+                best = StrategyResult(
+                    candidate if whole else Merged(candidate, groups),
+                    "dense",
+                    loss,
+                    n_iter=dual.n_iter,
+                    success=gap <= 2.0 * tolerance,
+                    message=f"gap {gap:.1e} to the least loss after {dual.n_iter} "
+                    "iterations",
+                    history=(loss,),
+                )
+            if callback is not None and callback(best):
+                break
+        if best is not None and best.loss <= dual.bound * (1.0 + 2.0 * tolerance):
+            break
+        # Rounding can hide short columns from the dual. Where the column of A is too
+        # long, p_j = ‖w_j‖² / φ², never below the optimum, makes it short enough.
+        limit = math.sqrt(dual.bound) * (1.0 + 2.0 * tolerance)
+        long = candidate.column_square_sums() > limit
+        p = np.where(long, reduced.column_square_sums() / dual.bound, p)
+        p /= p.sum()
+    if best is None:
+        reason = "rounding lost some queries: the columns are of very different size"
+        cells = identity_strategy(workload, norm="L2")
+        best = replace(cells, success=False, message=reason)
+    return best
+
+
+def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
+    """Return A with AᵀA = P^-½ (P^½ V P^½)^½ P^-½ from probabilities of the cells.
+
+    With the singular vectors of W P^½ = U Σ Zᵀ this is A = Σ^½ Zᵀ P^-½, or
+    Σ^-½ Uᵀ W, which keeps a workload of few queries implicit.
+    """
+    m, n = workload.shape
+    roots = np.sqrt(p)
+    if m < n:
+        rows = workload._dense() * roots
+        left, singular = _left_factors(rows, lambda: rows @ rows.T)
+        return Dense((left / np.sqrt(singular)).T) @ workload
+    gram = workload.gram()._dense().astype(np.float64)
+    columns = workload._dense().T * roots[:, None] if m * n <= SVD_ENTRIES else None
+    right, singular = _left_factors(columns, lambda: gram * roots[:, None] * roots)
+    inverse = np.divide(1.0, roots, out=np.zeros(n), where=np.diagonal(gram) > 0)
+    return Dense((right * np.sqrt(singular)).T * inverse)
+
+
+def _left_factors(
+    matrix: Floats | None, product: Callable[[], Floats]
+) -> tuple[Floats, Floats]:
+    """Return left singular vectors and values of B, leaving out what is rounding.
+
+    From B where it is small, otherwise from B Bᵀ, which resolves half the digits.
+    """
+    if matrix is not None and matrix.size <= SVD_ENTRIES:
+        left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
+        keep = singular > max(matrix.shape) * np.finfo(float).eps * singular[0]
+        return left[:, keep], singular[keep]
+    squares, left = np.linalg.eigh(product())
+    keep = squares > squares.size * np.finfo(float).eps * squares[-1]
+    return left[:, keep], np.sqrt(squares[keep])
+
+
+DENSE = Template("dense", dual_strategy, 30, ("L2",), look_at_dense)

@@ -1,0 +1,436 @@
+"""Kronecker strategies for products and unions of products.
+
+A union W = [w_1 ⊗_i W_1i; w_2 ⊗_i W_2i; ...] with a strategy A = ⊗_i A_i of
+unit sensitivity has loss Σ_j w_j² Π_i t_ij with t_ij = tr(W_jiᵀW_ji (A_iᵀA_i)⁻¹).
+With the other factors fixed, factor i sees the surrogate gram
+Σ_j w_j² (Π_{l≠i} t_lj) W_jiᵀW_ji (McKenna et al., VLDB 2018, Theorem 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_integer
+from mmech.error import expected as error
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Identity
+from mmech.operators.compose import Scaled, Sum
+from mmech.operators.explicit import Dense
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.pidentity import PIdentity
+from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.pidentity import (
+    better_than_cells,
+    default_p,
+    default_p_l2,
+    minimize_pidentity,
+    pidentity_strategy,
+    without_idle_rows,
+)
+from mmech.strategies.registry import Found, Skip, Template, try_all
+from mmech.strategies.result import Callback, StrategyResult
+from mmech.strategies.starts import random_starts
+from mmech.structure.shape import frobenius_squared, kronecker_terms
+
+__all__ = [
+    "KRONECKER",
+    "KRONECKER_L2",
+    "SurrogateGrams",
+    "alternate_factors",
+    "kronecker_l2_strategy",
+    "kronecker_strategy",
+]
+
+Floats = NDArray[np.float64]
+
+EXPLICIT_FACTOR = 512
+"""Up to this factor size the surrogate grams are formed explicitly."""
+
+MAX_SWEEPS = 50
+
+
+def kronecker_strategy(
+    workload: QueryMatrix,
+    *,
+    p: int | Sequence[int] | None = None,
+    n_starts: int = 4,
+    max_iter: int = 500,
+    tolerance: float = 1e-7,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Optimize one p-Identity factor per attribute.
+
+    For a single product the factors are independent. For a union every factor
+    in turn descends on its surrogate, warm-started from where it stands, so the
+    loss never increases from sweep to sweep.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor
+        sizes.
+    p : int or sequence of int, default=None
+        Extra queries per factor.
+    n_starts : int, default=4
+        Number of random starts.
+    max_iter : int, default=500
+        Iterations per factor and sweep.
+    tolerance : float, default=1e-7
+        Relative decrease per sweep at which to stop.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the starts.
+    callback : callable, default=None
+        Called with a `StrategyResult` after every start; stops if it returns
+        True.
+
+    Returns
+    -------
+    StrategyResult
+        Never worse than the identity.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload is not a union of products.
+    """
+    terms = kronecker_terms(workload)
+    if terms is None:
+        raise UnsupportedWorkloadError(
+            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
+            f"equal factor sizes, got {workload!r}; use template 'pidentity'"
+        )
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    p_list = _p_per_factor(p, sizes)
+    check_integer(n_starts, "n_starts")
+    rng = np.random.default_rng(seed)
+    if len(terms) == 1:
+        return _single_product(
+            workload, terms[0][1], p_list, n_starts, max_iter, tolerance, rng, callback
+        )
+    weights = np.array([weight for weight, _ in terms])
+    surrogates = [
+        SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
+    ]
+    identity = frobenius_squared(workload)
+    best = StrategyResult(
+        Kronecker([Identity(size) for size in sizes]),
+        "kronecker",
+        identity,
+        message="no start improved on the identity",
+    )
+    for _ in range(n_starts):
+        kind = int(rng.integers(1, 4))
+        thetas = [
+            list(random_starts(size, rows, rng, kind))[-1]
+            for size, rows in zip(sizes, p_list, strict=True)
+        ]
+        thetas, history, success = alternate_factors(
+            thetas, weights, surrogates, max_iter, tolerance
+        )
+        strategy = Kronecker([without_idle_rows(theta) for theta in thetas])
+        result = StrategyResult(
+            strategy,
+            "kronecker",
+            error.loss(workload, strategy),
+            n_iter=len(history),
+            success=success,
+            message=f"{len(history)} sweeps over {len(sizes)} factors",
+            history=tuple(history),
+        )
+        if result.loss < best.loss:
+            best = result
+        if time_is_up() or (callback is not None and callback(best)):
+            break
+    return best
+
+
+def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
+    if p is None:
+        return [default_p(size) for size in sizes]
+    if isinstance(p, (int, np.integer)):
+        return [check_integer(p, "p")] * len(sizes)
+    checked = [check_integer(value, "p") for value in p]
+    if len(checked) != len(sizes):
+        raise ValueError(
+            f"p must be one integer or {len(sizes)} integers, one per factor, got "
+            f"{len(checked)}"
+        )
+    return checked
+
+
+def _single_product(
+    workload: QueryMatrix,
+    factors: Sequence[QueryMatrix],
+    p_list: list[int],
+    n_starts: int,
+    max_iter: int,
+    tolerance: float,
+    rng: np.random.Generator,
+    callback: Callback | None,
+) -> StrategyResult:
+    runs = [
+        pidentity_strategy(
+            factor,
+            p=rows,
+            n_starts=n_starts,
+            max_iter=max_iter,
+            tolerance=tolerance,
+            seed=rng,
+        )
+        for factor, rows in zip(factors, p_list, strict=True)
+    ]
+    strategy = Kronecker([run.strategy for run in runs])
+    result = StrategyResult(
+        strategy,
+        "kronecker",
+        error.loss(workload, strategy),
+        n_iter=max(run.n_iter for run in runs),
+        success=all(run.success for run in runs),
+        message="factors optimized independently",
+    )
+    if callback is not None:
+        callback(result)
+    return result
+
+
+class SurrogateGrams:
+    """Weighted sums of one factor's grams over the terms of a union."""
+
+    def __init__(self, factors: list[QueryMatrix]) -> None:
+        self.size = factors[0].shape[1]
+        self.grams = [factor.gram() for factor in factors]
+        self._explicit: Floats | None = None
+        self._kind = np.arange(len(factors))
+        if self.size <= EXPLICIT_FACTOR:
+            known: dict[bytes, int] = {}
+            distinct: list[Floats] = []
+            for j, gram in enumerate(self.grams):
+                dense = gram._dense().astype(np.float64)
+                key = dense.tobytes()
+                if key not in known:
+                    known[key] = len(distinct)
+                    distinct.append(dense)
+                self._kind[j] = known[key]
+            self._explicit = np.stack(distinct)
+
+    def weighted(self, weights: Floats) -> QueryMatrix:
+        """Return Σ_j weights_j V_j as an operator."""
+        if self._explicit is None:
+            return Sum(
+                [
+                    Scaled(float(weight), gram)
+                    for weight, gram in zip(weights, self.grams, strict=True)
+                ]
+            )
+        totals = np.bincount(self._kind, weights, minlength=len(self._explicit))
+        return Dense(np.einsum("j,jab->ab", totals, self._explicit))
+
+    def traces(self, theta: Floats, norm: str) -> Floats:
+        """Return tr(V_j (AᵀA)⁻¹) for every term j."""
+        inverse = PIdentity(theta.T, norm).inverse_gram()
+        if self._explicit is not None:
+            dense = inverse._dense()
+            distinct = np.einsum("jab,ab->j", self._explicit, dense)
+            return np.asarray(distinct[self._kind])
+        strategy = inverse.strategy
+        scales = strategy.column_scales
+        directions = strategy.orthonormal_factors[0] * scales[:, None]
+        return np.array(
+            [
+                np.square(scales) @ gram.diag()
+                - np.vdot(directions, gram.matmat(directions))
+                for gram in self.grams
+            ]
+        )
+
+
+def alternate_factors(
+    thetas: list[Floats],
+    weights: Floats,
+    surrogates: list[SurrogateGrams],
+    max_iter: int,
+    tolerance: float,
+    norm: str = "L1",
+) -> tuple[list[Floats], list[float], bool]:
+    """Sweep over the factors until the loss stops decreasing.
+
+    Parameters
+    ----------
+    thetas : list of ndarray, each of shape (n_i, p_i)
+        Transposed extra queries of every factor, to start from.
+    weights : ndarray, shape (n_terms,)
+        Weights w_j of the products.
+    surrogates : list of SurrogateGrams
+        Grams of the products, by factor.
+    max_iter : int
+        Iterations per factor and sweep.
+    tolerance : float
+        Relative decrease per sweep at which to stop.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
+
+    Returns
+    -------
+    thetas : list of ndarray
+    history : list of float
+        Loss after every sweep.
+    success : bool
+    """
+    traces = np.stack(
+        [
+            grams.traces(theta, norm)
+            for grams, theta in zip(surrogates, thetas, strict=True)
+        ]
+    )
+    squared = np.square(weights)
+    history: list[float] = []
+    for _ in range(MAX_SWEEPS):
+        for i, grams in enumerate(surrogates):
+            others = squared * np.prod(np.delete(traces, i, axis=0), axis=0)
+            run = minimize_pidentity(
+                grams.weighted(others),
+                thetas[i],
+                max_iter=max_iter,
+                tolerance=tolerance,
+                norm=norm,
+            )
+            thetas[i] = run.columns
+            traces[i] = grams.traces(run.columns, norm)
+        history.append(float(squared @ np.prod(traces, axis=0)))
+        if time_is_up():
+            break
+        if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
+            return thetas, history, True
+    return thetas, history, False
+
+
+# ---- under L2 ------------------------------------------------------------------
+
+
+def kronecker_l2_strategy(
+    workload: QueryMatrix,
+    *,
+    max_iter: int = 300,
+    tolerance: float = 2e-5,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Multiply optimal factors; for a union, descend on one p-Identity per attribute.
+
+    Bounds and losses of a product under L2 are the products of those of its factors,
+    and so are optima. A union of products has no such form: the factors descend in
+    turn on their surrogates.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor sizes.
+    max_iter : int, default=300
+        Iterations per factor, and sweep of a union.
+    tolerance : float, default=2e-5
+        Relative gap to the optimum, or decrease per sweep, at which to stop.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the starts.
+    callback : callable, default=None
+        Called with the `StrategyResult` of all factors.
+
+    Returns
+    -------
+    StrategyResult
+        Never worse than the identity.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload is not a union of products.
+    """
+    terms = kronecker_terms(workload)
+    if terms is None:
+        raise UnsupportedWorkloadError(
+            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
+            f"equal factor sizes, got {workload!r}; use template='pidentity' or 'dense'"
+        )
+    if len(terms) == 1:
+        result = _product_of_optima(terms[0], max_iter, tolerance, seed)
+    else:
+        result = _alternate_l2(workload, terms, max_iter, tolerance, seed)
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def _product_of_optima(
+    term: tuple[float, tuple[QueryMatrix, ...]],
+    max_iter: int,
+    tolerance: float,
+    seed: Any,
+) -> StrategyResult:
+    weight, factors = term
+    options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
+    parts = [try_all(factor, "L2", seed=seed, options=options) for factor in factors]
+    return StrategyResult(
+        Kronecker([part.strategy for part in parts]),
+        "kronecker",
+        weight**2 * math.prod(part.loss for part in parts),
+        n_iter=sum(part.n_iter for part in parts),
+        success=all(part.success for part in parts),
+        message="product of: " + "; ".join(part.message for part in parts),
+    )
+
+
+def _alternate_l2(
+    workload: QueryMatrix,
+    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    max_iter: int,
+    tolerance: float,
+    seed: Any,
+) -> StrategyResult:
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    rng = np.random.default_rng(seed)
+    thetas, history, success = alternate_factors(
+        [next(random_starts(n, default_p_l2(n), rng, 1)) for n in sizes],
+        np.array([weight for weight, _ in terms]),
+        [SurrogateGrams([f[i] for _, f in terms]) for i in range(len(sizes))],
+        max_iter,
+        tolerance,
+        "L2",
+    )
+    return better_than_cells(
+        workload,
+        Kronecker([without_idle_rows(theta, "L2") for theta in thetas]),
+        "kronecker",
+        n_iter=len(history),
+        success=success,
+        history=tuple(history),
+        ended=f"{len(history)} sweeps over {len(sizes)} factors",
+    )
+
+
+# ---- in "auto" -----------------------------------------------------------------
+
+
+def look_at_products(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what is no union of products, and what has a better template."""
+    products = kronecker_terms(workload)
+    if products is None or len(products[0][1]) < 2:
+        return Skip("not a union of products")
+    if found.norm == "L2":
+        optimum = optimum_under_l2(workload, found)
+        return Skip(optimum) if optimum else None
+    if found.has("marginal_pool") and has_closed_form(workload):
+        return Skip("marginals are optimized as such")
+    return None
+
+
+KRONECKER = Template("kronecker", kronecker_strategy, 70, look=look_at_products)
+KRONECKER_L2 = Template(
+    "kronecker", kronecker_l2_strategy, 40, ("L2",), look_at_products
+)

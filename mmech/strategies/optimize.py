@@ -1,0 +1,271 @@
+"""OPT: choose a template, run it, and compare with what needs no search."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mmech.checks import check_choice
+from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.merged import Merged
+from mmech.reduction.cells import reduce_domain
+from mmech.reduction.columns import merge_rows
+from mmech.strategies.closed_form import IDENTITY, RESIDUALS, WORKLOAD
+from mmech.strategies.deadline import time_is_up, time_limit
+from mmech.strategies.dual import DENSE
+from mmech.strategies.hierarchy import HIERARCHY
+from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
+from mmech.strategies.marginal_pool import MARGINAL_POOL
+from mmech.strategies.marginal_weights import MARGINALS_L2
+from mmech.strategies.marginals import MARGINALS, forest_work
+from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
+from mmech.strategies.registry import (
+    PRIVACY,
+    Found,
+    Skip,
+    check_options,
+    find,
+    register,
+    try_all,
+)
+from mmech.strategies.result import Callback, Candidate, StrategyResult
+from mmech.strategies.reweight import LOW_RANK
+from mmech.strategies.union import UNION
+from mmech.threads import one_blas_thread
+
+__all__ = ["optimize"]
+
+for _template in (
+    IDENTITY,
+    WORKLOAD,
+    MARGINALS,
+    MARGINAL_POOL,
+    HIERARCHY,
+    PIDENTITY,
+    KRONECKER,
+    UNION,
+    LOW_RANK,
+    DENSE,
+    KRONECKER_L2,
+    PIDENTITY_L2,
+    RESIDUALS,
+    MARGINALS_L2,
+):
+    register(_template)
+
+NORMS = {privacy: norm for norm, privacy in PRIVACY.items()}
+
+
+def optimize(
+    workload: Matrix,
+    *,
+    template: str = "auto",
+    privacy: str = "pure",
+    seed: Any = None,
+    callback: Callback | None = None,
+    budget_seconds: float | None = None,
+    **options: Any,
+) -> StrategyResult:
+    r"""Choose strategy queries A that answer a workload W with little noise.
+
+    Minimises the loss :math:`\|A\|^2 \|W A^+\|_F^2` with the largest norm of a column
+    of A: L1 for Laplace noise, where the expected error at epsilon is
+    2 loss / epsilon², and L2 for Gaussian noise, where that at rho is loss / (2 rho).
+    Depends on the workload alone, never on data.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
+        Queries to answer.
+    template : str, default="auto"
+        Family of strategies. Under "pure":
+
+        * "identity": the cells.
+        * "workload": the queries themselves.
+        * "marginals": weighted marginals, by a search over block designs on a lattice
+          of at most 20 attributes.
+        * "marginal_pool": the same over any number of attributes, from a pool.
+        * "hierarchy": a tree over an ordered domain, of the best levels.
+        * "pidentity": identity queries and p extra queries, by descent.
+        * "kronecker": one p-Identity per attribute of a (union of) products.
+        * "union": groups of products, all measurements answering all queries.
+        * "low_rank": weighted sums of few queries.
+
+        Under "zcdp", where optima come with a proof:
+
+        * "identity", "workload": as above.
+        * "dense": an explicit matrix, optimal among all, by the dual iteration; the
+          smaller side of the workload is at most 3000.
+        * "kronecker": the product of optimal factors, optimal for a product. For a
+          union of products one p-Identity per attribute, by descent in turn.
+        * "pidentity": identity queries and p extra queries of any sign, by descent
+          with products of the gram only; within a few percent of "dense" on ranges.
+        * "residuals": weighted residuals, in closed form. Optimal for unions of
+          marginals, at any number of attributes; for other workloads over a
+          product domain the best stack of residuals.
+        * "marginals": weighted marginals over the subsets of those of the
+          workload, whose rows are 0/1 up to a weight, by a monotone convex iteration.
+
+        "auto" tries those that suit the workload, until one is known to be optimal,
+        and returns the best; never worse than "identity", nor under "pure" than
+        "workload".
+    privacy : {"pure", "zcdp"}, default="pure"
+        Laplace noise under pure epsilon, or Gaussian noise under zCDP.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of random starts and searches. A number or a SeedSequence gives the same
+        strategy every time; a generator is advanced. None draws a new seed from the
+        operating system at every call, under either privacy. Closed forms, "dense",
+        "hierarchy" and "low_rank" need no seed.
+    callback : callable, default=None
+        Called with an intermediate `StrategyResult` after every start of a
+        descent, or improvement of a search; returning True ends it early.
+    budget_seconds : float, default=None
+        Time after which the best so far is returned, with ``success=False``; only
+        this makes the result depend on the speed of the machine.
+    **options
+        Options of the template; "auto" gives every template those that it has.
+        ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
+        ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
+        "marginals" under "zcdp", the gap to the optimum), ``groups`` (of "union"),
+        ``domain_shape`` (of "marginals", "marginal_pool" and "residuals").
+
+    Returns
+    -------
+    StrategyResult
+        With the ``norm`` that the loss is about. The message of an optimum states the
+        gap: the loss is at most (1 + gap) times the least loss.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload lacks the structure that the template needs.
+    DomainTooLargeError
+        If the workload is too large for the template.
+    TypeError
+        If the workload is not a matrix, or an option is not one of the template.
+
+    See Also
+    --------
+    dual_bound : the least loss under L2, without a strategy.
+
+    Notes
+    -----
+    BLAS is limited to one thread inside: small factorisations are slower on
+    several, and results do not depend on the number of threads.
+
+    References
+    ----------
+    .. [1] McKenna, Miklau, Hay, Machanavajjhala, "Optimizing error of
+       high-dimensional statistical queries under differential privacy",
+       VLDB 2018.
+    .. [2] Edmonds, Nikolov, Ullman, "The power of factorization mechanisms in local
+       and central differential privacy", STOC 2020.
+    .. [3] Xiao, He, Zhang, Kifer, "An optimal and scalable matrix mechanism for noisy
+       marginals under convex loss functions", NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from mmech import AllRange, Prefix, all_marginals, optimize
+    >>> result = optimize(AllRange(64), seed=0)
+    >>> result.template
+    'pidentity'
+    >>> round(result.loss)
+    32063
+    >>> result = optimize(Prefix(64), privacy="zcdp")
+    >>> result.template, result.norm, round(result.loss, 1)
+    ('dense', 'L2', 282.2)
+    >>> marginals = all_marginals([10] * 30, 2, lower_orders=True)
+    >>> optimize(marginals, privacy="zcdp")
+    StrategyResult(template='residuals', loss=1.36531e+07,
+    strategy=Residuals(466 of 10^30), n_iter=0, success=True, norm='L2')
+    """
+    workload = as_query_matrix(workload, "workload")
+    norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
+    _check_p(options.get("p"), workload.shape[1])
+    check_options(template, norm, options)
+
+    def told(result: StrategyResult) -> StrategyResult:
+        return replace(result, workload=workload, norm=norm)
+
+    inner = None if callback is None else lambda result: callback(told(result))
+    with one_blas_thread(), time_limit(budget_seconds):
+        if template != "auto":
+            started = time.perf_counter()
+            chosen = find(template, norm)
+            result = chosen.search(
+                workload, norm, seed=seed, callback=inner, options=options
+            )
+            seconds = time.perf_counter() - started
+            tried = (Candidate(template, result.loss, seconds),)
+            result = replace(result, candidates=tried)
+        elif norm == "L1":
+            result = _auto_on_distinct_cells(workload, seed, inner, options)
+        else:  # whose templates merge cells themselves where no structure is lost
+            result = try_all(workload, norm, seed=seed, callback=inner, options=options)
+        if time_is_up():
+            note = f"stopped after {budget_seconds} s; "
+            result = replace(result, success=False, message=note + result.message)
+    return told(result)
+
+
+def _check_p(p: Any, n_cells: int) -> None:
+    """Raise for more queries beside the identity than there are cells."""
+    for rows in p if isinstance(p, (list, tuple)) else [p]:
+        if isinstance(rows, (int, np.integer)) and rows > n_cells:
+            raise ValueError(
+                f"p must be at most the number of cells, {n_cells}, got {rows}; more "
+                "queries than cells do not help"
+            )
+
+
+def _auto_on_distinct_cells(
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callback | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    """Run "auto" on the merged cells where the workload does not tell some apart."""
+    reduced, groups = reduce_domain(workload)
+    if reduced is workload:
+        return _auto_on_distinct_rows(workload, seed, callback, options)
+
+    def lift(result: StrategyResult) -> StrategyResult:
+        return replace(result, strategy=Merged(result.strategy, groups))
+
+    inner = None if callback is None else lambda result: callback(lift(result))
+    result = lift(_auto_on_distinct_rows(reduced, seed, inner, options))
+    note = f"{workload.shape[1]} cells merged into {reduced.shape[1]}; "
+    result = replace(result, message=note + result.message)
+    started = time.perf_counter()
+    # Merging may cost the product structure that marginals need: try them before.
+    if isinstance(MARGINALS.glance(workload, Found("L1", options, (result,))), Skip):
+        return result
+    hurried = {"max_evaluations": forest_work(workload), **options}
+    unmerged = MARGINALS.search_in_auto(
+        workload, "L1", seed=seed, callback=callback, options=hurried
+    )
+    seconds = time.perf_counter() - started
+    tried = (Candidate(MARGINALS.name, unmerged.loss, seconds), *result.candidates)
+    return replace(unmerged, candidates=tried)
+
+
+def _auto_on_distinct_rows(
+    workload: QueryMatrix,
+    seed: Any,
+    callback: Callback | None,
+    options: dict[str, Any],
+) -> StrategyResult:
+    """Run "auto" on the distinct queries, which have the same gram."""
+    distinct = merge_rows(workload)
+    result = try_all(distinct, "L1", seed=seed, callback=callback, options=options)
+    if result.strategy is distinct and distinct is not workload:
+        # The loss does not depend on the scale of the strategy.
+        while isinstance(distinct, Scaled) and distinct.weight != 0:
+            distinct = distinct.operator
+        result = replace(result, strategy=distinct)
+    return result

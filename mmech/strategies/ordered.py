@@ -1,0 +1,372 @@
+"""Workloads whose cells have an order: find it, and solve on blocks of neighbours.
+
+On a domain with an order good extra queries are smooth. Weights that are constant on
+blocks of cells are a subspace in which the loss is that of a small problem with the
+block sums of the gram, exactly: no step from coarse to fine changes the loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.basic import (
+    AllRangeGram,
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    Suffix,
+)
+from mmech.operators.compose import Gram, Product, Scaled, Sum
+from mmech.operators.explicit import Dense
+from mmech.operators.partition import PartitionStack
+from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+
+__all__ = [
+    "BlockLevel",
+    "Ordered",
+    "SeparableGram",
+    "block_gram",
+    "find_order",
+    "refined",
+]
+
+Floats = NDArray[np.float64]
+
+SERIATION_CELLS = 2048
+"""Up to this size the order of an explicit gram is looked for."""
+
+EXPLICIT_BLOCKS = 512
+"""Up to this number of blocks, block sums of a gram are formed explicitly."""
+
+FEWEST_BLOCKS = 128
+"""No level has fewer blocks."""
+
+CHUNK = 64
+"""Columns of a gram that are computed at once."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SeparableGram(QueryMatrix):
+    """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    rising, falling : ndarray of float64, shape (n,)
+        The vectors a and b.
+    diagonal : ndarray of float64, shape (n,)
+        The diagonal of V.
+    """
+
+    rising: Floats
+    falling: Floats
+    diagonal: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of cells, twice."""
+        return (self.diagonal.size, self.diagonal.size)
+
+    def _arguments(self) -> str:
+        return f"n={self.diagonal.size}"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Always float64."""
+        return np.dtype(np.float64)
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.empty_like(x)
+        _kernels.separable_gram_matmat(self.rising, self.falling, self.diagonal, x, out)
+        return out
+
+    _rmatmat = _matmat
+
+    def diag(self) -> Array:
+        """Return the main diagonal, shape (n,)."""
+        return self.diagonal
+
+
+@dataclass(frozen=True)
+class BlockLevel:
+    """The problem for weights that are constant on blocks of neighbours.
+
+    Attributes
+    ----------
+    gram : QueryMatrix, shape (k, k)
+        Sums of the gram over pairs of blocks.
+    diagonal : ndarray of float64, shape (k,)
+        Sums of the diagonal of the gram over the blocks.
+    counts : ndarray of int64, shape (k,)
+        Number of cells of every block.
+    """
+
+    gram: QueryMatrix
+    diagonal: Floats
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, gram: QueryMatrix) -> BlockLevel:
+        """Return the level on which every cell is a block."""
+        diagonal = np.asarray(gram.diag(), dtype=np.float64)
+        return cls(gram, diagonal, np.ones(diagonal.size, np.int64))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A gram with its cells in order.
+
+    Attributes
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        The gram with rows and columns in order.
+    position : ndarray of int64, shape (n,), or None
+        Position of every cell in the order; ``None`` for the order of the cells.
+    """
+
+    gram: QueryMatrix
+    position: NDArray[np.int64] | None = None
+
+    def levels(self, p: int) -> list[BlockLevel]:
+        """Return the levels for p extra queries, coarsest first, the cells last."""
+        finest = BlockLevel.of(self.gram)
+        n = finest.diagonal.size
+        starts = np.arange(n)
+        levels = [finest]
+        while starts.size // 2 >= max(FEWEST_BLOCKS, 2 * p):
+            starts = starts[::2]
+            counts = np.diff(np.append(starts, n))
+            diagonal = _block_sums(finest.diagonal, starts)
+            gram = block_gram(self.gram, starts)
+            levels.append(BlockLevel(gram, diagonal, counts))
+        return levels[::-1]
+
+
+def refined(columns: Floats, coarse: BlockLevel, fine: BlockLevel) -> Floats:
+    """Return weights of blocks as weights of the finer blocks that they consist of."""
+    behind = np.searchsorted(
+        np.cumsum(coarse.counts), np.cumsum(fine.counts), side="left"
+    )
+    return columns[behind]
+
+
+@singledispatch
+def find_order(gram: QueryMatrix) -> Ordered | None:
+    """Return the gram in an order that neighbours suit, or None if none is known.
+
+    Ranges have an order by type. Of an explicit gram the order is that of the
+    eigenvector of the second smallest eigenvalue of the Laplacian of its
+    correlations, which recovers it where correlation falls with distance; it is
+    kept if neighbours are alike.
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        Gram of a workload.
+
+    References
+    ----------
+    .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
+       consecutive ones problem", SIAM J. Computing 28, 1998.
+    """
+    return Ordered(_separable(gram) or gram) if _is_ordered(gram) else None
+
+
+@find_order.register(PermutedGram)
+def _(gram: PermutedGram) -> Ordered | None:
+    inner = find_order(gram.operator)
+    if inner is None:
+        return None
+    position = gram._permutation
+    return Ordered(
+        inner.gram, position if inner.position is None else inner.position[position]
+    )
+
+
+@find_order.register(Dense)
+def _(gram: Dense) -> Ordered | None:
+    if not 8 <= gram.shape[0] <= SERIATION_CELLS:
+        return None
+    entries = gram._dense().astype(np.float64)
+    if _neighbours_are_alike(entries):
+        return Ordered(gram)
+    scale = np.sqrt(entries.diagonal())
+    if not (scale > 0).all():
+        return None
+    similarity = np.abs(entries) / np.outer(scale, scale)
+    laplacian = np.diag(similarity.sum(axis=1)) - similarity
+    fiedler = np.linalg.eigh(laplacian)[1][:, 1]
+    order = np.argsort(fiedler, kind="stable")
+    entries = entries[np.ix_(order, order)]
+    if not _neighbours_are_alike(entries):
+        return None
+    return Ordered(Dense(entries), np.argsort(order))
+
+
+@singledispatch
+def _is_ordered(gram: QueryMatrix) -> bool:
+    """Whether ranges of the cells in their order make up the gram."""
+    return False
+
+
+@_is_ordered.register(AllRangeGram)
+@_is_ordered.register(SeparableGram)
+def _(gram: QueryMatrix) -> bool:
+    return True
+
+
+@_is_ordered.register(Scaled)
+def _(gram: Scaled) -> bool:
+    return _is_ordered(gram.operator)
+
+
+@_is_ordered.register(Sum)
+def _(gram: Sum) -> bool:
+    plain = (Identity, Diagonal, Ones)
+    ranges = [term for term in gram.terms if not isinstance(term, plain)]
+    return bool(ranges) and all(_is_ordered(term) for term in ranges)
+
+
+@_is_ordered.register(Gram)
+def _(gram: Gram) -> bool:
+    return _asks_ranges(gram.operator)
+
+
+@singledispatch
+def _asks_ranges(workload: QueryMatrix) -> bool:
+    return False
+
+
+@_asks_ranges.register(Prefix)
+@_asks_ranges.register(Suffix)
+@_asks_ranges.register(WidthRange)
+def _(workload: QueryMatrix) -> bool:
+    return True
+
+
+@_asks_ranges.register(Ranges)
+def _(workload: Ranges) -> bool:
+    return len(workload.domain_shape) == 1
+
+
+def _neighbours_are_alike(entries: Floats) -> bool:
+    """Whether the queries on neighbours are correlated all along the order."""
+    scale = np.sqrt(np.maximum(entries.diagonal(), 0.0))
+    products = scale[1:] * scale[:-1]
+    if not (products > 0).all():
+        return False
+    alike = entries.diagonal(1) / products
+    return bool(1.0 - alike.mean() <= 4.0 / len(scale))
+
+
+@singledispatch
+def _separable(gram: QueryMatrix) -> SeparableGram | None:
+    """Return the gram of prefixes, suffixes or all ranges by its two vectors."""
+    return None
+
+
+@_separable.register(SeparableGram)
+def _(gram: SeparableGram) -> SeparableGram | None:
+    return gram
+
+
+@_separable.register(Scaled)
+def _(gram: Scaled) -> SeparableGram | None:
+    inner = _separable(gram.operator)
+    if inner is None:
+        return None
+    weight = float(gram.weight)
+    return SeparableGram(weight * inner.rising, inner.falling, weight * inner.diagonal)
+
+
+@_separable.register(AllRangeGram)
+def _(gram: AllRangeGram) -> SeparableGram | None:
+    rising = np.arange(1.0, gram.n + 1)
+    falling = rising[::-1].copy()
+    return SeparableGram(rising, falling, rising * falling)
+
+
+@_separable.register(Gram)
+def _(gram: Gram) -> SeparableGram | None:
+    return _separable_gram_of(gram.operator)
+
+
+@singledispatch
+def _separable_gram_of(workload: QueryMatrix) -> SeparableGram | None:
+    return None
+
+
+@_separable_gram_of.register(Prefix)
+def _(workload: Prefix) -> SeparableGram | None:
+    falling = np.arange(1.0, workload.n + 1)[::-1].copy()
+    return SeparableGram(np.ones(workload.n), falling, falling)
+
+
+@_separable_gram_of.register(Suffix)
+def _(workload: Suffix) -> SeparableGram | None:
+    rising = np.arange(1.0, workload.n + 1)
+    return SeparableGram(rising, np.ones(workload.n), rising)
+
+
+def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
+    """Return P V Pᵀ, the sums of a gram over blocks of neighbours.
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        The gram V, with cells in order.
+    starts : ndarray of int64, shape (k,)
+        First cell of every block, ascending from 0.
+    """
+    return gram if len(starts) == gram.shape[0] else _sums_over_blocks(gram, starts)
+
+
+@singledispatch
+def _sums_over_blocks(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
+    n, k = gram.shape[0], len(starts)
+    labels = np.repeat(np.arange(k), np.diff(np.append(starts, n)))
+    blocks = PartitionStack(labels[None], [k])
+    if k > EXPLICIT_BLOCKS:
+        return Product(blocks, gram, blocks.T)
+    entries = np.empty((k, k))
+    for first in range(0, k, CHUNK):
+        chosen = np.arange(first, min(first + CHUNK, k))
+        indicators = (labels[:, None] == chosen).astype(np.float64)
+        entries[:, chosen] = _block_sums(gram._matmat(indicators), starts)
+    return Dense(entries)
+
+
+@_sums_over_blocks.register(Dense)
+def _(gram: Dense, starts: NDArray[np.int64]) -> QueryMatrix:
+    return Dense(_block_sums(_block_sums(gram._dense(), starts).T, starts))
+
+
+def _block_sums(rows: Array, starts: NDArray[np.int64]) -> Floats:
+    return np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
+
+
+@_sums_over_blocks.register(SeparableGram)
+def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> SeparableGram:
+    """Sum over blocks; within a block, V_ij counts twice for every i < j.
+
+    The running sums are exact for whole numbers, as the falling vectors of ranges.
+    """
+    counts = np.diff(np.append(starts, gram.falling.size))
+    running = np.cumsum(gram.falling)
+    ends = np.repeat(running[starts + counts - 1], counts)
+    pairs = _block_sums(gram.rising * (ends - running), starts)
+    return SeparableGram(
+        _block_sums(gram.rising, starts),
+        _block_sums(gram.falling, starts),
+        _block_sums(gram.diagonal, starts) + 2.0 * pairs,
+    )

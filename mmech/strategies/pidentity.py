@@ -1,0 +1,502 @@
+"""p-Identity: identity queries and p optimized extra queries.
+
+The objective tr(WᵀW (AᵀA)⁻¹) and its gradient need one product with the gram
+WᵀW per evaluation and p x p factorisations; no n x n matrix is formed. The columns of
+A = [I; Θ] diag(1 / s) have norm one: with s_j = 1 + Σ_a Θ_aj and Θ >= 0 under L1, with
+s_j² = 1 + Σ_a Θ_aj² and Θ of any sign under L2. There as many rows Θ as cells reach
+every strategy, and a quarter of them comes within a few percent of the optimum on
+ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from mmech.checks import check_integer, check_tolerance
+from mmech.error import bounds
+from mmech.error import expected as error
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Identity
+from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
+from mmech.strategies.closed_form import optimum_under_l2
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.descent import minimize_in_box
+from mmech.strategies.ordered import BlockLevel, find_order, refined
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
+from mmech.strategies.starts import ordered_starts, random_starts
+from mmech.structure.boxes import comes_from_partitions
+from mmech.structure.shape import frobenius_squared, kronecker_terms
+
+__all__ = [
+    "PIDENTITY",
+    "PIDENTITY_L2",
+    "PIdentityObjective",
+    "default_p",
+    "minimize_pidentity",
+    "better_than_cells",
+    "default_p_l2",
+    "pidentity_l2_strategy",
+    "pidentity_strategy",
+    "without_idle_rows",
+]
+
+Floats = NDArray[np.float64]
+
+MAX_WEIGHT = 1e3
+"""Upper bound on entries of theta; larger ones only cost accuracy."""
+
+CHOLESKY_LIMIT = 1e3
+"""Above this diagonal entry of the Cholesky factor, QR is used instead."""
+
+RACE_ITERATIONS = 150
+RACE_TOLERANCE = 1e-5
+"""Limits of a descent that only finds the starts, or blocks, to go on from."""
+
+MAX_CELLS = 2**15
+"""Largest domain without an order: every start costs a descent on all of its cells."""
+
+SMALL_DOMAIN = 64
+"""Up to this domain size "auto" tries p-Identity in earnest on every workload."""
+
+LARGE_DOMAIN = 4096
+"""Above this domain size "auto" does not try p-Identity."""
+
+MAX_ROWS_L2 = 64
+"""Largest default number of extra queries under L2."""
+
+MAX_CELLS_L2 = 2**14
+"""Above this domain size "auto" does not try p-Identity under L2."""
+
+COLLAPSE_GAP = 1e-6
+"""A start that ends this close to the identity's loss has collapsed to it."""
+
+
+def default_p(n_cells: int) -> int:
+    """Return the default number of extra queries: one per 16 cells, 4 to 64."""
+    return max(min(n_cells, 4), min(n_cells // 16, 64))
+
+
+@dataclass(frozen=True)
+class PIdentityObjective:
+    r"""The loss of a p-Identity strategy and its gradient.
+
+    With :math:`s = 1 + \Theta^T 1`, the orthonormal factors
+    :math:`[\Theta^T; I] = [Q_1; Q_2] R` and :math:`G = S V S Q_1`,
+
+    .. math:: f = \mathrm{tr}(V S (I - Q_1 Q_1^T) S), \qquad
+              \nabla_{\Theta^T} f = -2 (G - Q_1 Q_1^T G) Q_2^T
+              + 2\, (c_j - e_j) / s_j \, 1^T ,
+
+    where :math:`c_j = s_j^2 V_{jj}` and :math:`e_j = \sum_a (G \circ Q_1)_{ja}`.
+    One evaluation costs a product of the gram V with p vectors and O(n p²). Under
+    the norm "L2" :math:`s^2 = 1 + (\Theta \circ \Theta)^T 1`, and the last term is
+    :math:`2 (c_j - e_j) / s_j^2 \; \Theta_{aj}`.
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        The gram V = WᵀW of the workload.
+    diagonal : ndarray, shape (n,)
+        Diagonal of V.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
+    counts : ndarray of int64, shape (n,), default=None
+        For weights that are constant on blocks of cells: the number of cells of every
+        block. `gram` then holds the sums of V over pairs of blocks, `diagonal` the
+        sums of its diagonal, and Θ one column per block.
+
+    References
+    ----------
+    .. [1] McKenna, Miklau, Hay, Machanavajjhala, VLDB 2018, Section 5.2 (the
+       objective; the one-product form of the gradient is derived here).
+    """
+
+    gram: QueryMatrix
+    diagonal: Floats
+    norm: str = "L1"
+    counts: NDArray[np.int64] | None = None
+
+    def __call__(self, columns: Floats) -> tuple[float, Floats]:
+        """Evaluate at Θᵀ.
+
+        Parameters
+        ----------
+        columns : ndarray of float64, shape (n, p)
+            The transposed extra queries, C-contiguous.
+
+        Returns
+        -------
+        loss : float
+        gradient : ndarray of float64, shape (n, p)
+        """
+        scales = column_norms(columns, self.norm)
+        # The c cells of a block contribute c equal rows to Θᵀ: as one, √c times it.
+        roots = None if self.counts is None else np.sqrt(self.counts)[:, None]
+        shares = scales[:, None] if roots is None else scales[:, None] / roots
+        q1, q2 = _factors(columns if roots is None else columns * roots)
+        weighted = self.gram._matmat(q1 * shares)  # becomes G
+        weighted *= shares
+        explained = np.einsum("np,np->n", weighted, q1)
+        raw = np.square(scales) * self.diagonal
+        weighted -= q1 @ (q1.T @ weighted)
+        gradient = weighted @ (-2.0 * q2.T)
+        if roots is not None:
+            gradient *= roots
+        in_scales = (2.0 * (raw - explained) / scales)[:, None]
+        if self.norm == "L1":
+            gradient += in_scales
+        else:
+            gradient += in_scales / scales[:, None] * columns
+        return float(raw.sum() - explained.sum()), gradient
+
+
+def _factors(columns: Floats) -> tuple[Floats, Floats]:
+    """Return the orthonormal factors, by Cholesky where that keeps its digits."""
+    p = columns.shape[1]
+    square = columns.T @ columns
+    square.flat[:: p + 1] += 1.0
+    upper, failed = scipy.linalg.lapack.dpotrf(square)
+    if failed or upper.diagonal().max() > CHOLESKY_LIMIT:
+        return thin_factors(columns)
+    inverse, _ = scipy.linalg.lapack.dtrtri(upper)
+    return columns @ inverse, inverse
+
+
+def pidentity_strategy(
+    workload: QueryMatrix,
+    *,
+    p: int | None = None,
+    n_starts: int | None = None,
+    max_iter: int = 2000,
+    tolerance: float = 1e-7,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Optimize a p-Identity strategy by descent from several starts.
+
+    Every start descends a little, and the best of them to the end. Where the cells
+    have an order (ranges, or an explicit workload in which one is found), the starts
+    are compared on blocks of neighbours, which are then halved again and again.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer; only its gram is used.
+    p : int, default=None
+        Number of extra queries; about n / 16 when omitted.
+    n_starts : int, default=None
+        Number of starts; 10 up to 256 cells, else 6.
+    max_iter : int, default=2000
+        Iterations per descent.
+    tolerance : float, default=1e-7
+        Relative decrease of the loss per iteration at which the last descent stops.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the starts.
+    callback : callable, default=None
+        Called with a `StrategyResult` after every start; returning True ends the
+        search with the best so far.
+
+    Returns
+    -------
+    StrategyResult
+        Never worse than the identity.
+
+    Raises
+    ------
+    DomainTooLargeError
+        If there are more cells than a descent can treat and they have no order.
+    """
+    n = workload.shape[1]
+    p = default_p(n) if p is None else check_integer(p, "p")
+    if n_starts is None:
+        n_starts = 10 if n <= 256 else 6
+    check_integer(n_starts, "n_starts")
+    check_integer(max_iter, "max_iter")
+    check_tolerance(tolerance)
+    gram = workload.gram()
+    rng = np.random.default_rng(seed)
+    identity = error.loss(workload, Identity(n))
+    best = StrategyResult(
+        PIdentity(np.zeros((0, n))),
+        "pidentity",
+        identity,
+        message="every start collapsed to the identity, a strict local minimum",
+    )
+    ordered = find_order(gram)
+    if ordered is None and gram.shape[0] > MAX_CELLS:
+        raise DomainTooLargeError(
+            f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have "
+            f"no order, got {gram.shape[0]:,}; use template 'identity' or 'marginals', "
+            "or fewer attributes"
+        )
+    levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
+    make_starts = random_starts if ordered is None else ordered_starts
+
+    def finished(level: BlockLevel, run: Descent) -> StrategyResult:
+        columns = np.repeat(run.columns, level.counts, axis=0)
+        if ordered is not None and ordered.position is not None:
+            columns = columns[ordered.position]
+        strategy = PIdentity(columns.T)
+        result = StrategyResult(
+            strategy,
+            "pidentity",
+            error.loss(workload, strategy),
+            n_iter=len(run.history),
+            success=run.success,
+            message=run.message,
+            history=run.history,
+        )
+        worst = min(best.loss, identity * (1 - COLLAPSE_GAP))
+        return result if result.loss < worst else best
+
+    runs: list[Descent] = []
+    first = levels[0]
+    limit, stop = min(max_iter, RACE_ITERATIONS), max(tolerance, RACE_TOLERANCE)
+    for start in make_starts(first.counts.size, p, rng, n_starts):
+        run = _descend(first, start, limit, stop)
+        runs.append(run)
+        if callback is not None:
+            best = finished(first, run)
+            if callback(best):
+                return best
+        if time_is_up():
+            break
+    level = first
+    for finer in levels if len(levels) == 1 else levels[1:]:
+        runs = sorted(runs, key=lambda run: run.loss)[: 1 + len(runs) // 3]
+        if time_is_up():
+            break
+        if finer is levels[-1]:
+            limit, stop = max_iter, tolerance
+        runs = [
+            _then(run, _descend(finer, refined(run.columns, level, finer), limit, stop))
+            for run in runs
+        ]
+        level = finer
+    for run in runs:
+        best = finished(level, run)
+    if best.n_iter == 0 and not any(run.success for run in runs):
+        note = f"no start improved on the identity; {runs[0].message}"
+        return replace(best, success=False, message=note)
+    return best
+
+
+def default_p_l2(n_cells: int) -> int:
+    """Return the default number under L2: a quarter of the cells, 4 to 64."""
+    return min(n_cells, max(4, min(n_cells // 4, MAX_ROWS_L2)))
+
+
+def pidentity_l2_strategy(
+    workload: QueryMatrix,
+    *,
+    p: int | None = None,
+    max_iter: int = 200,
+    tolerance: float = 1e-5,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Descend on one p-Identity for the whole domain, under L2 sensitivity.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer; only products with its gram are used.
+    p : int, default=None
+        Number of extra queries; a quarter of the cells, at most 64, when omitted.
+    max_iter : int, default=200
+        Limit on iterations.
+    tolerance : float, default=1e-5
+        Relative decrease at which to stop.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the start.
+    callback : callable, default=None
+        Called with the `StrategyResult` of the one descent.
+
+    Returns
+    -------
+    StrategyResult
+        Never worse than the identity.
+    """
+    n = workload.shape[1]
+    p = default_p_l2(n) if p is None else check_integer(p, "p")
+    check_integer(max_iter, "max_iter")
+    check_tolerance(tolerance)
+    start = next(random_starts(n, p, np.random.default_rng(seed), 1))
+    run = minimize_pidentity(
+        workload.gram(), start, max_iter=max_iter, tolerance=tolerance, norm="L2"
+    )
+    result = better_than_cells(
+        workload,
+        without_idle_rows(run.columns, "L2"),
+        "pidentity",
+        n_iter=len(run.history),
+        success=run.success,
+        history=run.history,
+        ended=f"{len(run.history)} iterations with {p} extra queries",
+    )
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def without_idle_rows(columns: Floats, norm: str = "L1") -> QueryMatrix:
+    """Return the p-Identity of Θᵀ, without rows that the descent set to zero."""
+    rows = columns.T[columns.any(axis=0)]
+    return PIdentity(rows, norm) if rows.size else Identity(len(columns))
+
+
+def better_than_cells(
+    workload: QueryMatrix,
+    strategy: QueryMatrix,
+    template: str,
+    *,
+    ended: str,
+    **details: Any,
+) -> StrategyResult:
+    """Return the strategy under L2, or the identity if that is better, with its gap."""
+    loss = error.loss(workload, strategy, privacy="zcdp")
+    identity = frobenius_squared(workload)
+    if identity <= loss:
+        strategy, loss = Identity(workload.shape[1]), identity
+        ended += "; no better than the identity"
+    bound, name = bounds.cheap_loss_bound(workload)
+    if bound > 0 and name != "largest column":  # which is no estimate of the optimum
+        ended += f"; at most {loss / bound:.4g} times the least loss ({name} bound)"
+    return StrategyResult(strategy, template, loss, message=ended, **details)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """End point of one descent."""
+
+    columns: Floats
+    loss: float
+    success: bool
+    message: str
+    history: tuple[float, ...]
+
+
+def minimize_pidentity(
+    gram: QueryMatrix,
+    start: Floats,
+    *,
+    max_iter: int,
+    tolerance: float,
+    norm: str = "L1",
+) -> Descent:
+    """Descend from Θᵀ = `start`, on the non-negative orthant for "L1".
+
+    Parameters
+    ----------
+    gram : QueryMatrix, shape (n, n)
+        Gram of the workload.
+    start : ndarray of float64, shape (n, p)
+        Transposed extra queries.
+    max_iter : int
+        Limit on iterations.
+    tolerance : float
+        Relative decrease per iteration at which to stop.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the columns that is one.
+
+    Returns
+    -------
+    Descent
+        In original units of the gram.
+    """
+    return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm)
+
+
+def _then(first: Descent, second: Descent) -> Descent:
+    """Return the second descent with the history of both."""
+    return replace(second, history=first.history + second.history)
+
+
+def _descend(
+    level: BlockLevel,
+    start: Floats,
+    max_iter: int,
+    tolerance: float,
+    norm: str = "L1",
+) -> Descent:
+    unit = float(level.diagonal.sum())
+    if unit == 0:
+        return Descent(np.zeros_like(start), 0.0, True, "the workload is zero", ())
+    counts = None if level.counts.max() == 1 else level.counts
+    objective = PIdentityObjective(level.gram, level.diagonal, norm, counts)
+
+    def normalised(columns: Floats) -> tuple[float, Floats]:
+        value, gradient = objective(columns)
+        gradient /= unit
+        return value / unit, gradient
+
+    run = minimize_in_box(
+        normalised,
+        start,
+        lower=0.0 if norm == "L1" else -MAX_WEIGHT,
+        upper=MAX_WEIGHT,
+        max_iter=max_iter,
+        tolerance=tolerance,
+    )
+    history = tuple(value * unit for value in run.history)
+    return Descent(run.point, run.value * unit, run.success, run.message, history)
+
+
+# ---- in "auto" ---------------------------------------------------------------
+
+
+def look_at_pidentity(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out large domains, products, and what a short descent does not improve."""
+    n = workload.shape[1]
+    if n > LARGE_DOMAIN:
+        return Skip(f"more than {LARGE_DOMAIN} cells; ask for it by name")
+    if n <= SMALL_DOMAIN:
+        return None
+    if kronecker_terms(workload) is not None:
+        return Skip("a product structure is optimized by 'kronecker'")
+    if comes_from_partitions(workload):
+        return Skip("descent on partitions falls back to the identity")
+    short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
+    if short.loss >= found.best_loss:
+        return Skip("a short descent did not improve on the best", short.loss)
+    return None
+
+
+def _one_number_of_rows(
+    workload: QueryMatrix, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Leave out a p per factor, which is meant for "kronecker"."""
+    several = np.ndim(options.get("p", 0)) > 0
+    return {k: v for k, v in options.items() if k != "p" or not several}
+
+
+def look_at_pidentity_l2(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what has an optimum of another kind, products and large domains."""
+    optimum = optimum_under_l2(workload, found)
+    if optimum:
+        return Skip(optimum)
+    products = kronecker_terms(workload)
+    if products is not None and len(products[0][1]) > 1:
+        return Skip("a product structure is optimized by 'kronecker'")
+    if workload.shape[1] > MAX_CELLS_L2:
+        return Skip(f"more than {MAX_CELLS_L2} cells; ask for it by name")
+    return None
+
+
+PIDENTITY = Template(
+    "pidentity",
+    pidentity_strategy,
+    60,
+    look=look_at_pidentity,
+    adapt=_one_number_of_rows,
+)
+PIDENTITY_L2 = Template(
+    "pidentity", pidentity_l2_strategy, 50, ("L2",), look_at_pidentity_l2
+)

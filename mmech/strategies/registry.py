@@ -1,0 +1,352 @@
+"""The registry of templates, and the walk over it that ``template="auto"`` is.
+
+A template is a family of strategies with a name, the norms it is for, a look that
+tells whether a search is worth while, and the search. One registry holds those for L1
+sensitivity and those for L2; `mmech.strategies.optimize` fills it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.result import Callback, Candidate, StrategyResult
+
+__all__ = [
+    "PRIVACY",
+    "Found",
+    "Skip",
+    "Template",
+    "check_options",
+    "find",
+    "register",
+    "templates",
+    "try_all",
+    "unregister",
+]
+
+PRIVACY = {"L1": "pure", "L2": "zcdp"}
+"""The value of ``privacy=`` that belongs to a norm."""
+
+TIE = 1e-9
+"""Relative gain below which the template of lower rank, the simpler one, is kept."""
+
+NOT_OPTIONS = ("workload", "norm", "seed", "callback")
+"""Parameters of a search that `optimize` names itself."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Why "auto" leaves a template out.
+
+    Attributes
+    ----------
+    reason : str
+        What the candidate's note says.
+    bound : float
+        What is known of the loss of the template; infinity for nothing.
+    """
+
+    reason: str
+    bound: float = math.inf
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look may use beside the workload.
+
+    Attributes
+    ----------
+    norm : {"L1", "L2"}
+        Norm of the columns that the loss is about.
+    options : mapping of str to Any
+        Options that the caller of `optimize` gave.
+    runs : tuple of StrategyResult
+        What the templates of lower rank found, in their order.
+    """
+
+    norm: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[StrategyResult, ...] = ()
+
+    @property
+    def best_loss(self) -> float:
+        """Least loss so far, infinity if nothing has run."""
+        return min((run.loss for run in self.runs), default=math.inf)
+
+    def has(self, template: str) -> bool:
+        """Return whether a template has run."""
+        return any(run.template == template for run in self.runs)
+
+
+Look = Callable[[QueryMatrix, Found], Skip | StrategyResult | None]
+
+
+def _always(workload: QueryMatrix, found: Found) -> None:
+    """Look of a template that suits every workload."""
+
+
+def _as_given(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
+    return options
+
+
+@dataclass(frozen=True)
+class Template:
+    """One family of strategies.
+
+    Attributes
+    ----------
+    name : str
+        Value of ``template=``.
+    run : callable
+        ``run(workload, **options)`` returns a `StrategyResult` or raises
+        `UnsupportedWorkloadError` or `DomainTooLargeError`. Its keyword parameters
+        are the options of the template; ``seed``, ``callback`` and ``norm`` are
+        passed if it has them.
+    rank : int
+        Place in the walk of "auto", lowest first; of equal losses the lower rank wins.
+    norms : tuple of {"L1", "L2"}
+        Norms whose loss it minimises.
+    look : callable
+        ``look(workload, found)`` tells "auto" what to do: `Skip` to leave the
+        template out, a `StrategyResult` to take as the answer without trying any other,
+        None to run the search.
+    adapt : callable
+        ``adapt(workload, options)`` returns the options with which "auto" runs it.
+    """
+
+    name: str
+    run: Callable[..., StrategyResult]
+    rank: int
+    norms: tuple[str, ...] = ("L1",)
+    look: Look = _always
+    adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """Names of the parameters of the search."""
+        return frozenset(inspect.signature(self.run).parameters)
+
+    @property
+    def options(self) -> frozenset[str]:
+        """Names of the options."""
+        return self.parameters.difference(NOT_OPTIONS)
+
+    def search(
+        self,
+        workload: QueryMatrix,
+        norm: str,
+        *,
+        seed: Any = None,
+        callback: Callback | None = None,
+        options: Mapping[str, Any],
+    ) -> StrategyResult:
+        """Run the search with those of the arguments that it takes."""
+        given = {"norm": norm, "seed": seed, "callback": callback, **options}
+        known = {name: given[name] for name in given if name in self.parameters}
+        return self.run(workload, **known)
+
+    def search_in_auto(
+        self,
+        workload: QueryMatrix,
+        norm: str,
+        *,
+        seed: Any,
+        callback: Callback | None,
+        options: Mapping[str, Any],
+    ) -> StrategyResult:
+        """Run the search as "auto" does: without what is not among its options."""
+        adapted = self.adapt(
+            workload, {k: v for k, v in options.items() if k in self.options}
+        )
+        return self.search(
+            workload, norm, seed=seed, callback=callback, options=adapted
+        )
+
+    def glance(
+        self, workload: QueryMatrix, found: Found
+    ) -> Skip | StrategyResult | None:
+        """Look at a workload; out of time, or out of reach, is a reason to skip it."""
+        if found.runs and time_is_up():
+            return Skip("the time was up")
+        return self.look(workload, found)
+
+
+_registry: dict[tuple[str, str], Template] = {}
+
+
+def register(template: Template) -> Template:
+    """Add a template to the registry.
+
+    Parameters
+    ----------
+    template : Template
+        Name and rank must be new for all of its norms.
+
+    Returns
+    -------
+    Template
+        The template itself.
+
+    Raises
+    ------
+    ValueError
+        If a template of the same norm has its name or its rank.
+    """
+    for norm in template.norms:
+        for other in templates(norm):
+            if other.name == template.name or other.rank == template.rank:
+                raise ValueError(
+                    f"template {template.name!r} of rank {template.rank} must differ "
+                    f"in name and rank from those under {norm}, got {other.name!r} of "
+                    f"rank {other.rank} there already"
+                )
+    for norm in template.norms:
+        _registry[norm, template.name] = template
+    return template
+
+
+def unregister(template: Template) -> None:
+    """Take a template out of the registry again."""
+    for norm in template.norms:
+        del _registry[norm, template.name]
+
+
+def templates(norm: str) -> list[Template]:
+    """Return the templates for a norm, lowest rank first."""
+    kept = [found for (of, _), found in _registry.items() if of == norm]
+    return sorted(kept, key=lambda template: template.rank)
+
+
+def find(name: Any, norm: str) -> Template:
+    """Return a template by its name.
+
+    Raises
+    ------
+    ValueError
+        If no template for the norm has the name.
+    """
+    if isinstance(name, str) and (norm, name) in _registry:
+        return _registry[norm, name]
+    known = ["auto", *(template.name for template in templates(norm))]
+    names = ", ".join(map(repr, known))
+    raise ValueError(
+        f"template must be one of {names} under {_norm_in_words(norm)}, got {name!r}"
+    )
+
+
+def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
+    """Raise unless a template, or some template for "auto", has all the options.
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown.
+    """
+    tried = templates(norm) if template == "auto" else [find(template, norm)]
+    accepted = frozenset[str]().union(*(found.options for found in tried))
+    unknown = sorted(set(options) - accepted)
+    if unknown:
+        known = ", ".join(sorted(accepted)) or "none"
+        raise TypeError(
+            f"template {template!r} has no option {unknown[0]!r} under "
+            f"{_norm_in_words(norm)}; its options are: {known}"
+        )
+
+
+def _norm_in_words(norm: str) -> str:
+    return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
+
+
+def try_all(
+    workload: QueryMatrix,
+    norm: str,
+    *,
+    seed: Any = None,
+    callback: Callback | None = None,
+    options: Mapping[str, Any],
+) -> StrategyResult:
+    """Walk the templates in the order of their ranks and return the best strategy.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer.
+    norm : {"L1", "L2"}
+        Norm of the columns that the loss is about.
+    seed : int, SeedSequence or Generator, default=None
+        Seed that every template starts from; a generator gives one number for all.
+    callback : callable, default=None
+        Passed on to the searches.
+    options : mapping of str to Any
+        Every template gets those that it has.
+
+    Returns
+    -------
+    StrategyResult
+        With every template among its candidates, also those left out.
+
+    Raises
+    ------
+    UnsupportedWorkloadError, DomainTooLargeError
+        If no template suits the workload; the latter if size is the only reason.
+    """
+    if isinstance(seed, np.random.Generator):
+        seed = int(seed.integers(2**63))
+    found = Found(norm, options)
+    tried: list[Candidate] = []
+    failures: list[Exception] = []
+    settled: StrategyResult | None = None
+    for template in templates(norm):
+        started = time.perf_counter()
+        note, bound = "", math.inf
+        run = None
+        if settled is not None:
+            note = settled.message
+        else:
+            try:
+                seen = template.glance(workload, found)
+                if isinstance(seen, Skip):
+                    note, bound = seen.reason, seen.bound
+                elif seen is None:
+                    run = template.search_in_auto(
+                        workload, norm, seed=seed, callback=callback, options=options
+                    )
+                else:
+                    run = settled = seen
+            except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
+                failures.append(reason)
+                note = f"failed: {reason}"
+        if run is not None:
+            found = replace(found, runs=(*found.runs, run))
+            bound = run.loss
+        seconds = time.perf_counter() - started
+        tried.append(Candidate(template.name, bound, seconds, note))
+    if not found.runs:
+        kind: type[ValueError] = UnsupportedWorkloadError
+        if failures and all(isinstance(f, DomainTooLargeError) for f in failures):
+            kind = DomainTooLargeError
+        notes = "; ".join(f"{left.template}: {left.note}" for left in tried)
+        raise kind(f"no template of 'auto' suits the workload {workload!r}: {notes}")
+    order = sorted(tried, key=lambda candidate: (candidate.note != "", candidate.loss))
+    best = settled or _least(found.runs)
+    return replace(best, candidates=tuple(order))
+
+
+def _least(runs: tuple[StrategyResult, ...]) -> StrategyResult:
+    """Return the run of the least loss, the first of those that tie."""
+    best = runs[0]
+    for run in runs[1:]:
+        if run.loss < best.loss * (1 - TIE):
+            best = run
+    return best

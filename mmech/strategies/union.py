@@ -1,0 +1,342 @@
+"""Unions: groups of queries with a Kronecker strategy each, solved jointly.
+
+A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] with p-Identity factors and Σ c_g = 1 has sensitivity
+one. All measurements answer all queries: the loss is tr(WᵀW (AᵀA)⁻¹) of the whole
+stack, exact at any size by a generalized eigenproblem per attribute as long as no
+attribute has more than two different factors. Two groups have factors of their own;
+more than two share them: on every attribute a group takes the factor of the plain
+queries or that of the rich ones. The start splits the budget in proportion to the cube
+roots of the groups' own losses (the optimum if each group answered its own queries
+only); descent on all weights then makes use of what the groups share.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_integer, check_tolerance
+from mmech.error import expected as error
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Scaled
+from mmech.operators.joint import MAX_FACTOR
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginals
+from mmech.operators.pidentity import PIdentity
+from mmech.operators.stack import VStack
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.joint import JointObjective, JointRun, Masks
+from mmech.strategies.kronecker import kronecker_strategy
+from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.result import Callback, StrategyResult
+from mmech.structure.shape import kronecker_terms
+
+__all__ = ["UNION", "union_strategy"]
+
+Floats = NDArray[np.float64]
+Term = tuple[float, tuple[QueryMatrix, ...]]
+
+TRIAL = 60
+"""Iterations of every start; only the best goes on."""
+
+TILT = 2.5
+"""Factor by which the first shares of a start favour one group."""
+
+MAX_CELLS = 2**22
+"""Largest domain whose joint spectrum is formed."""
+
+MAX_TERMS = 16
+"""Largest union that "auto" optimizes jointly."""
+
+MAX_GROUPS = 12
+"""More groups than these are merged."""
+
+NEGLIGIBLE = 1e-3
+"""Share of the budget below which a group is not measured."""
+
+
+def union_strategy(
+    workload: QueryMatrix,
+    *,
+    p: int | None = None,
+    groups: Sequence[Sequence[int]] | None = None,
+    n_starts: int = 10,
+    max_iter: int = 500,
+    tolerance: float = 1e-7,
+    seed: Any = None,
+    callback: Callback | None = None,
+) -> StrategyResult:
+    """Optimize one Kronecker strategy for each of several groups, jointly.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        A `VStack` of at least two (scaled) Kroneckers with equal factor sizes.
+    p : int, default=None
+        Extra queries per factor; about n_i / 32, at least 4, when omitted.
+    groups : sequence of sequence of int, default=None
+        Terms of the workload, counted from 0, that share a strategy. When omitted,
+        terms with rich queries on the same attributes, at most 12 groups. Every term
+        is answered from the measurements of all groups. Three or more groups that are
+        rich on the same attributes are merged.
+    n_starts : int, default=10
+        Number of starts: random walks, last the groups' own strategies, and first of
+        more than two groups plain factors close to a total. Where more than two
+        groups are found, half of the starts try two groups.
+    max_iter : int, default=500
+        Iterations of the joint descent; the first 60 are run from every start.
+    tolerance : float, default=1e-7
+        Relative decrease at which to stop.
+    seed : int, SeedSequence or Generator, default=None
+        Seed of the starts.
+    callback : callable, default=None
+        Called with a `StrategyResult` after every start; stops if it returns True.
+
+    Returns
+    -------
+    StrategyResult
+        With the exact loss of the joint least squares. The message gives the budgets
+        and the loss of the same groups answered one by one.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload is not a union of products, or its domain is too large for
+        the joint spectrum.
+    ValueError
+        If the groups are not a partition of the terms.
+    """
+    terms = kronecker_terms(workload)
+    if terms is None or len(terms) < 2:
+        raise UnsupportedWorkloadError(
+            f"template 'union' needs a VStack of Kroneckers with equal factor sizes, "
+            f"got {workload!r}; use template 'kronecker' or 'pidentity'"
+        )
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    if workload.shape[1] > MAX_CELLS or max(sizes) > MAX_FACTOR:
+        raise UnsupportedWorkloadError(
+            f"template 'union' forms spectra of {MAX_CELLS} cells and factors of "
+            f"{MAX_FACTOR} at most, got sizes {sizes}; use template 'kronecker'"
+        )
+    check_integer(n_starts, "n_starts")
+    check_integer(max_iter, "max_iter")
+    check_tolerance(tolerance)
+    rng = np.random.default_rng(seed)
+    richness = _richness(terms)
+    if groups is None:
+        designs = _designs(richness)
+    else:
+        designs = [_design(_check_groups(groups, len(terms)), richness)]
+    best: JointRun | None = None
+    # Two designs share the starts: both have at least one.
+    n_starts = -(-n_starts // len(designs))
+    for design in designs:
+        own, losses = _separate(
+            [[terms[j] for j in part] for part in design.members], p, rng
+        )
+        objective = JointObjective(terms, design.masks)
+        shared = objective.shared(own)
+        roots = np.cbrt(losses)
+        for index in range(n_starts):
+            if index == n_starts - 1 and n_starts > 1:
+                start, shares = shared, roots / roots.sum()
+            elif index == 0 and len(design.masks) > 2:
+                start, shares = objective.coarse(shared, rng), roots / roots.sum()
+            else:
+                start = objective.walks(shared, rng)
+                shares = _tilt(roots / roots.sum(), index)
+            run = objective.minimize(start, shares, TRIAL, tolerance)
+            run = replace(run, split=float(roots.sum() ** 3))
+            if best is None or run.loss < best.loss:
+                best = run
+            if time_is_up() or (
+                callback is not None and callback(_result(workload, run))
+            ):
+                return _result(workload, best)
+    assert best is not None
+    if max_iter > TRIAL:
+        objective = JointObjective(terms, best.masks)
+        final = objective.minimize(
+            best.thetas, best.shares, max_iter - TRIAL, tolerance
+        )
+        history = best.history + final.history
+        best = replace(final, split=best.split, history=history)
+    return _result(workload, best)
+
+
+def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
+    strategy, shares = _stack(run)
+    if len(shares) == 1:
+        message = "one of the groups takes all of the budget"
+    else:
+        budgets = ", ".join(f"{share:.3f}" for share in shares)
+        message = f"{len(shares)} groups with budget {budgets}, solved jointly"
+    return StrategyResult(
+        strategy,
+        "union",
+        error.loss(workload, strategy),
+        n_iter=len(run.history),
+        success=run.success,
+        message=f"{message}; loss {run.split:.6g} if each answered its own queries",
+        history=run.history,
+    )
+
+
+def _tilt(shares: Floats, index: int) -> Floats:
+    """Favour one group or another in turn: good unions are seldom symmetric."""
+    tilted = shares.copy()
+    tilted[index % shares.size] *= TILT
+    return tilted / tilted.sum()
+
+
+# ---- groups ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Design:
+    members: list[list[int]]
+    masks: Masks
+
+
+def _designs(richness: Floats) -> list[_Design]:
+    """Return two groups, and the groups by where their queries are rich if more."""
+    by_kind: dict[tuple[int, ...], list[int]] = {}
+    for j, kind in enumerate(_kinds(richness)):
+        by_kind.setdefault(kind, []).append(j)
+    designs = [_design(_two_groups(richness), richness)]
+    if len(by_kind) > 2:
+        designs.append(_design(list(by_kind.values()), richness))
+    return designs
+
+
+def _design(members: list[list[int]], richness: Floats) -> _Design:
+    """Choose the kind of factor that every group takes on every attribute."""
+    n_attributes = richness.shape[1]
+    if len(members) < 3:  # each has factors of its own
+        masks = [(index,) * n_attributes for index in range(len(members))]
+        return _Design(members, masks)
+    kinds = _kinds(richness)
+    merged: dict[tuple[int, ...], list[int]] = {}
+    for part in members:
+        votes = np.mean([kinds[j] for j in part], axis=0)
+        mask = tuple((votes > 0.5).astype(int).tolist())
+        merged[mask] = merged.get(mask, []) + part
+    if len(merged) < 3:
+        return _design(list(merged.values()), richness)
+    while len(merged) > MAX_GROUPS:
+        first, second = min(
+            itertools.combinations(merged, 2),
+            key=lambda pair: (
+                sum(a != b for a, b in zip(*pair, strict=True)),
+                len(merged[pair[0]]) + len(merged[pair[1]]),
+            ),
+        )
+        merged[first] += merged.pop(second)
+    return _Design(list(merged.values()), list(merged))
+
+
+def _check_groups(groups: Sequence[Sequence[int]], n_terms: int) -> list[list[int]]:
+    members = [[int(j) for j in part] for part in groups]
+    if sorted(j for part in members for j in part) != list(range(n_terms)) or not all(
+        members
+    ):
+        raise ValueError(
+            f"groups must put each of the {n_terms} terms of the workload, counted "
+            f"from 0, in one group, got {groups!r}"
+        )
+    return members
+
+
+def _richness(terms: list[Term]) -> Floats:
+    """Return how much the queries of every term need a strategy, by attribute."""
+    return np.array(
+        [
+            [f.sensitivity() * (f.shape[0] / f.shape[1]) for f in term]
+            for _, term in terms
+        ]
+    )
+
+
+def _kinds(richness: Floats) -> Masks:
+    """Split the queries on every attribute in plain (0) and rich (1) ones."""
+    kinds = np.zeros(richness.shape, int)
+    for i, column in enumerate(np.log(np.maximum(richness.T, 1e-300))):
+        levels = np.unique(column)
+        if levels.size > 1:
+            widest = int(np.argmax(np.diff(levels)))
+            kinds[:, i] = column > levels[widest]
+    return [tuple(row) for row in kinds.tolist()]
+
+
+def _two_groups(richness: Floats) -> list[list[int]]:
+    """Split the terms by the attribute whose queries need a strategy the most."""
+    keys = richness.argmax(axis=1)
+    every = range(len(keys))
+    first = [j for j in every if keys[j] == keys[0]]
+    rest = [j for j in every if keys[j] != keys[0]]
+    if not rest:
+        half = len(keys) // 2
+        first, rest = list(every[:half]), list(every[half:])
+    return [first, rest]
+
+
+def _separate(
+    groups: list[list[Term]], p: int | None, rng: np.random.Generator
+) -> tuple[list[list[Floats]], Floats]:
+    """Optimize every group by itself; return its factors and its loss."""
+    thetas, losses = [], []
+    for group in groups:
+        sizes = [factor.shape[1] for factor in group[0][1]]
+        rows = [max(min(n, 4), n // 32) if p is None else p for n in sizes]
+        blocks: list[QueryMatrix] = [
+            Scaled(weight, Kronecker(factors)) for weight, factors in group
+        ]
+        own = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
+        losses.append(own.loss)
+        assert isinstance(own.strategy, Kronecker)
+        thetas.append(
+            [
+                factor._theta if isinstance(factor, PIdentity) else np.zeros((0, n))
+                for factor, n in zip(own.strategy.factors, sizes, strict=True)
+            ]
+        )
+    return thetas, np.array(losses)
+
+
+def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
+    """Return the strategy and the budgets of its groups."""
+    kept = run.shares > NEGLIGIBLE
+    shares = (run.shares[kept] / run.shares[kept].sum()).tolist()
+    factors = [
+        [PIdentity(theta[(theta > 1e-9).any(axis=1)]) for theta in kinds]
+        for kinds in run.thetas
+    ]
+    products = [
+        Kronecker([kinds[k] for kinds, k in zip(factors, mask, strict=True)])
+        for mask, keep in zip(run.masks, kept, strict=True)
+        if keep
+    ]
+    if len(products) == 1:
+        return products[0], shares
+    pairs = zip(shares, products, strict=True)
+    return VStack([Scaled(share, product) for share, product in pairs]), shares
+
+
+def look_at_union(workload: QueryMatrix, found: Found) -> Skip | None:
+    """Leave out what is no union of a few products over several attributes."""
+    products = kronecker_terms(workload)
+    if products is None or not 2 <= len(products) <= MAX_TERMS:
+        return Skip("not a union of a few products")
+    large = workload.shape[1] > MAX_CELLS or len(products[0][1]) < 2
+    if large or isinstance(workload, Marginals):
+        return Skip("marginals and large domains are not optimized as unions")
+    return None
+
+
+UNION = Template("union", union_strategy, 80, look=look_at_union)

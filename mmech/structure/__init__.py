@@ -1,0 +1,1 @@
+"""Questions about operators, one file per question."""

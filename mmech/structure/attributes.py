@@ -1,0 +1,59 @@
+"""Which attributes a workload is over, as far as it knows."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.stack import VStack
+
+__all__ = ["domain_shape_of"]
+
+Sizes = tuple[int, ...]
+
+
+@singledispatch
+def domain_shape_of(workload: QueryMatrix) -> Sizes | None:
+    """Return the attribute sizes that a workload knows of, else ``None``.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        A workload with a ``domain_shape``, or one made of such.
+
+    Returns
+    -------
+    tuple of int, or None
+    """
+    known = getattr(workload, "domain_shape", None)
+    return None if known is None else tuple(known)
+
+
+@domain_shape_of.register(Marginal)
+@domain_shape_of.register(Marginals)
+def _(workload: Marginal | Marginals) -> Sizes | None:
+    return workload.domain_shape
+
+
+@domain_shape_of.register
+def _(workload: Kronecker) -> Sizes | None:
+    return tuple(factor.shape[1] for factor in workload.factors)
+
+
+@domain_shape_of.register
+def _(workload: Scaled) -> Sizes | None:
+    return domain_shape_of(workload.operator)
+
+
+@domain_shape_of.register
+def _(workload: Product) -> Sizes | None:
+    return domain_shape_of(workload.factors[-1])
+
+
+@domain_shape_of.register
+def _(workload: VStack) -> Sizes | None:
+    shapes = {domain_shape_of(block) for block in workload.blocks}
+    return shapes.pop() if len(shapes) == 1 else None

@@ -1,0 +1,279 @@
+"""What a workload asks of blocks of neighbours, and of a tree of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
+from mmech.operators.compose import Scaled
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.stack import VStack
+
+__all__ = ["BlockEnergies", "block_energies", "tree_components"]
+
+Floats = NDArray[np.float64]
+Overlaps = Callable[[int, int, int], int]
+"""(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
+
+Terms = list[tuple[float, Overlaps]]
+"""Squared weights and sums of parts of a union."""
+
+EXPLICIT_CELLS = 4096
+"""Up to this size the gram of a workload of any kind is summed over blocks."""
+
+
+class BlockEnergies(Protocol):
+    """‖W 1_b‖² of blocks b of neighbours, for a workload W."""
+
+    def of_blocks(self, first: int, size: int, count: int, /) -> float:
+        """Return Σ ‖W 1_b‖² over blocks b that follow each other.
+
+        Parameters
+        ----------
+        first : int
+            First cell of the first block.
+        size, count : int
+            Cells of every block, and number of blocks.
+        """
+
+    def of_segments(self, edges: Sequence[int], /) -> Floats:
+        """Return 1_aᵀ WᵀW 1_b for segments a, b of neighbours, shape (k, k).
+
+        Parameters
+        ----------
+        edges : sequence of int, length k + 1
+            First cells of the segments, in order, and the end of the last one.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class _RangeEnergies:
+    """Sums of exact integers in O(1) a run of blocks, with squared weights."""
+
+    terms: list[tuple[float, Overlaps]]
+
+    def of_blocks(self, first: int, size: int, count: int, /) -> float:
+        return sum(square * energy(first, size, count) for square, energy in self.terms)
+
+    def of_segments(self, edges: Sequence[int], /) -> Floats:
+        return np.sum(
+            [square * _segment_gram(energy, edges) for square, energy in self.terms],
+            axis=0,
+        )
+
+
+def _segment_gram(energy: Overlaps, edges: Sequence[int]) -> Floats:
+    """Take 1_aᵀV1_b from energies of runs of segments, by inclusion and exclusion."""
+    k = len(edges) - 1
+    out = np.zeros((k, k))
+
+    def run(a: int, b: int) -> int:
+        return energy(edges[a], edges[b] - edges[a], 1) if a < b else 0
+
+    for a in range(k):
+        out[a, a] = run(a, a + 1)
+        for b in range(a + 1, k):
+            twice = run(a, b + 1) - run(a, b) - run(a + 1, b + 1) + run(a + 1, b)
+            out[a, b] = out[b, a] = twice // 2
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class _GramEnergies:
+    """Of any workload, from sums of the first columns of its gram, shape (n, n + 1)."""
+
+    sums: Floats
+
+    def of_blocks(self, first: int, size: int, count: int, /) -> float:
+        cells = np.arange(size * count)
+        start = first + cells // size * size
+        cells += first
+        return float((self.sums[cells, start + size] - self.sums[cells, start]).sum())
+
+    def of_segments(self, edges: Sequence[int], /) -> Floats:
+        rows = np.diff(self.sums[edges[0] : edges[-1], edges], axis=1)
+        starts = np.subtract(edges[:-1], edges[0])
+        return np.asarray(np.add.reduceat(rows, starts, axis=0))
+
+
+def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
+    """Return the energies of blocks of neighbours under a workload.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Ranges, prefixes and suffixes of any size, unions of such; other workloads of
+        up to 4096 cells.
+
+    Returns
+    -------
+    BlockEnergies or None
+        ``None`` for a workload that is out of reach.
+    """
+    terms = _range_terms(workload)
+    if terms is not None:
+        return _RangeEnergies(terms)
+    if workload.shape[1] > EXPLICIT_CELLS:
+        return None
+    gram = workload.gram()._dense().astype(np.float64)
+    return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
+
+
+@singledispatch
+def _range_terms(workload: QueryMatrix) -> Terms | None:
+    return None
+
+
+@_range_terms.register(Scaled)
+def _(workload: Scaled) -> Terms | None:
+    inner, square = _range_terms(workload.operator), workload.weight**2
+    return inner and [(square * own, energy) for own, energy in inner]
+
+
+@_range_terms.register(VStack)
+def _(workload: VStack) -> Terms | None:
+    terms: Terms = []
+    for block in workload.blocks:
+        own = _range_terms(block)
+        if own is None:
+            return None
+        terms += own
+    return terms
+
+
+@_range_terms.register(Identity)
+def _(workload: Identity) -> Terms | None:
+    return [(1, lambda first, size, count: size * count)]
+
+
+@_range_terms.register(Ones)
+def _(workload: Ones) -> Terms | None:
+    return [(workload.m, lambda first, size, count: size**2 * count)]
+
+
+@_range_terms.register(AllRange)
+@_range_terms.register(Prefix)
+@_range_terms.register(Suffix)
+def _(workload: AllRange | Prefix | Suffix) -> Terms | None:
+    return [(1, _overlaps(type(workload), workload.shape[1]))]
+
+
+def _overlaps(kind: type, n: int) -> Overlaps:
+    """Return the sum of squared overlaps of ranges over n cells and blocks.
+
+    A block of m cells with s cells before and t after it is covered whole by ranges
+    that start before and end after it. For every cell outside where one end of a range
+    may be, the other end is in the block once for each overlap 1, ..., m.
+    """
+
+    def energy(first: int, size: int, count: int) -> int:
+        whole, ends = size**2, size * (size + 1) * (2 * size + 1) // 6
+        # Sums over the blocks of s = first + i size, t = after - i size, and s t.
+        after = n - first - size
+        steps = size * (count * (count - 1) // 2)
+        squares = size**2 * ((count - 1) * count * (2 * count - 1) // 6)
+        before_sum, after_sum = count * first + steps, count * after - steps
+        if kind is Prefix:
+            return count * ends + whole * after_sum
+        if kind is Suffix:
+            return count * ends + whole * before_sum
+        inside = size * (size + 1) ** 2 * (size + 2) // 12
+        products = count * first * after + (after - first) * steps - squares
+        return count * inside + ends * (before_sum + after_sum) + whole * products
+
+    return energy
+
+
+def tree_components(
+    energies: BlockEnergies, strategy: Hierarchy
+) -> tuple[Floats, Floats]:
+    """Return energies e and variances v with tr(WᵀW (AᵀA)⁺) = Σ e v.
+
+    The inverse of the gram of a tree is a sum over independent contrasts: between the
+    parts of a block, and the averages of the largest blocks. Those between whole parts
+    of one size have one variance; a block that is cut off adds one contrast, its
+    whole parts against its last, cut one.
+
+    Parameters
+    ----------
+    energies : BlockEnergies
+        Of the workload W.
+    strategy : Hierarchy
+        The tree A.
+
+    Returns
+    -------
+    energies, variances : ndarray of float64
+        Of contrasts of length one; variances are infinite where nothing is measured.
+    """
+    sizes = sorted({1, *strategy.weights})
+    contrasts = [
+        *_contrasts_of_whole_parts(energies, strategy, sizes),
+        *_contrasts_of_cut_parts(energies, strategy, sizes),
+    ]
+    values, variances = np.array(contrasts).T
+    return values, variances
+
+
+def _contrasts_of_whole_parts(
+    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
+) -> Iterator[tuple[float, float]]:
+    n = strategy.n
+
+    def between(first: int, size: int, times: int, count: int) -> float:
+        """Return the energy between the `times` parts of every one of some blocks."""
+        parts = times * energies.of_blocks(first, size, times * count)
+        blocks = energies.of_blocks(first, times * size, count)
+        return max(0.0, (parts - blocks) / (times * size)) if times * count else 0.0
+
+    for small, large in pairwise([*sizes, 0]):
+        variance = strategy.variance(small, strategy.inside[small][0]) / small
+        if not large:
+            yield energies.of_blocks(0, small, n // small) / small, variance
+            return
+        start, stop = n // large * large, n // small * small
+        own = between(0, small, large // small, n // large)
+        own += between(start, small, (stop - start) // small, 1)
+        yield own, variance
+
+
+def _contrasts_of_cut_parts(
+    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
+) -> Iterator[tuple[float, float]]:
+    n, top = strategy.n, sizes[-1]
+    if n % top == 0:
+        return
+    # Contrasts are constant on segments, between the ends of whole blocks of a level.
+    edges = sorted({n // m * m for m in sizes})
+    left, lengths, gram = edges[:-1], np.diff(edges), energies.of_segments(edges)
+
+    def scaled(contrast: Floats, variance: float) -> tuple[float, float]:
+        square = float(lengths @ np.square(contrast))
+        return max(0.0, float(contrast @ gram @ contrast) / square), variance * square
+
+    cut = np.zeros(len(left))  # 1_b for the cut block b, weighted to an average
+    for small, large in pairwise(sizes):
+        start, stop = n // large * large, n // small * small
+        if start == stop:  # the block has one part, the cut one
+            continue
+        whole, last = (strategy.variance(small, v) for v in strategy.inside[small])
+        average = np.array([start <= cell < stop for cell in left]) / (stop - start)
+        if stop < n:
+            # Estimates of both sums are independent: that of the sum of the block
+            # counts them by their variances.
+            parts = (stop - start) // small * whole
+            measured = not math.isinf(last)
+            share = last / (parts + last) if measured else (n - stop) / (n - start)
+            yield scaled(average - cut, parts * share if measured else math.inf)
+            average += share * (cut - average)
+        cut = average
+    yield scaled(cut, strategy.variance(top, strategy.inside[top][1]))

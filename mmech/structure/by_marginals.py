@@ -1,0 +1,168 @@
+"""Answers from marginals: products with a vector of which only tables are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import BLOCK_ENTRIES, Array, QueryMatrix
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Product, Scaled, Sum
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.stack import VStack
+from mmech.structure.spectrum import BoxGroup, box_groups
+
+__all__ = ["answers_by_marginals"]
+
+Subset = tuple[int, ...]
+
+Tables = Callable[[Subset], Array]
+"""Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
+
+
+@singledispatch
+def answers_by_marginals(
+    operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
+) -> NDArray[Any] | None:
+    """Return A X from marginals of X, without its cells.
+
+    Exact for integer operators and tables. Every table that is asked for is over
+    the attributes that some query of the operator restricts.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n)
+        Marginals, products of attributes, boxes; sums, stacks and combinations of
+        such.
+    domain_shape : tuple of int
+        Number of values of every attribute.
+    tables : callable
+        From sorted attributes to the marginal of X over them, shape (n_a, k).
+
+    Returns
+    -------
+    ndarray, shape (m, k), or None
+        ``None`` for an operator of another kind.
+    """
+    groups = box_groups(operator, domain_shape)
+    return None if groups is None else _boxes(operator.shape[0], groups, tables)
+
+
+@answers_by_marginals.register(Scaled)
+def _(operator: Scaled, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    inner = answers_by_marginals(operator.operator, domain_shape, tables)
+    return None if inner is None else inner * operator.weight
+
+
+@answers_by_marginals.register(Marginal)
+def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    same = operator.domain_shape == domain_shape
+    return tables(operator.attributes) if same else None
+
+
+@answers_by_marginals.register(Marginals)
+def _(operator: Marginals, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    if operator.domain_shape != domain_shape:
+        return None
+    return np.concatenate(
+        [weight * tables(key) for key, weight in operator.weights.items()]
+    )
+
+
+@answers_by_marginals.register(VStack)
+def _(operator: VStack, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return _all(operator.blocks, domain_shape, tables, np.concatenate)
+
+
+@answers_by_marginals.register(Sum)
+def _(operator: Sum, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return _all(operator.terms, domain_shape, tables, sum)
+
+
+@answers_by_marginals.register(Identity)
+def _(operator: Identity, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return tables(tuple(range(len(domain_shape))))
+
+
+@answers_by_marginals.register(Ones)
+def _(operator: Ones, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+    return np.repeat(tables(()), operator.m, axis=0)
+
+
+def _all(
+    parts: Any, domain_shape: tuple[int, ...], tables: Tables, join: Callable[..., Any]
+) -> NDArray[Any] | None:
+    answers = []
+    for part in parts:
+        own = answers_by_marginals(part, domain_shape, tables)
+        if own is None:
+            return None
+        answers.append(own)
+    return np.asarray(join(answers))
+
+
+@answers_by_marginals.register(Product)
+def _product(
+    operator: Product, domain_shape: tuple[int, ...], tables: Tables
+) -> NDArray[Any] | None:
+    """Boxes that no query adds up, such as leaves without a query, are left out."""
+    *left, last = operator.factors
+    groups = box_groups(last, domain_shape)
+    if groups is None:
+        answers = answers_by_marginals(last, domain_shape, tables)
+    else:
+        asked = left[-1].column_abs_sums() > 0
+        groups = [part for group in groups for part in group.restricted(asked)]
+        answers = _boxes(last.shape[0], groups, tables)
+    if answers is not None:
+        for factor in reversed(left):
+            answers = factor.matmat(answers)
+    return answers
+
+
+@answers_by_marginals.register(Kronecker)
+def _kronecker(
+    operator: Kronecker, domain_shape: tuple[int, ...], tables: Tables
+) -> NDArray[Any] | None:
+    """Totals of an attribute need no axis: they only repeat rows."""
+    factors = operator.factors
+    if tuple(factor.shape[1] for factor in factors) != domain_shape:
+        return None
+    kept = tuple(i for i, f in enumerate(factors) if not isinstance(f, Ones))
+    answers = tables(kept)
+    k = answers.shape[1]
+    if kept:
+        answers = Kronecker([factors[i] for i in kept]).matmat(answers)
+    shape = [f.shape[0] if i in kept else 1 for i, f in enumerate(factors)]
+    full = [f.shape[0] for f in factors]
+    if shape != full:  # NumPy has at most 64 axes: repeat one by one
+        for i, times in enumerate(full):
+            if i not in kept and times > 1:
+                before = math.prod(full[:i])
+                grouped = answers.reshape(before, 1, -1)
+                answers = np.repeat(grouped, times, axis=1)
+    return answers.reshape(-1, k)
+
+
+def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
+    total = tables(())
+    out = np.zeros((m, total.shape[1]), total.dtype)
+    for group in groups:
+        table = tables(group.attributes)
+        height = max(1, BLOCK_ENTRIES // table.size)
+        for start in range(0, group.rows.size, height):
+            part = slice(start, start + height)
+            rows = group.rows[part]
+            sums = np.broadcast_to(table.reshape(1, -1), (rows.size, table.size))
+            for mask in group.masks:
+                own = mask[part].astype(table.dtype)
+                cut = sums.reshape(rows.size, mask.shape[1], -1)
+                sums = np.einsum("ri,rij->rj", own, cut)
+            out[rows] = sums
+    return out

@@ -1,0 +1,575 @@
+"""Magnitudes of integer operators in whole numbers: exact, an upper bound, or refused.
+
+Noise is calibrated to sums over the columns of an integer matrix, and 64-bit integers
+wrap around without a word. Everything here is decided in Python integers, which have
+any size, before 64-bit integers are used:
+
+* `norm_bounds` bounds the largest L1 norm of a row and of a column, from the structure.
+  Additions and multiplications modulo 2^64 are exact for every result that the bounds
+  keep below 2^63, whatever happens in between.
+* `column_sums` adds up the entries of every column, exactly.
+* `as_integer_matrix` replaces an operator of an unknown class by the matrix of its
+  columns, which is then what is measured: the class is not taken at its word.
+
+The tables at the end have one rule per class, for that very class and not for those
+derived from it, which may multiply in another way. A class without a rule is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import magnitude
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import BLOCK_ENTRIES, FORMS, Array, QueryMatrix
+from mmech.operators.basic import (
+    AllRange,
+    AllRangeGram,
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    Suffix,
+    Total,
+)
+from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.merged import Merged
+from mmech.operators.partition import (
+    Conjunctions,
+    Partition,
+    PartitionGram,
+    PartitionStack,
+)
+from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
+from mmech.operators.stack import HStack, VStack
+
+__all__ = [
+    "as_integer_matrix",
+    "column_sums",
+    "is_known",
+    "norm_bounds",
+    "total_sums",
+]
+
+Bounds = tuple[int, int]
+"""Upper bounds on the largest L1 norm of a row and on that of a column."""
+
+Parts = tuple[int, ...]
+"""Bounds of every part of an operator."""
+
+Sums = int | NDArray[Any]
+"""One whole number per column (int64, or Python integers), or one for all columns."""
+
+FITS = 2**62
+"""Magnitudes below this are left to 64-bit integers, with a factor of two to spare."""
+
+EXACT_FLOATS = 2.0**53
+"""Sums of whole numbers >= 0 that stay below this are exact in float64."""
+
+MAX_WIDE = 2**22
+"""Most entries that are added up as Python integers."""
+
+MAX_COLUMNS = 2**25
+"""Largest domain whose column sums are listed one by one."""
+
+MAX_LISTED = 2**25
+"""Most entries of an operator of unknown class that are listed."""
+
+
+# ---- bounds ----------------------------------------------------------------------
+
+
+def norm_bounds(operator: QueryMatrix) -> Bounds | None:
+    """Return upper bounds on the largest L1 norms of rows and columns.
+
+    Parameters
+    ----------
+    operator : QueryMatrix of int64
+
+    Returns
+    -------
+    (int, int) or None
+        For rows and for columns; ``None`` if the operator, or one that it is made of,
+        is of an unknown class. Ask ``operator._norm_bounds``, which keeps them.
+
+    Examples
+    --------
+    >>> from mmech import Dense, Prefix, Product
+    >>> from mmech.structure.exact import norm_bounds
+    >>> norm_bounds(Prefix(4))
+    (4, 4)
+    >>> norm_bounds(Product(Prefix(4), 2**62 * Prefix(4))) == (2**66, 2**66)
+    True
+    """
+    if not is_known(operator):
+        return None
+    kind = type(operator)
+    if kind not in _PARTS:
+        return BOUNDS[kind](operator)
+    known = [part._norm_bounds or (0, 0) for part in _PARTS[kind](operator)]
+    rows, columns = zip(*known, strict=True)
+    return _JOINT_BOUNDS[kind](operator, rows, columns)
+
+
+def is_known(operator: QueryMatrix) -> bool:
+    """Return whether the class of an operator, and of all its parts, has rules here."""
+    kind = type(operator)
+    if kind in _PARTS:
+        return all(is_known(part) for part in _PARTS[kind](operator))
+    return kind in BOUNDS
+
+
+def _explicit(operator: Dense | Sparse) -> Bounds:
+    if isinstance(operator, Sparse):
+        magnitudes: Any = abs(operator.matrix.astype(np.float64))
+    else:
+        magnitudes = np.abs(operator._array.astype(np.float64))
+    rows, columns = (magnitudes.sum(axis=axis).max(initial=0.0) for axis in (1, 0))
+    # More than the rounding errors of sums of up to 2^32 terms.
+    return tuple(math.ceil(float(s) * (1 + 2**-20)) for s in (rows, columns))  # type: ignore[return-value]
+
+
+def _diagonal(operator: Diagonal) -> Bounds:
+    largest = _largest(np.abs(operator._values))
+    return largest, largest
+
+
+def _levels(operator: Hierarchy) -> Bounds:
+    weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
+    longest = max(min(m, operator.n) * weight for m, weight in weights.items())
+    return longest, sum(weights.values())
+
+
+def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
+    return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
+
+
+# ---- sums over columns -----------------------------------------------------------
+
+
+def column_sums(
+    operator: QueryMatrix, power: int = 1, weights: int | NDArray[Any] = 1
+) -> Sums:
+    """Return Σ_i k_i |A_ij|^power of every column j, exactly.
+
+    Parameters
+    ----------
+    operator : QueryMatrix of int64, shape (m, n)
+        Of a known class, see `as_integer_matrix`.
+    power : {1, 2}
+        Add up magnitudes, or squares.
+    weights : int or ndarray of whole numbers, shape (m,)
+        Weight k_i >= 0 of all rows, or of each.
+
+    Returns
+    -------
+    int or ndarray, shape (n,)
+        One number where all columns are known to agree, or where the columns are too
+        many to list: then it is an upper bound. The array holds 64-bit integers, or
+        Python integers where those would not do.
+
+    Raises
+    ------
+    ValueError
+        If the numbers are too large for 64 bits and too many for Python integers.
+
+    Examples
+    --------
+    >>> from mmech import Dense, Marginal
+    >>> from mmech.structure.exact import column_sums
+    >>> column_sums(Marginal((2, 3), [0]), weights=5)
+    5
+    >>> column_sums(Dense([[2**32, -1], [1, 1]]), 2)
+    array([18446744073709551617, 2], dtype=object)
+    """
+    if not is_known(operator):
+        raise TypeError(
+            f"the entries of {operator!r} are not known to be integers; list them with "
+            "Dense or Sparse"
+        )
+    rule = SUMS.get(type(operator))
+    sums = None if rule is None else rule(operator, power, weights)
+    return _listed(operator, power, weights) if sums is None else sums
+
+
+def _largest(numbers: Sums) -> int:
+    return numbers if isinstance(numbers, int) else int(numbers.max(initial=0))
+
+
+def _wide(numbers: Sums) -> Sums:
+    """Return Python integers in place of 64-bit ones."""
+    if isinstance(numbers, int) or numbers.dtype == object:
+        return numbers
+    if numbers.size > MAX_WIDE:
+        raise ValueError(
+            "the column sums of the strategy do not fit into 64-bit integers; scale "
+            "the strategy down"
+        )
+    return numbers.astype(object)
+
+
+def _times(left: Sums, right: Sums) -> Sums:
+    sizes = _largest(left), _largest(right)
+    if max(*sizes, sizes[0] * sizes[1]) < FITS:
+        return left * right
+    return _wide(left) * _wide(right)
+
+
+def _plus(left: Sums, right: Sums) -> Sums:
+    if _largest(left) + _largest(right) < FITS:
+        return left + right
+    return _wide(left) + _wide(right)
+
+
+def total_sums(parts: Iterable[Sums]) -> Sums:
+    """Return the sum of the column sums of several operators."""
+    total: Sums = 0
+    for part in parts:
+        total = _plus(total, part)
+    return total
+
+
+def _each(sums: Sums, n: int) -> NDArray[Any]:
+    """Return one number per column."""
+    if not isinstance(sums, int):
+        return sums
+    return np.full(n, sums, np.int64 if sums < FITS else object)
+
+
+def _reduced(entries: Array, power: int, weights: int | NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of explicit columns, shape (m, k) to (k,)."""
+    magnitudes = np.abs(entries)
+
+    def added(numbers: Any, weights: Any) -> NDArray[Any]:
+        powers = numbers * numbers if power == 2 else numbers
+        if isinstance(weights, (int, float)):
+            return np.asarray(powers.sum(axis=0)) * weights
+        return np.asarray(weights @ powers)
+
+    own = float(weights) if isinstance(weights, int) else weights.astype(np.float64)
+    floats = added(magnitudes.astype(np.float64), own)
+    largest = float(floats.max(initial=0.0))
+    if largest < EXACT_FLOATS:
+        return floats.astype(np.int64)
+    if largest >= FITS or _largest(weights) >= FITS:
+        magnitudes, weights = _wide(magnitudes), _wide(weights)  # type: ignore[assignment]
+    return added(magnitudes, weights)
+
+
+def _listed(
+    operator: QueryMatrix, power: int, weights: int | NDArray[Any]
+) -> NDArray[Any]:
+    """Return the sums of columns that are listed, block by block."""
+    if min(operator._norm_bounds or (FITS,)) >= FITS:
+        raise ValueError(
+            f"the entries of {operator!r} may not fit into 64-bit integers; scale the "
+            "strategy down"
+        )
+    parts = [_reduced(b, power, weights) for _, b in operator._column_blocks()]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
+
+
+def transposed_sums(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
+    """Multiply the weights with the transpose: for entries >= 0 and their sums."""
+    bounds = operator._norm_bounds
+    assert bounds is not None
+    if power != 1 or not operator.is_nonnegative:
+        return None
+    if max(_largest(weights), _largest(weights) * bounds[1]) >= FITS:
+        return None
+    rows = np.ascontiguousarray(_each(weights, operator.shape[0]), np.int64)
+    return np.asarray(operator._rmatmat(rows[:, None])[:, 0])
+
+
+def _zeros_and_ones(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
+    if not isinstance(weights, int):
+        return transposed_sums(operator, 1, weights)
+    counts = operator.column_abs_sums()
+    return None if counts.dtype != np.int64 else _times(counts, weights)
+
+
+def _alike(count: Callable[[Any, int], int]) -> Callable[..., Sums | None]:
+    """Return a rule for classes whose columns all have the same sum."""
+
+    def rule(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
+        if isinstance(weights, int):
+            return weights * count(operator, power)
+        if isinstance(operator, Hierarchy):
+            return transposed_sums(operator, power, weights)
+        return _zeros_and_ones(operator, power, weights)
+
+    return rule
+
+
+def _dense_sums(operator: Dense, power: int, weights: Any) -> Sums:
+    return _reduced(operator._array, power, weights)
+
+
+def _sparse_sums(operator: Sparse, power: int, weights: Any) -> Sums:
+    matrix = operator.matrix
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    entries: Sums = np.abs(matrix.data)
+    own = weights if isinstance(weights, int) else weights[rows]
+    n = matrix.shape[1]
+    floats = np.abs(matrix.data.astype(np.float64)) ** power
+    floats *= float(own) if isinstance(own, int) else own.astype(np.float64)
+    largest = float(np.bincount(matrix.indices, floats, n).max(initial=0.0))
+    if largest >= FITS or _largest(own) >= FITS:
+        entries, own = _wide(entries), _wide(own)
+    terms = entries * entries if power == 2 else entries
+    out = np.zeros(n, terms.dtype)  # type: ignore[union-attr]
+    np.add.at(out, matrix.indices, own * terms)
+    return out
+
+
+def _diagonal_sums(operator: Diagonal, power: int, weights: Any) -> Sums:
+    values: Sums = np.abs(operator._values)
+    return _times(_times(values, values) if power == 2 else values, weights)
+
+
+def _scaled_sums(operator: Scaled, power: int, weights: Any) -> Sums:
+    factor = abs(int(operator.weight)) ** power
+    return _times(column_sums(operator.operator, power, weights), factor)
+
+
+def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
+    if isinstance(weights, int):
+        return total_sums(column_sums(b, power, weights) for b in operator.blocks)
+    parts = np.split(weights, operator._offsets[1:-1])
+    return total_sums(
+        column_sums(block, power, own)
+        for block, own in zip(operator.blocks, parts, strict=True)
+    )
+
+
+def _side_by_side(operator: HStack, power: int, weights: Any) -> Sums:
+    return np.concatenate(
+        [_each(column_sums(b, power, weights), b.shape[1]) for b in operator.blocks]
+    )
+
+
+def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | None:
+    if not isinstance(weights, int):
+        return _weighted_kronecker(operator, power, weights)
+    parts = [column_sums(factor, power) for factor in operator.factors]
+    largest = weights * math.prod(_largest(part) for part in parts)
+    n = operator.shape[1]
+    limit = MAX_COLUMNS if largest < FITS else MAX_WIDE
+    if n > limit or all(isinstance(part, int) for part in parts):
+        return largest
+    sides = [
+        _each(part, factor.shape[1])
+        for part, factor in zip(parts, operator.factors, strict=True)
+    ]
+
+    def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(_times(left[:, None], right[None, :])).ravel()
+
+    return _times(reduce(outer, sides), weights)
+
+
+def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums | None:
+    if all(type(factor) in _ZEROS_AND_ONES for factor in operator.factors):
+        power = 1
+    if power == 1:
+        if operator.is_nonnegative:
+            return transposed_sums(operator, power, weights)
+        return column_sums(operator.abs(), power, weights)
+    if min(operator._norm_bounds or (FITS,)) >= FITS:
+        return None
+    return column_sums(Sparse(operator.to_sparse()), power, weights)
+
+
+def _product_sums(operator: Product, power: int, weights: Any) -> Sums | None:
+    first, *others = operator.factors
+    if not others:
+        return column_sums(first, power, weights)
+    rest = others[0] if len(others) == 1 else Product(*others)
+    if type(first) is Diagonal:
+        # |d_i a_ij|^p is a weight of the row.
+        return column_sums(rest, power, _diagonal_sums(first, power, weights))
+    if power == 1 and operator.is_nonnegative:
+        return column_sums(rest, power, column_sums(first, power, weights))
+    return None
+
+
+def _merged_sums(operator: Merged, power: int, weights: Any) -> Sums:
+    inner = _each(
+        column_sums(operator.operator, power, weights), operator.operator.shape[1]
+    )
+    return np.where(operator._groups >= 0, inner[operator._groups], 0)
+
+
+def _permuted_sums(operator: Permuted, power: int, weights: Any) -> Sums:
+    inner = column_sums(operator.operator, power, weights)
+    return inner if isinstance(inner, int) else inner[operator._permutation]
+
+
+# ---- operators of unknown classes ------------------------------------------------
+
+
+def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
+    """Return an operator whose entries are certain to be integers.
+
+    Operators of this package state their entries. One of another class is replaced by
+    the matrix of its columns, which are checked.
+
+    Parameters
+    ----------
+    operator : QueryMatrix of int64, shape (m, n)
+
+    Returns
+    -------
+    QueryMatrix, shape (m, n)
+        The operator itself, or its entries.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not an integer, or the products with integers and with floats
+        differ.
+    DomainTooLargeError
+        If the class is unknown and there are too many entries to list.
+    """
+    if is_known(operator):
+        return operator
+    m, n = operator.shape
+    if m * n > MAX_LISTED:
+        raise DomainTooLargeError(
+            f"{operator!r} has {magnitude(m * n)} entries, too many to check that all "
+            f"are integers (limit {MAX_LISTED}); compose it of operators of mmech"
+        )
+    entries = np.empty((m, n), np.int64)
+    width = max(1, BLOCK_ENTRIES // max(1, m, n))
+    for start in range(0, n, width):
+        size = min(width, n - start)
+        unit = np.zeros((n, size), np.int64)
+        unit[np.arange(start, start + size), np.arange(size)] = 1
+        block = np.asarray(operator._matmat(unit))
+        floats = np.asarray(operator._matmat(unit.astype(np.float64)), np.float64)
+        if not _are_integers(block, floats, (m, size)):
+            raise ValueError(
+                f"{operator!r} has dtype int64 but its entries are not all integers "
+                "below 2**63; leave its dtype out (float64 is the default), so that "
+                "its entries are rounded before they are measured"
+            )
+        entries[:, start : start + size] = block
+    matrix = Dense(entries)
+    few = 8 * np.count_nonzero(entries) < m * n
+    return Sparse(matrix.to_sparse()) if few else matrix
+
+
+def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
+    if block.shape != shape or floats.shape != shape:
+        return False
+    if block.dtype.kind == "f":
+        whole = (block == np.rint(block)).all() and (np.abs(block) < EXACT_FLOATS).all()
+    else:
+        whole = block.dtype.kind in "bi"
+    return bool(whole) and np.allclose(block.astype(np.float64), floats, 1e-9, 1e-9)
+
+
+# ---- one rule per class ----------------------------------------------------------
+
+BOUNDS: dict[type, Callable[[Any], Bounds]] = {
+    Identity: lambda a: (1, 1),
+    Ones: lambda a: (a.n, a.m),
+    Total: lambda a: (a.n, 1),
+    Prefix: lambda a: (a.n, a.n),
+    Suffix: lambda a: (a.n, a.n),
+    AllRange: lambda a: (a.n, (a.n + 1) ** 2),
+    AllRangeGram: lambda a: ((a.n + 1) ** 3, (a.n + 1) ** 3),
+    WidthRange: lambda a: (a.width, a.width),
+    Ranges: lambda a: (a.shape[1], a.shape[0]),
+    Conjunctions: lambda a: (a.shape[1], a.shape[0]),
+    Partition: lambda a: (a.shape[1], 1),
+    PartitionStack: lambda a: (a.shape[1], a.n_partitions),
+    PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
+    Marginal: lambda a: (a.shape[1], 1),
+    Hierarchy: _levels,
+    Diagonal: _diagonal,
+    Dense: _explicit,
+    Sparse: _explicit,
+    Marginals: lambda a: (
+        max(abs(int(weight)) for weight in a.weights.values()) * a.shape[1],
+        sum(abs(int(weight)) for weight in a.weights.values()),
+    ),
+}
+"""Class to the rule for `norm_bounds`, of operators that are not made of others."""
+
+_PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
+    **dict.fromkeys(
+        (Scaled, Transpose, Gram, Permuted, PermutedGram, Merged),
+        lambda a: (a.operator,),
+    ),
+    **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
+    **dict.fromkeys((VStack, HStack), lambda a: a.blocks),
+    Sum: lambda a: a.terms,
+}
+"""Class to the operators that one is made of."""
+
+_JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
+    Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
+    Transpose: lambda a, r, c: (c[0], r[0]),
+    Gram: lambda a, r, c: (r[0] * c[0], r[0] * c[0]),
+    Permuted: lambda a, r, c: (r[0], c[0]),
+    PermutedGram: lambda a, r, c: (r[0], c[0]),
+    Merged: _merged_bounds,
+    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Sum: lambda a, r, c: (sum(r), sum(c)),
+    VStack: lambda a, r, c: (max(r), sum(c)),
+    HStack: lambda a, r, c: (sum(r), max(c)),
+}
+"""Class to the rule for `norm_bounds`, of operators that are made of others."""
+
+_ZEROS_AND_ONES = (
+    Identity,
+    Ones,
+    Total,
+    Prefix,
+    Suffix,
+    AllRange,
+    WidthRange,
+    Ranges,
+    Conjunctions,
+    Partition,
+    PartitionStack,
+    Marginal,
+)
+
+SUMS: dict[type, Callable[..., Sums | None]] = {
+    **dict.fromkeys(_ZEROS_AND_ONES, _zeros_and_ones),
+    **dict.fromkeys((Identity, Marginal, Partition), _alike(lambda a, power: 1)),
+    **dict.fromkeys((Ones, Total), _alike(lambda a, power: int(a.m))),
+    PartitionStack: _alike(lambda a, power: a.n_partitions),
+    Hierarchy: _alike(
+        lambda a, power: sum(abs(int(weight)) ** power for weight in a.weights.values())
+    ),
+    Diagonal: _diagonal_sums,
+    Dense: _dense_sums,
+    Sparse: _sparse_sums,
+    Scaled: _scaled_sums,
+    VStack: _stack_sums,
+    Marginals: _stack_sums,
+    HStack: _side_by_side,
+    Kronecker: _kronecker_sums,
+    Product: _product_sums,
+    Merged: _merged_sums,
+    Permuted: _permuted_sums,
+    Transpose: transposed_sums,
+}
+"""Class to the rule for `column_sums`; without one, or where it returns ``None``, the
+columns are listed."""
+
+FORMS.norm_bounds = norm_bounds

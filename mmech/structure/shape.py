@@ -1,0 +1,285 @@
+"""What the structure of an operator tells about it: rank, norms, terms of products.
+
+Every question is one function with one rule per class of operators. A class without a
+rule gets the answer that is always right: not known. Only `rank` and
+`squared_singular_values` may have to form a dense matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
+from mmech.operators.compose import Scaled
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginals
+from mmech.operators.pidentity import PIdentity
+from mmech.operators.ranges import Permuted
+from mmech.operators.stack import VStack
+from mmech.operators.subsets import downward_closure
+from mmech.structure.attributes import domain_shape_of
+from mmech.structure.spectrum import marginal_terms
+
+__all__ = [
+    "DENSE_CELLS",
+    "frobenius_squared",
+    "has_full_column_rank",
+    "is_uniform",
+    "known_rank",
+    "kronecker_terms",
+    "rank",
+    "measured_loss_bound",
+    "squared_singular_values",
+    "unscaled",
+    "weighted_blocks",
+]
+
+DENSE_CELLS = 4096
+"""Largest domain for which an n x n eigendecomposition is computed."""
+
+Sizes = tuple[int, ...]
+Factors = tuple[QueryMatrix, ...]
+
+
+# ---- unions and weights ----------------------------------------------------------
+
+
+@singledispatch
+def weighted_blocks(
+    workload: QueryMatrix, weight: float = 1.0
+) -> Iterator[tuple[float, QueryMatrix]]:
+    """Yield (weight, block) of a union, with unions and weights inside undone."""
+    yield weight, workload
+
+
+@weighted_blocks.register(Scaled)
+def _(workload: Scaled, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    yield from weighted_blocks(workload.operator, weight * workload.weight)
+
+
+@weighted_blocks.register(VStack)
+def _(workload: VStack, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    for block in workload.blocks:
+        yield from weighted_blocks(block, weight)
+
+
+@singledispatch
+def unscaled(operator: QueryMatrix) -> QueryMatrix:
+    """Return an operator without the weights around it, unless one is zero."""
+    return operator
+
+
+@unscaled.register(Scaled)
+def _(operator: Scaled) -> QueryMatrix:
+    return operator if operator.weight == 0 else unscaled(operator.operator)
+
+
+@singledispatch
+def _factors(block: QueryMatrix) -> Factors | None:
+    """Return the factors of a product of attributes, else ``None``."""
+    return None
+
+
+@_factors.register(Kronecker)
+def _(block: Kronecker) -> Factors | None:
+    return tuple(block.factors)
+
+
+def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
+    """Return a union of products as (weight, factors) terms, else ``None``."""
+    terms = []
+    for weight, block in weighted_blocks(workload):
+        factors = _factors(block)
+        if factors is None:
+            return None
+        terms.append((weight, factors))
+    shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
+    return terms if len(shapes) == 1 else None
+
+
+# ---- symmetry --------------------------------------------------------------------
+
+
+@singledispatch
+def is_uniform(workload: QueryMatrix) -> bool:
+    """Whether relabelling values maps every query to every other.
+
+    Then all queries have one error under a strategy that relabelling leaves
+    unchanged, such as marginals: a table of counts has one variance.
+    """
+    return False
+
+
+@is_uniform.register(Identity)
+@is_uniform.register(Ones)
+def _(workload: Identity | Ones) -> bool:
+    return True
+
+
+@is_uniform.register(Kronecker)
+def _(workload: Kronecker) -> bool:
+    return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
+
+
+# ---- norms -----------------------------------------------------------------------
+
+
+@singledispatch
+def frobenius_squared(operator: QueryMatrix) -> float:
+    """Return the sum of all squared entries, along the cheaper side."""
+    terms = kronecker_terms(operator)
+    if terms is not None:
+        return sum(
+            weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
+            for weight, factors in terms
+        )
+    by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
+    sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
+    return float(sums.sum(dtype=np.float64))  # int64 could wrap
+
+
+@frobenius_squared.register(Marginals)
+def _(operator: Marginals) -> float:  # a one per marginal and cell
+    return operator.shape[1] * sum(w**2 for w in operator.weights.values())
+
+
+# ---- rank ------------------------------------------------------------------------
+
+
+@singledispatch
+def has_full_column_rank(strategy: QueryMatrix) -> bool:
+    """Return whether full column rank is known from the structure alone."""
+    return False
+
+
+for _kind in (AllRange, Identity, PIdentity, Prefix, Suffix):
+    has_full_column_rank.register(_kind)(lambda strategy: True)
+
+
+@has_full_column_rank.register(Permuted)
+def _(strategy: Permuted) -> bool:
+    return has_full_column_rank(strategy.operator)
+
+
+@has_full_column_rank.register(Scaled)
+def _(strategy: Scaled) -> bool:
+    return strategy.weight != 0 and has_full_column_rank(strategy.operator)
+
+
+@has_full_column_rank.register(Diagonal)
+def _(strategy: Diagonal) -> bool:
+    return bool((strategy.diag() != 0).all())
+
+
+@has_full_column_rank.register(Hierarchy)
+def _(strategy: Hierarchy) -> bool:
+    return strategy.weights.get(1, 0) != 0
+
+
+@has_full_column_rank.register(Kronecker)
+def _(strategy: Kronecker) -> bool:
+    return all(has_full_column_rank(factor) for factor in strategy.factors)
+
+
+@has_full_column_rank.register(VStack)
+def _(strategy: VStack) -> bool:
+    return any(has_full_column_rank(block) for block in strategy.blocks)
+
+
+def squared_singular_values(workload: QueryMatrix) -> NDArray[np.float64]:
+    """Return the squared singular values, in no particular order."""
+    m, n = workload.shape
+    if min(m, n) > DENSE_CELLS:
+        raise DomainTooLargeError(
+            f"the singular values of {workload!r} need a dense matrix of size "
+            f"{min(m, n)}, above {DENSE_CELLS}; use Kronecker structure or a smaller "
+            "workload"
+        )
+    smaller = workload if n <= m else workload.T
+    values = np.linalg.eigvalsh(smaller.gram()._dense().astype(np.float64))
+    return np.maximum(values, 0.0)
+
+
+def rank(workload: QueryMatrix) -> int:
+    """Return the rank, by the singular values where the structure does not tell."""
+    if has_full_column_rank(workload):
+        return workload.shape[1]
+    known = known_rank(workload)
+    if known is not None:
+        return known
+    shape = _domain_of_marginals(workload)
+    if shape is not None:
+        return _rank_of_marginals(workload, shape)
+    values = squared_singular_values(workload)
+    floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
+    return int((values > floor).sum())
+
+
+@singledispatch
+def known_rank(workload: QueryMatrix) -> int | None:
+    """Return a rank that is known though it may not be full, else ``None``."""
+    return None
+
+
+@known_rank.register(Ones)
+def _(workload: Ones) -> int | None:
+    return 1
+
+
+@known_rank.register(Kronecker)
+def _(workload: Kronecker) -> int | None:
+    return math.prod(rank(factor) for factor in workload.factors)
+
+
+@known_rank.register(Marginals)
+def _(workload: Marginals) -> int | None:
+    return _rank_of_marginals(workload, workload.domain_shape)
+
+
+@known_rank.register(Scaled)
+def _(workload: Scaled) -> int | None:
+    return None if workload.weight == 0 else rank(workload.operator)
+
+
+def _rank_of_marginals(workload: QueryMatrix, shape: Sizes) -> int:
+    terms = marginal_terms(workload) or []
+    asked = downward_closure((key for key, square in terms if square > 0), shape)
+    return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
+
+
+def _domain_of_marginals(workload: QueryMatrix) -> Sizes | None:
+    """Return the attribute sizes of a union of marginals, else ``None``."""
+    shapes = {
+        domain_shape_of(block) if is_uniform(block) else None
+        for _, block in weighted_blocks(workload)
+    }
+    return shapes.pop() if len(shapes) == 1 else None
+
+
+def measured_loss_bound(workload: QueryMatrix) -> float:
+    r"""Return a cheap lower bound on the loss of measuring the queries themselves.
+
+    .. math:: \|W\|_1^2 \operatorname{rank}(W) \geq \|W\|_1^2
+              \frac{\|W\|_F^2}{\sigma_{\max}^2} \geq
+              \|W\|_1 \frac{\|W\|_F^2}{\|W\|_\infty}
+
+    Boxes have closed forms for their rows only: their mean column sum, which for the
+    leaves of a forest is the largest, stands for :math:`\|W\|_1`.
+    """
+    rows = workload.row_abs_sums()
+    longest = float(rows.max(initial=0))
+    if longest == 0:
+        return 0.0
+    ratio = frobenius_squared(workload) / longest * (1 - 1e-12)
+    if workload.has_row_forms:
+        return float(rows.sum(dtype=np.float64)) / workload.shape[1] * ratio
+    largest = workload.sensitivity()
+    return largest**2 * math.ceil(ratio / largest)

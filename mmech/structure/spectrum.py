@@ -1,0 +1,539 @@
+"""What a workload asks of the interactions of every subset of attributes.
+
+With the projector P_s on the interactions of exactly the attributes s, every query
+w has one table per subset, W_s = C_s M_s w / c_s: its marginal over s with the means
+along every axis taken off, over the number of cells c_s = n / n_s that an entry sums.
+Strategies in the marginal algebra see a query only through the squared norms of
+these tables, numbers of moderate size whatever the size of the domain. Boxes and
+marginals have few of them: one per subset of the attributes that they restrict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce, singledispatch
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from mmech.exceptions import DomainTooLargeError
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import (
+    MAX_LATTICE_ATTRIBUTES,
+    Marginal,
+    Marginals,
+    attributes_of,
+    subset_cells,
+    subset_ranks,
+)
+from mmech.operators.partition import Conjunctions, PartitionStack
+from mmech.operators.ranges import Ranges
+from mmech.operators.stack import VStack
+from mmech.operators.subsets import MAX_CLOSURE, Subset, downward_closure, ranks_of
+from mmech.structure.energies import anova_energies
+
+__all__ = [
+    "BoxGroup",
+    "QuerySpectra",
+    "box_groups",
+    "box_tables",
+    "marginal_terms",
+    "mean_spectrum",
+    "query_spectra",
+]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+Sizes = tuple[int, ...]
+Squares = dict[Subset, float]
+Masks = Sequence[NDArray[np.bool_]]
+
+ROUNDING = 1e-13
+"""Relative size below which a sum of tables counts as zero."""
+
+MAX_ENTRIES = 2**26
+"""Largest number of (query, subset) pairs that are listed."""
+
+
+# ---- what a workload asks of every subset -------------------------------------
+
+
+@singledispatch
+def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
+    """Return a union of marginals as (subset, squared weight), else ``None``.
+
+    The gram of such a workload lies in the marginal algebra.
+    """
+    return None
+
+
+@marginal_terms.register(Marginals)
+def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
+    return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
+
+
+@marginal_terms.register(Marginal)
+def _(workload: Marginal) -> list[tuple[Subset, float]] | None:
+    return [(workload.attributes, 1.0)]
+
+
+@marginal_terms.register(Scaled)
+def _(workload: Scaled) -> list[tuple[Subset, float]] | None:
+    inner = marginal_terms(workload.operator)
+    if inner is None:
+        return None
+    square = float(workload.weight) ** 2
+    return [(key, square * weight) for key, weight in inner]
+
+
+@marginal_terms.register(VStack)
+def _(workload: VStack) -> list[tuple[Subset, float]] | None:
+    terms: list[tuple[Subset, float]] = []
+    for block in workload.blocks:
+        own = marginal_terms(block)
+        if own is None:
+            return None
+        terms += own
+    return terms
+
+
+@marginal_terms.register(Kronecker)
+def _(workload: Kronecker) -> list[tuple[Subset, float]] | None:
+    if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
+        return None
+    kept = tuple(i for i, f in enumerate(workload.factors) if isinstance(f, Identity))
+    times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
+    return [(kept, float(times))]
+
+
+def mean_spectrum(
+    workload: QueryMatrix, domain_shape: tuple[int, ...]
+) -> dict[Subset, float] | None:
+    r"""Return what a workload asks of the interactions of every subset.
+
+    .. math:: \tau_s = \frac{\mathrm{tr}(P_s W^T W)}{\mathrm{rank}(P_s) \, n / n_s}
+
+    For a union of marginals with weights w this is
+    :math:`\sum_{a \supseteq s} w_a^2 n_s / n_a`, a number of moderate size at any
+    size of the domain.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Unions of marginals, products of attributes, boxes (`Conjunctions`, ranges,
+        the leaves of a forest) and sums of boxes (QTᵀT), over any number of
+        attributes; of at most 20 attributes, all that the lattice can project.
+    domain_shape : tuple of int
+        Number of values of every attribute.
+
+    Returns
+    -------
+    dict of tuple to float, or None
+        Positive entries only.
+
+    Raises
+    ------
+    DomainTooLargeError
+        If a query restricts so many attributes that their subsets are too many to
+        list.
+    """
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _marginal_spectrum(terms, domain_shape)
+    if len(domain_shape) <= MAX_LATTICE_ATTRIBUTES:
+        energies = anova_energies(workload, domain_shape)
+        if energies is not None:
+            scales = subset_ranks(domain_shape) * subset_cells(domain_shape)
+            floor = 1e-12 * energies.sum()
+            return {
+                attributes_of(mask): float(energies[mask] / scales[mask])
+                for mask in np.flatnonzero((energies > floor) & (scales > 0)).tolist()
+            }
+    squares = _squares(workload, domain_shape)
+    if squares is None:
+        return None
+    ranks = ranks_of(squares, domain_shape)
+    return {
+        subset: value / rank
+        for (subset, value), rank in zip(squares.items(), ranks.tolist(), strict=True)
+        if value > 0
+    }
+
+
+def _marginal_spectrum(
+    terms: list[tuple[Subset, float]], domain_shape: tuple[int, ...]
+) -> dict[Subset, float]:
+    closure = downward_closure((key for key, _ in terms), domain_shape)
+    values = np.zeros(len(closure))
+    for key, square in terms:
+        kept = [i for i in key if domain_shape[i] > 1]
+        for size in range(len(kept) + 1):
+            for subset in combinations(kept, size):
+                removed = math.prod(domain_shape[i] for i in kept if i not in subset)
+                values[closure[subset]] += square / removed
+    return {subset: float(values[i]) for subset, i in closure.items() if values[i] > 0}
+
+
+@singledispatch
+def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
+    """Return Σ ‖W_s‖² over the queries, for every subset s where it is not zero."""
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    spectra = query_spectra(workload, sizes)
+    if spectra is None:
+        return None
+    return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
+
+
+def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Squares:
+    spectrum = _marginal_spectrum(terms, sizes)
+    ranks = ranks_of(spectrum, sizes)
+    return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
+
+
+@_squares.register(Scaled)
+def _(workload: Scaled, sizes: Sizes) -> Squares | None:
+    inner = _squares(workload.operator, sizes)
+    square = float(workload.weight) ** 2
+    return None if inner is None else {s: square * v for s, v in inner.items()}
+
+
+@_squares.register(VStack)
+def _(workload: VStack, sizes: Sizes) -> Squares | None:
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    total: Squares = {}
+    for block in workload.blocks:
+        part = _squares(block, sizes)
+        if part is None:
+            return None
+        for subset, value in part.items():
+            total[subset] = total.get(subset, 0.0) + value
+    return total
+
+
+@_squares.register(Identity)
+def _(workload: Identity, sizes: Sizes) -> Squares | None:
+    return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
+
+
+@_squares.register(Ones)
+def _(workload: Ones, sizes: Sizes) -> Squares | None:
+    return {(): float(workload.m)}
+
+
+@_squares.register(Kronecker)
+def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    return _kronecker_squares(workload, sizes)
+
+
+def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
+    """Return squared norms of the rows less their mean, and of the mean entries."""
+    n = factor.shape[1]
+    means = np.square(factor.matvec(np.ones(n)) / n)
+    squares = factor.row_square_sums().astype(np.float64)
+    inside = squares - n * means
+    rounding = 1e-13 * squares  # of equal entries that are no integers, say
+    return np.where(inside > rounding, inside, 0.0), means
+
+
+def _kronecker_squares(
+    workload: Kronecker, sizes: tuple[int, ...]
+) -> dict[Subset, float] | None:
+    if tuple(factor.shape[1] for factor in workload.factors) != sizes:
+        return None
+    inside, outside = [], []
+    for factor in workload.factors:
+        squares, means = _factor_squares(factor)
+        inside.append(float(squares.sum()))
+        outside.append(float(means.sum()))
+    active = tuple(i for i, value in enumerate(inside) if value > 0)
+    base = math.prod(value for i, value in enumerate(outside) if i not in active)
+    return {
+        subset: base
+        * math.prod(inside[i] if i in subset else outside[i] for i in active)
+        for subset in downward_closure([active], sizes)
+    }
+
+
+# ---- query by query -----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class QuerySpectra:
+    """Squared norms ‖W_s‖² of every query, those that are not zero.
+
+    Attributes
+    ----------
+    n_queries : int
+        Number of queries m.
+    subsets : tuple of tuple of int
+        Subsets of attributes, numbered by position.
+    rows, columns : ndarray of int64, shape (number of pairs,)
+        Query and number of the subset.
+    values : ndarray of float64, shape (number of pairs,)
+        The squared norms.
+    """
+
+    n_queries: int
+    subsets: tuple[Subset, ...]
+    rows: Ints
+    columns: Ints
+    values: Floats
+
+    def totals(self) -> Floats:
+        """Return the sums over the queries, one per subset."""
+        sums = np.bincount(self.columns, self.values, minlength=len(self.subsets))
+        return sums.astype(np.float64)
+
+    def weighted(self, weights: Floats) -> Floats:
+        """Return Σ_s weights_s ‖W_s‖² of every query, shape (m,)."""
+        products = self.values * weights[self.columns]
+        sums = np.bincount(self.rows, products, minlength=self.n_queries)
+        return sums.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class BoxGroup:
+    """Boxes that restrict the same attributes.
+
+    Attributes
+    ----------
+    attributes : tuple of int
+        The attributes.
+    rows : ndarray of int64, shape (g,)
+        Which rows of the workload the boxes are.
+    masks : tuple of ndarray of bool, each of shape (g, n_i)
+        Allowed values of every one of the attributes.
+    """
+
+    attributes: Subset
+    rows: Ints
+    masks: tuple[NDArray[np.bool_], ...]
+
+    def restricted(self, asked: NDArray[np.bool_]) -> list[BoxGroup]:
+        """Return the group with the asked rows of the workload alone, if any."""
+        own = np.flatnonzero(asked[self.rows])
+        if own.size == 0:
+            return []
+        masks = tuple(mask[own] for mask in self.masks)
+        return [BoxGroup(self.attributes, self.rows[own], masks)]
+
+
+def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
+    """Return a union of boxes as one mask per attribute, else ``None``."""
+    same = getattr(workload, "domain_shape", None) == sizes
+    return _boxes_of(workload, sizes) if same else None
+
+
+@singledispatch
+def _boxes_of(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
+    return None
+
+
+@_boxes_of.register(Conjunctions)
+def _(workload: Conjunctions, sizes: Sizes) -> Masks | None:
+    return workload._masks
+
+
+@_boxes_of.register(PartitionStack)
+def _(workload: PartitionStack, sizes: Sizes) -> Masks | None:
+    return workload.boxes()
+
+
+@_boxes_of.register(Ranges)
+def _(workload: Ranges, sizes: Sizes) -> Masks | None:
+    sides = zip(sizes, workload._lower.T, workload._upper.T, strict=True)
+    return [
+        (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
+        for n, low, high in sides
+    ]
+
+
+def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] | None:
+    """Return a union of boxes by the attributes that they restrict, else ``None``.
+
+    Empty boxes are left out.
+    """
+    masks = _box_masks(workload, sizes)
+    if masks is None:
+        return None
+    widths = np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+    tested = widths < np.array(sizes)
+    filled = np.flatnonzero((widths > 0).all(axis=1))
+    kinds, place = np.unique(tested[filled], axis=0, return_inverse=True)
+    order = np.argsort(place.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(place.ravel(), minlength=len(kinds)))
+    groups = []
+    for kind, rows in zip(kinds, np.split(filled[order], ends[:-1]), strict=True):
+        attributes = tuple(np.flatnonzero(kind).tolist())
+        groups.append(
+            BoxGroup(attributes, rows, tuple(masks[i][rows] for i in attributes))
+        )
+    return groups
+
+
+@singledispatch
+def query_spectra(
+    workload: QueryMatrix, domain_shape: tuple[int, ...]
+) -> QuerySpectra | None:
+    """Return the squared norms ‖W_s‖² of every query by itself.
+
+    Parameters
+    ----------
+    workload : QueryMatrix, shape (m, n)
+        Boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
+        products of attributes with at most 2^26 pairs of a query and a subset.
+    domain_shape : tuple of int
+        Number of values of every attribute.
+
+    Returns
+    -------
+    QuerySpectra or None
+    """
+    masks = _box_masks(workload, domain_shape)
+    return None if masks is None else _box_spectra(masks, domain_shape)
+
+
+class _Numbering:
+    """Numbers subsets as they come and collects entries."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Subset, int] = {}
+        self.rows: list[Ints] = []
+        self.columns: list[Ints] = []
+        self.values: list[Floats] = []
+
+    def number(self, subset: Subset) -> int:
+        return self.numbers.setdefault(subset, len(self.numbers))
+
+    def add(self, rows: Ints, columns: Ints, values: Floats) -> None:
+        self.rows.append(rows)
+        self.columns.append(columns)
+        self.values.append(values)
+
+    def spectra(self, n_queries: int) -> QuerySpectra:
+        return QuerySpectra(
+            n_queries,
+            tuple(self.numbers),
+            np.concatenate([np.zeros(0, np.int64), *self.rows]),
+            np.concatenate([np.zeros(0, np.int64), *self.columns]),
+            np.concatenate([np.zeros(0), *self.values]),
+        )
+
+
+def _too_many_pairs() -> DomainTooLargeError:
+    return DomainTooLargeError(
+        f"the queries and the subsets of the attributes that they restrict are more "
+        f"than {MAX_ENTRIES} pairs; ask for queries over fewer attributes"
+    )
+
+
+def _box_spectra(
+    masks: Sequence[NDArray[np.bool_]], sizes: tuple[int, ...]
+) -> QuerySpectra:
+    """Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} (r_i / n_i)² for boxes of r_i values."""
+    widths = np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+    cells = np.array(sizes)
+    tested = widths < cells
+    filled = np.flatnonzero((widths > 0).all(axis=1))
+    counts = tested[filled].sum(axis=1)
+    if (2.0**counts).sum() > MAX_ENTRIES:
+        raise _too_many_pairs()
+    found = _Numbering()
+    for h in np.unique(counts).tolist():
+        rows = filled[counts == h]
+        attributes = np.nonzero(tested[rows])[1].reshape(rows.size, h)
+        shares = np.take_along_axis(widths[rows], attributes, 1) / cells[attributes]
+        outside = np.square(shares)
+        inside = cells[attributes] * shares * (1.0 - shares)
+        for size in range(h + 1):
+            for chosen in combinations(range(h), size):
+                kept = np.zeros(h, np.bool_)
+                kept[list(chosen)] = True
+                values = np.where(kept, inside, outside).prod(axis=1)
+                keys, place = np.unique(
+                    attributes[:, kept], axis=0, return_inverse=True
+                )
+                numbers = np.array([found.number(tuple(key)) for key in keys.tolist()])
+                found.add(rows, numbers[place.ravel()], values)
+    return found.spectra(widths.shape[0])
+
+
+@query_spectra.register(Kronecker)
+def _kronecker_spectra(
+    workload: Kronecker, sizes: tuple[int, ...]
+) -> QuerySpectra | None:
+    if tuple(factor.shape[1] for factor in workload.factors) != sizes:
+        return None
+    parts = [_factor_squares(factor) for factor in workload.factors]
+    active = [i for i, (inside, _) in enumerate(parts) if inside.any()]
+    m = workload.shape[0]
+    if m * 2 ** len(active) > MAX_ENTRIES:
+        return None
+    found = _Numbering()
+    rows = np.arange(m)
+    for subset in downward_closure([tuple(active)], sizes):
+        values: Floats = np.ones(1)
+        for i, (inside, outside) in enumerate(parts):
+            own = inside if i in subset else outside
+            values = np.multiply.outer(values, own).ravel()
+        found.add(rows, np.full(m, found.number(subset)), values)
+    return found.spectra(m)
+
+
+@query_spectra.register(Product)
+def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra | None:
+    """Add up tables: those of a weighted sum of boxes are sums of theirs."""
+    groups = box_groups(workload.factors[-1], sizes)
+    if groups is None:
+        return None
+    left = sp.csc_array(
+        reduce(lambda a, b: a @ b, (f.to_sparse() for f in workload.factors[:-1]))
+    ).astype(np.float64)
+    largest = float(abs(left).sum(axis=1).max()) if left.nnz else 0.0
+    inside: dict[Subset, list[BoxGroup]] = {}
+    for group in groups:
+        for size in range(len(group.attributes) + 1):
+            for subset in combinations(group.attributes, size):
+                inside.setdefault(subset, []).append(group)
+        if len(inside) > MAX_CLOSURE:
+            raise _too_many_pairs()
+    found = _Numbering()
+    for subset, members in inside.items():
+        boxes = np.concatenate([group.rows for group in members])
+        tables = np.concatenate([box_tables(group, subset) for group in members])
+        values = np.square(left[:, boxes] @ tables).sum(axis=1)
+        rounding = ROUNDING * largest * float(np.abs(tables).max(initial=0.0))
+        rows = np.flatnonzero(values > rounding**2)
+        if rows.size:
+            found.add(rows, np.full(rows.size, found.number(subset)), values[rows])
+    return found.spectra(workload.shape[0])
+
+
+def box_tables(group: BoxGroup, subset: Subset) -> Floats:
+    """Return the tables W_s of boxes, shape (g, n_s)."""
+    tables = np.ones((group.rows.size, 1))
+    for i, mask in zip(group.attributes, group.masks, strict=True):
+        share = mask.mean(axis=1, keepdims=True)
+        if i in subset:
+            centred = mask - share
+            tables = (tables[:, :, None] * centred[:, None, :]).reshape(
+                tables.shape[0], -1
+            )
+        else:
+            tables = tables * share
+    return tables

@@ -1,0 +1,446 @@
+"""Forests of complete trees on blocks of attributes: their counts, or their labels."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import (
+    Marginals,
+    Measurement,
+    PrivacyLedger,
+    Records,
+    SignalPrior,
+    StrategyResult,
+    bayes_risk_strategy,
+    maximum_entropy,
+    shrink,
+)
+from mmech.checks import check_choice
+from mmech.privacy.ledger import LedgerEntry
+from mmech.reconstruction.shrinkage import ShrunkEstimate
+from mmech.release import charge
+from mmech_rf.blocks.labels import LABELS, draw_labels, label_blocks
+from mmech_rf.blocks.settings import BlockSettings
+from mmech_rf.blocks.votes import Differences, Distribution, LogOdds, Weights
+from mmech_rf.forest.growth import complete_forest
+from mmech_rf.private.accounted import AccountedForest
+from mmech_rf.private.choice import Choice
+from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.schema import Schema
+
+__all__ = ["BlockForestClassifier", "LabelForestClassifier"]
+
+VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
+
+NEGLIGIBLE = 1e-6
+"""Numerical guard: least variance of noise in a count. That of a huge epsilon rounds to
+zero."""
+
+
+class _CompleteTrees(AccountedForest):
+    """Base of the forests with one complete tree per block of attributes."""
+
+    _settings_type = BlockSettings
+    _released = "class counts"
+
+    def _tree(self, block: tuple[int, ...], cost: Fraction) -> Ensemble:
+        """Return the complete tree of a block."""
+        features = np.array(block, dtype=np.int64)
+        forest = complete_forest(self.schema_.select(list(block)), len(block))
+        return Ensemble(features, forest, cost)
+
+    def _describe(self) -> str:
+        names = self.schema_.feature_names
+        return "\n".join(
+            f"{self._released} by " + " and ".join(names[i] for i in block)
+            for block in self.choice_.blocks
+        )
+
+
+class BlockForestClassifier(_CompleteTrees):
+    r"""Forest of complete trees on disjoint blocks of attributes.
+
+    The class counts of all cells of disjoint blocks of neighbouring attributes are
+    released once through the matrix mechanism. Partition and budgets minimise the Bayes
+    risk under a public prior. The rest is post-processing: every table is shrunk, each
+    set of attributes by its own evidence, and blocks vote as experts,
+
+    .. math:: \log \hat p(c) + \sum_a \log \hat p(x_a \mid c) ,
+
+    smoothed by the posterior standard deviation of their counts. Of two classes with
+    few records only the differences of the counts are released, with half the
+    variance, and the blocks vote with these. Blocks of neighbours suit schemas that
+    list related attributes together.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public attributes and classes. An order among categories helps if it means
+        something, and so do related attributes next to each other. ``None`` reads
+        the schema from the records, which the guarantee does not cover, and warns.
+    epsilon : float, str or Fraction
+        Privacy budget of a fit, in nats. Required.
+    privacy : {"pure", "zcdp"}, default="pure"
+        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
+        with a probability of up to delta more than epsilon may be learnt. Releases are
+        then accounted in zCDP where that leaves less noise, which is where there are
+        many of them: many records times epsilon.
+    delta : float, default=None
+        Probability for ``privacy="zcdp"``, well below one over the number of records.
+    n_records : int, default=None
+        Number of records, roughly, where it is public; ``None`` pays for a noisy count
+        with 3 % of epsilon.
+    voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
+        Whether blocks vote with log-odds, with shrunk counts (of two classes their
+        differences, which is all that is then measured) or as the distribution of
+        maximum entropy; "auto" takes shrunk differences for two classes when the
+        number of records times epsilon is below 500, else log-odds.
+    prior : SignalPrior, default=None
+        Public guess of the signal; ``None`` for its defaults.
+    settings : BlockSettings, default=None
+        Budget split, smoothing and thresholds, public; ``None`` for the defaults.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
+    handle_unknown, handle_missing : str, default="error"
+        What happens to values outside the schema, see `Schema.encode`; queries are
+        never dropped, "drop" counts as "error" for them.
+    ledger : PrivacyLedger, default=None
+        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
+        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
+        ``privacy="zcdp"`` takes one of rho.
+    random_state : int, RandomState, Generator or SeedSequence, default=None
+        Without effect: nothing but the noise is random, and noise has no seed.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns and voids the guarantee.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (k,)
+        Class labels, in the type of the schema.
+    schema_ : Schema
+        Public facts in use.
+    choice_ : Choice
+        What was released and how it votes.
+    ensembles_ : list of Ensemble
+        One complete tree per block, with its share of epsilon, or of rho.
+    strategy_ : StrategyResult
+        Blocks and budgets, with the candidates that were considered.
+    estimate_ : ShrunkEstimate
+        Posterior means and variances of the released tables.
+    ledger_ : PrivacyLedger
+        What the releases were paid from.
+    timings_ : dict of str to float
+        Seconds per stage; depends on the records, not for publication.
+    privacy_statement_ : str
+        What was released at which epsilon, or rho.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``.
+
+    Examples
+    --------
+    >>> from mmech_rf import BlockForestClassifier, datasets
+    >>> car = datasets.load_car()
+    >>> model = BlockForestClassifier(car.schema, epsilon=2, n_records=1728)
+    >>> print(model.fit(car.data, car.target).describe())  # doctest: +ELLIPSIS
+    class counts by ...
+    """
+
+    strategy_: StrategyResult
+    estimate_: ShrunkEstimate
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        privacy: str = "pure",
+        delta: float | None = None,
+        n_records: int | None = None,
+        voting: str = "auto",
+        prior: SignalPrior | None = None,
+        settings: BlockSettings | None = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        super().__init__(
+            schema,
+            epsilon=epsilon,
+            privacy=privacy,
+            delta=delta,
+            n_records=n_records,
+            neighbours=neighbours,
+            records_per_person=records_per_person,
+            handle_unknown=handle_unknown,
+            handle_missing=handle_missing,
+            ledger=ledger,
+            random_state=random_state,
+            insecure_rng=insecure_rng,
+        )
+        self.voting = voting
+        self.prior = prior
+        self.settings = settings
+
+    def _check_parameters(self) -> Fraction:
+        check_choice(self.voting, "voting", VOTINGS)
+        if self.prior is not None and not isinstance(self.prior, SignalPrior):
+            raise TypeError(
+                f"prior must be a SignalPrior, got {type(self.prior).__name__}"
+            )
+        return super()._check_parameters()
+
+    def _release_model(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        schema = self.schema_
+        signed = self._is_signed(n_records * float(epsilon))
+        best = partial(
+            bayes_risk_strategy,
+            schema.domain_shape,
+            n_records=n_records,
+            n_columns=1 if signed else schema.n_classes,
+            prior=self.prior,
+            pool="disjoint",
+        )
+        cost, rho = epsilon, self._remaining_rho()
+        with self._timed("optimization"):
+            self.strategy_ = best(epsilon=epsilon)
+            if rho > 0:
+                other = best(rho=rho)
+                if self._accounting == "zcdp" or other.loss < self.strategy_.loss:
+                    self.strategy_, cost = other, rho
+                    self._concentrate()
+        strategy = self.strategy_.strategy
+        assert isinstance(strategy, Marginals)
+        shares = self._shares(strategy)
+        with self._timed("trees"):
+            self.ensembles_ = [self._tree(b, cost * s) for b, s in shares.items()]
+        with self._timed("measurement"):
+            if signed:
+                what = "class differences of blocks"
+                signs = 1 - 2 * class_codes
+                records = Records(codes, schema.domain_shape, signs=signs)
+            else:
+                what = "class counts of blocks"
+                records = Records(
+                    codes,
+                    schema.domain_shape,
+                    columns=class_codes,
+                    n_columns=schema.n_classes,
+                )
+            measurement = self._release(strategy, cost, records, what)
+        with self._timed("prediction"):
+            self._interpret(strategy, measurement, n_records, signed)
+
+    def _is_signed(self, information: float) -> bool:
+        """Whether to measure differences of two classes, from public facts."""
+        if self.schema_.n_classes != 2:
+            return False
+        few = information < self._settings.differences_below
+        return self.voting == "weight" or (self.voting == "auto" and few)
+
+    def _shares(self, strategy: Marginals) -> dict[tuple[int, ...], Fraction]:
+        """Return the share of the cost of every block; its variance is one over it."""
+        power = 2 if self._accounting == "zcdp" else 1
+        costs = {s: Fraction(w) ** power for s, w in strategy.weights.items()}
+        total = sum(costs.values())
+        return {s: cost / total for s, cost in costs.items()}
+
+    def _interpret(
+        self,
+        strategy: Marginals,
+        measurement: Measurement,
+        n_records: float,
+        signed: bool,
+    ) -> None:
+        """Shrink the released tables and choose how they vote."""
+        tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
+        values = measurement.values
+        variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
+        variance = np.maximum(variance, NEGLIGIBLE)
+        self.estimate_ = shrink(
+            tables, values, variance=variance, n_records=n_records, prior=self.prior
+        )
+        blocks = list(strategy.weights)
+        if signed:
+            self._experts = Differences(self.estimate_, n_records)
+        elif self.voting == "weight":
+            self._experts = Weights(self.estimate_, n_records)
+        elif self.voting == "maximum-entropy":
+            fit = maximum_entropy(tables, values, variance=variance, total=n_records)
+            self._experts = Distribution(fit)
+        else:
+            self._experts = LogOdds(self.estimate_, blocks, self._settings)
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            method="blocks",
+            voting=self._experts.voting,
+            n_trees=len(blocks),
+            blocks=tuple(blocks),
+            shares=tuple(map(float, self._shares(strategy).values())),
+            signed=signed,
+            risk=self.strategy_.loss,
+            log_evidence=self.estimate_.log_evidence,
+            accounting=self._accounting,
+        )
+
+
+class LabelForestClassifier(_CompleteTrees):
+    r"""Forest of complete trees on blocks, of which only the labels are released.
+
+    Every record trains one tree on one of the blocks, and nothing but the labels of
+    leaves is released, drawn by permute-and-flip. The simplest private forest: ahead of
+    counts of blocks below some 25 records times epsilon, where counts drown in noise,
+    and behind drawn trees.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public attributes and classes. An order among categories helps if it means
+        something, and so do related attributes next to each other. ``None`` reads
+        the schema from the records, which the guarantee does not cover, and warns.
+    epsilon : float, str or Fraction
+        Privacy budget of a fit, in nats. Required.
+    n_records : int, default=None
+        Number of records, roughly, where it is public; ``None`` pays for a noisy count
+        with 3 % of epsilon.
+    settings : BlockSettings, default=None
+        Budget split and depth of the trees, public; ``None`` for the defaults.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
+    handle_unknown, handle_missing : str, default="error"
+        What happens to values outside the schema, see `Schema.encode`; queries are
+        never dropped, "drop" counts as "error" for them.
+    ledger : PrivacyLedger, default=None
+        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
+        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
+    random_state : int, RandomState, Generator or SeedSequence, default=None
+        Without effect: nothing but the noise is random, and noise has no seed.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns and voids the guarantee.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (k,)
+        Class labels, in the type of the schema.
+    schema_ : Schema
+        Public facts in use.
+    choice_ : Choice
+        What was released and how it votes.
+    ensembles_ : list of Ensemble
+        One complete tree per block; every record trains one, with all of epsilon.
+    ledger_ : PrivacyLedger
+        What the releases were paid from.
+    timings_ : dict of str to float
+        Seconds per stage; depends on the records, not for publication.
+    privacy_statement_ : str
+        What was released at which epsilon, or rho.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/leaf_labels.md``.
+
+    Examples
+    --------
+    >>> from mmech_rf import LabelForestClassifier, datasets
+    >>> car = datasets.load_car()
+    >>> model = LabelForestClassifier(car.schema, epsilon=0.1, n_records=1728)
+    >>> print(model.fit(car.data, car.target).describe())  # doctest: +ELLIPSIS
+    labels by ...
+    """
+
+    _released = "labels"
+
+    privacy = "pure"
+    delta = None
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        n_records: int | None = None,
+        settings: BlockSettings | None = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.n_records = n_records
+        self.settings = settings
+        self.neighbours = neighbours
+        self.records_per_person = records_per_person
+        self.handle_unknown = handle_unknown
+        self.handle_missing = handle_missing
+        self.ledger = ledger
+        self.random_state = random_state
+        self.insecure_rng = insecure_rng
+
+    def _check_currency(self) -> None:
+        """Take a ledger of epsilon or of rho: every release costs a pure epsilon."""
+
+    def _release_model(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        sizes = self.schema_.domain_shape
+        blocks = label_blocks(
+            sizes,
+            epsilon=float(epsilon),
+            n_records=n_records,
+            settings=self._settings,
+        )
+        with self._timed("trees"):
+            # Every record trains one tree: each has all of epsilon.
+            self.ensembles_ = [self._tree(block, epsilon) for block in blocks]
+        with self._timed("measurement"):
+            entry = LedgerEntry(epsilon, LABELS, "permute_and_flip")
+            relation, noise = self._terms.relation, self._insecure_rng
+            self._note(charge(self.ledger_, entry, relation, noise))
+            self._experts = draw_labels(
+                codes,
+                class_codes,
+                domain_shape=sizes,
+                n_classes=self.schema_.n_classes,
+                blocks=blocks,
+                epsilon=epsilon,
+                relation=relation,
+                noise=noise,
+            )
+        self.choice_ = Choice(
+            n_records=n_records,
+            stated=self.n_records is not None,
+            method="labels",
+            voting=self._experts.voting,
+            n_trees=len(blocks),
+            blocks=tuple(blocks),
+            accounting=self._accounting,
+        )

@@ -1,0 +1,173 @@
+"""A forest of which nothing but the labels of its leaves is released.
+
+Every record trains one tree, drawn for it by the system's entropy and independently of
+all others, and stands in one leaf of that tree. A label is drawn by permute-and-flip
+from the class counts of its leaf. One record more changes one count of one leaf, so
+that by parallel composition all labels together cost what one costs: its epsilon. A
+replaced record may leave one leaf and enter another; permute-and-flip takes that for a
+removal and an addition, at half the rate each.
+
+References
+----------
+.. [1] Fletcher, Islam, "Differentially private random decision forests using smooth
+   sensitivity", Expert Systems with Applications 2017 (labels of disjoint data).
+.. [2] McKenna, Sheldon, "Permute-and-flip: a new mechanism for differentially private
+   selection", NeurIPS 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.noise import assign_records
+from mmech.operators.base import product_of
+from mmech.privacy.neighbours import Relation
+from mmech.selection import flip
+from mmech.strategies import block_partitions
+from mmech_rf.blocks.settings import BlockSettings
+from mmech_rf.private.votes import Experts
+
+__all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
+
+Codes = NDArray[np.int64]
+Subset = tuple[int, ...]
+
+LABELS = "labels of the leaves of a disjoint forest"
+"""Name of the release in ledgers and privacy statements."""
+
+
+def label_blocks(
+    domain_shape: Sequence[int],
+    *,
+    epsilon: float,
+    n_records: float,
+    settings: BlockSettings | None = None,
+) -> list[Subset]:
+    """Return the attributes of every tree: the longest blocks with records enough.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    epsilon : float
+        Budget, nats.
+    n_records : float
+        Public number of records, roughly.
+    settings : BlockSettings, optional
+        How many records a leaf needs.
+
+    Returns
+    -------
+    list of tuple of int
+        Blocks of neighbours, a partition of the attributes; single attributes where
+        records times epsilon are few.
+    """
+    needed = (settings or BlockSettings()).label_records
+    finest, *coarser = block_partitions(domain_shape)
+    chosen = finest
+    for blocks in coarser:
+        leaves = max(product_of(domain_shape[i] for i in b) for b in blocks)
+        if n_records * epsilon >= needed * len(blocks) * leaves:
+            chosen = blocks
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class LabelForest(Experts):
+    """Trees on blocks of attributes, each with one vote.
+
+    Attributes
+    ----------
+    domain_shape : tuple of int
+        Number of values of every attribute.
+    blocks : tuple of tuple of int
+        Attributes of every tree.
+    labels : tuple of ndarray of int64
+        Class of every leaf: of every cell of the block, in C order.
+    n_classes : int
+        Number of classes.
+    """
+
+    domain_shape: tuple[int, ...]
+    blocks: tuple[Subset, ...]
+    labels: tuple[Codes, ...]
+    n_classes: int
+
+    voting = "labels"
+
+    def log_odds(self, codes: Codes) -> NDArray[np.float64]:
+        """Return log(1 + votes) of every class: Laplace's rule of succession."""
+        votes = np.ones((codes.shape[0], self.n_classes))
+        rows = np.arange(codes.shape[0])
+        for block, labels in zip(self.blocks, self.labels, strict=True):
+            votes[rows, labels[_leaves(codes, self.domain_shape, block)]] += 1
+        return np.log(votes)
+
+
+def draw_labels(
+    codes: Codes,
+    class_codes: Codes,
+    *,
+    domain_shape: tuple[int, ...],
+    n_classes: int,
+    blocks: Sequence[Subset],
+    epsilon: Fraction,
+    relation: Relation,
+    noise: np.random.Generator | None,
+) -> LabelForest:
+    """Assign every record to one tree, and draw the labels of all leaves.
+
+    The caller has paid epsilon. Labels of empty leaves are drawn like all others, so
+    that nothing shows which are empty.
+
+    Parameters
+    ----------
+    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+        Records. Sensitive.
+    domain_shape : tuple of int
+        Number of values of every attribute.
+    n_classes : int
+        Number of classes k.
+    blocks : sequence of tuple of int
+        Public attributes of every tree.
+    epsilon : Fraction
+        Budget of all labels together, nats.
+    relation : Relation
+        Neighbour relation of the guarantee.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
+
+    Returns
+    -------
+    LabelForest
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/leaf_labels.md``.
+    """
+    trees = assign_records(codes.shape[0], len(blocks), insecure_rng=noise)
+    labels = []
+    for number, block in enumerate(blocks):
+        here = trees == number
+        counts = np.zeros((product_of(domain_shape[i] for i in block), n_classes), int)
+        leaves = _leaves(codes[here], domain_shape, block)
+        np.add.at(counts, (leaves, class_codes[here]), 1)
+        drawn = [
+            flip(row, epsilon, monotone=True, relation=relation, noise=noise)
+            for row in counts
+        ]
+        labels.append(np.array(drawn, np.int64))
+    return LabelForest(domain_shape, tuple(blocks), tuple(labels), n_classes)
+
+
+def _leaves(codes: Codes, domain_shape: tuple[int, ...], block: Subset) -> Codes:
+    """Return the leaf that every record reaches in the tree of a block."""
+    out = np.zeros(codes.shape[0], np.int64)
+    for i in block:
+        out = out * domain_shape[i] + codes[:, i]
+    return out

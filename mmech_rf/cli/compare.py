@@ -1,0 +1,430 @@
+"""The commands that compare methods: ``demo`` and ``evaluate``.
+
+Only parsing and printing; what they do is in `mmech_rf.evaluation`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from mmech_rf.cli.common import (
+    PROG,
+    InputError,
+    Parser,
+    add_command,
+    add_forest,
+    check_new,
+    in_options,
+    print_wrapped,
+    read_depth,
+    read_epsilon,
+    say,
+    whole,
+)
+from mmech_rf.cli.files import add_multiline
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
+
+if TYPE_CHECKING:
+    from mmech_rf.evaluation import Evaluation, Records
+
+__all__ = ["add_demo", "add_evaluate"]
+
+# Repeated here because importing them would make --help slow.
+METHODS = (
+    "private-forest",
+    "batch-training",
+    "batch-prediction",
+    "subsample-aggregate",
+    "laplace-shared",
+    "laplace-disjoint",
+    "non-private",
+    "majority",
+)
+DEFAULT_METHODS = ("private-forest", "majority")
+FORESTS = (
+    "batch-training",
+    "batch-prediction",
+    "laplace-shared",
+    "laplace-disjoint",
+    "non-private",
+)
+SETTINGS = {
+    "trees": FORESTS,
+    "depth": FORESTS,
+    "splits": (*FORESTS, "subsample-aggregate"),
+    "subsample_trees": ("subsample-aggregate",),
+    "subsample_depth": ("subsample-aggregate",),
+    "voting": (
+        *(name for name in FORESTS if name != "batch-prediction"),
+        "subsample-aggregate",
+    ),
+}
+"""Options of `evaluate`, and the methods that have such a setting."""
+
+DEMO_TREES = 128
+DEMO_DEPTH = 4
+DEMO_SUBSAMPLE_TREES, DEMO_SUBSAMPLE_DEPTH = 16, 3
+
+NOT_PRIVATE = (
+    "The test accuracies and seconds above are themselves not private: they come from "
+    "the records without noise. Publish them for public data only."
+)
+
+_DEMO = """\
+Compare the private forest with all other methods on the built-in car evaluation
+data: 1,728 cars, split at random into 80 % for training and 20 % for testing.
+Prints a table of test accuracy (mean ± std over the splits), expected error and
+seconds per stage.
+"""
+_DEMO_EXAMPLES = f"""\
+examples:
+  {PROG} demo
+  {PROG} demo --epsilon 2 --repeats 10
+"""
+_EVALUATE = """\
+Fit and test methods on repeated random 80/20 splits of a data set, at one or more
+privacy budgets. Prints mean ± std of the test accuracy.
+
+Test accuracy is computed without noise and is not private: use public data.
+"""
+_EVALUATE_EXAMPLES = f"""\
+methods:
+  private-forest       small trees, drawn with their labels for what they get
+                       right; chooses by itself, no option of forests is for it
+  batch-training       leaf counts through the matrix mechanism; a model
+  batch-prediction     votes of a batch of queries through the matrix mechanism
+  subsample-aggregate  votes of one batch; every record trains one tree only
+  laplace-shared       baseline: noise on every leaf, all records in every tree
+  laplace-disjoint     baseline: noise on every leaf, every record in one tree
+  non-private          the same forest with exact counts
+  majority             the most frequent class of the training split, exact
+
+examples:
+  {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
+  {PROG} evaluate --data car --methods all --depth 4
+  {PROG} evaluate --data nursery --repeats 3 --methods batch-training majority
+  {PROG} evaluate --data adult --missing drop --repeats 3
+  {PROG} evaluate --data mine.csv --schema mine.json --csv out.csv
+
+A schema file is JSON:
+  {{"features": [
+     {{"name": "age", "type": "numeric", "lower": 0, "upper": 120}},
+     {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}],
+   "target": {{"name": "class", "categories": ["no", "yes"]}}}}
+"""
+
+
+def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command that compares all methods on built-in data."""
+    command = add_command(
+        commands,
+        "demo",
+        _demo,
+        short="compare all methods on built-in data, in seconds",
+        description=_DEMO,
+        epilog=_DEMO_EXAMPLES,
+    )
+    command.add_argument(
+        "--epsilon",
+        type=read_epsilon,
+        default=Fraction(1),
+        metavar="E",
+        help="privacy budget of every release, in nats; smaller is more private "
+        "(default: 1)",
+    )
+    add_forest(command, depth=str(DEMO_DEPTH))
+    _add_repeats(command, default=3)
+
+
+def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command that measures accuracy at several budgets."""
+    command = add_command(
+        commands,
+        "evaluate",
+        _evaluate,
+        short="accuracy of methods at several budgets, on your data or built-in data",
+        description=_EVALUATE,
+        epilog=_EVALUATE_EXAMPLES,
+    )
+    command.set_defaults(
+        words={
+            "handle_missing": "--missing drop",
+            "schema_file": "--schema",
+            "Schema.check": f"`{PROG} schema check`",
+        }
+    )
+    downloaded = [name for name in CATALOGUE if name not in BUILT_IN]
+    command.add_argument(
+        "--data",
+        required=True,
+        metavar="NAME|CSV",
+        help=f"a built-in data set ({', '.join(BUILT_IN)}); one of OpenML, downloaded "
+        f"the first time ({', '.join(downloaded)}); or a csv file with a header row, "
+        "plain or .gz",
+    )
+    command.add_argument(
+        "--schema",
+        metavar="FILE",
+        help="JSON file with the public attributes and classes; needed for a csv file",
+    )
+    command.add_argument(
+        "--missing",
+        choices=("error", "drop"),
+        default="error",
+        help="what to do with records that have missing values (default: error)",
+    )
+    add_multiline(command)
+    command.add_argument(
+        "--epsilon",
+        type=read_epsilon,
+        nargs="+",
+        default=[Fraction(1)],
+        metavar="E",
+        help="privacy budgets, in nats, each spent by one release; smaller is more "
+        "private (default: 1)",
+    )
+    command.add_argument(
+        "--methods",
+        nargs="+",
+        choices=("all", *METHODS),
+        default=list(DEFAULT_METHODS),
+        metavar="METHOD",
+        help="which to compare, see below, or all of them "
+        f"(default: {' '.join(DEFAULT_METHODS)})",
+    )
+    add_forest(command, depth="auto")
+    command.add_argument(
+        "--subsample-trees",
+        type=whole(1),
+        default=16,
+        metavar="N",
+        help="number of trees of subsample-aggregate; few, because they share out "
+        "the records (default: 16)",
+    )
+    command.add_argument(
+        "--subsample-depth",
+        type=read_depth,
+        default="auto",
+        metavar="D",
+        help="depth of the trees of subsample-aggregate (default: auto)",
+    )
+    command.add_argument(
+        "--voting",
+        choices=("hard", "weight"),
+        help="whether a tree votes for the label of its leaf (hard) or with its counts "
+        "(weight); batch-prediction always votes by weight (default: weight for "
+        "subsample-aggregate, hard for the others)",
+    )
+    _add_repeats(command, default=10)
+    command.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
+        "matplotlib",
+    )
+    command.add_argument(
+        "--csv",
+        metavar="FILE",
+        help="write every single trial as a row: accuracy, expected error in squared "
+        "counts, seconds per stage",
+    )
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="overwrite the files of --plot and --csv if they exist",
+    )
+    command.add_argument(
+        "--quiet", action="store_true", help="no progress, only the results"
+    )
+    command.set_defaults(**dict.fromkeys(SETTINGS))
+
+
+def _add_repeats(command: argparse.ArgumentParser, *, default: int) -> None:
+    command.add_argument(
+        "--repeats",
+        type=whole(1),
+        default=default,
+        metavar="N",
+        help="number of random 80/20 splits, each with its own forest "
+        f"(default: {default})",
+    )
+    command.add_argument(
+        "--seed",
+        type=whole(0, 2**31),
+        default=0,
+        metavar="N",
+        help="fixes the splits and forests, never the noise (default: 0)",
+    )
+
+
+# ---- commands --------------------------------------------------------------
+
+
+def _demo(args: argparse.Namespace) -> None:
+    from mmech_rf import evaluation
+
+    records = evaluation.load_records("car")
+    n_test = -(-len(records.y) // 5)
+    epsilon = f"{float(args.epsilon):g}"
+    methods = evaluation.make_methods(
+        n_trees=args.trees,
+        depth=args.depth,
+        splits=args.splits,
+        subsample_trees=DEMO_SUBSAMPLE_TREES,
+        subsample_depth=DEMO_SUBSAMPLE_DEPTH,
+    )
+    splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
+    print_wrapped(
+        f"Which of {records.schema.n_classes} classes does a car belong to? A private "
+        "forest (PrivateForestClassifier, `fit --method private`), which has nothing "
+        "to set, and beside it the methods of matrix random forests with "
+        f"{how_many(args.trees)} trees of depth {args.depth} (subsample-aggregate: "
+        f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
+        f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
+    )
+    print_wrapped(
+        "The attributes, the classes and the cars to predict are public; the training "
+        f"cars are private, at ε = {epsilon} for one car more or less in each line of "
+        "the table. The private forest draws small trees, labels included, by the "
+        "exponential mechanism. The other trees grow at random and are public, and "
+        "only counts of cars in them are measured, with Laplace noise."
+    )
+    print(flush=True)
+    _warm_up(METHODS)
+    found = evaluation.evaluate(
+        records,
+        methods,
+        [args.epsilon],
+        repeats=args.repeats,
+        seed=args.seed,
+        progress=sys.stderr.isatty(),
+    )
+    summaries = evaluation.summarize(found.trials)
+    print(evaluation.comparison_table(summaries, width=_table_width()))
+    print()
+    _print_skipped(found, args)
+    print_wrapped(
+        "Expected error is the sum of the squared noise of all released answers, in "
+        "counts², and ± per answer its root mean square, in counts. Compare them where "
+        "the same answers are released: batch training with Laplace, shared data. "
+        "Where a car counts in one tree only (Laplace, disjoint data and "
+        "subsample-aggregate) the noise is small, but so are the counts.",
+        bullet=True,
+    )
+    leaves = [
+        trial.n_answers // records.schema.n_classes
+        for trial in found.trials
+        if trial.method.name == "batch-training"
+    ]
+    if leaves and args.trees != math.inf:
+        print_wrapped(
+            f"Where the gain comes from: a car is in {args.trees} leaves, one per "
+            f"tree, so plain Laplace noise has scale {args.trees}/ε on each of the "
+            f"{leaves[0]:,} leaves; the matrix mechanism measures every car once, with "
+            "noise of scale 1/ε, and derives all leaves from that.",
+            bullet=True,
+        )
+    print_wrapped(NOT_PRIVATE, bullet=True)
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    from mmech_rf import evaluation
+
+    names = METHODS if "all" in args.methods else args.methods
+    settings = _settings(args, names)
+    if args.plot is not None:
+        evaluation.check_plot_path(args.plot)
+    for path in (args.plot, args.csv):
+        if path is not None:
+            check_new(args, path)
+    records = evaluation.load_records(
+        args.data, args.schema, missing=args.missing, multiline=args.multiline
+    )
+    methods = evaluation.make_methods(names, **settings)
+    _warm_up(names, quiet=args.quiet)
+    found = evaluation.evaluate(
+        records,
+        methods,
+        args.epsilon,
+        repeats=args.repeats,
+        seed=args.seed,
+        progress=sys.stderr.isatty() and not args.quiet,
+    )
+    title = records.name
+    if set(names) & set(FORESTS):
+        trees = settings.get("n_trees", DEMO_TREES)
+        title += f", {how_many(trees)} trees, depth {settings.get('depth', 'auto')}"
+    if settings.get("splits", "multiway") != "multiway":
+        title += f", {args.splits} splits"
+    spread = "mean ± std over " if args.repeats > 1 else ""
+    splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
+    print(f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n")
+    if found.trials:
+        summaries = evaluation.summarize(found.trials)
+        print(evaluation.accuracy_table(summaries))
+        print()
+        if args.csv is not None:
+            evaluation.write_csv(args.csv, found.trials)
+        if args.plot is not None:
+            evaluation.plot_accuracy(summaries, args.plot, title=title)
+    _print_skipped(found, args)
+    _print_notes(records)
+
+
+def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """Return the settings that were given; raise for one that no method has."""
+    settings = {}
+    for name, methods in SETTINGS.items():
+        value = getattr(args, name)
+        if value is None:
+            continue
+        if not set(methods) & set(names):
+            raise InputError(
+                f"--{name.replace('_', '-')} is a setting of {', '.join(methods)}, and "
+                "none is compared; leave it out, or add one to --methods"
+            )
+        settings["n_trees" if name == "trees" else name] = value
+    return settings
+
+
+def how_many(n_trees: float) -> str:
+    return "all multiway" if n_trees == math.inf else str(n_trees)
+
+
+def _warm_up(names: Sequence[str], *, quiet: bool = False) -> None:
+    """Compile or load all kernels first, so that no method pays for it."""
+    from mmech_rf import evaluation
+
+    if not quiet:
+        say("preparing kernels (compiled on the first run only) ... ", end="")
+    seconds = evaluation.warm_up(names)
+    if not quiet:
+        say(f"{seconds:.1f} s")
+
+
+def _print_skipped(found: Evaluation, args: argparse.Namespace) -> None:
+    for label, error in found.skipped.items():
+        reason = in_options(error, args)
+        print_wrapped(f"Skipped {label}: {reason}.", bullet=True)
+
+
+def _print_notes(records: Records) -> None:
+    if records.n_dropped:
+        print_wrapped(
+            f"{records.n_dropped:,} records with missing values were left out.",
+            bullet=True,
+        )
+    if records.caveat is not None:
+        print_wrapped(records.caveat, bullet=True)
+    print_wrapped(NOT_PRIVATE, bullet=True)
+
+
+def _table_width() -> int:
+    """Return the width of a terminal; files and pipes take any table."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 200

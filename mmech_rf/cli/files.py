@@ -1,0 +1,199 @@
+"""Files that commands read and write: csv tables, models, schemas."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import filecmp
+import gzip
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from mmech_rf.cli.common import InputError, check_new, say
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
+
+__all__ = [
+    "add_columns",
+    "add_multiline",
+    "add_output",
+    "check_output",
+    "read_header",
+    "read_queries",
+    "read_records",
+    "same_content",
+    "write_labels",
+    "writing",
+]
+
+
+def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
+    """Add ``--out`` and ``--force``."""
+    command.add_argument("--out", metavar="FILE", **options)
+    command.add_argument(
+        "--force", action="store_true", help="overwrite the output file if it exists"
+    )
+
+
+def add_columns(command: argparse.ArgumentParser) -> None:
+    """Add how a csv file is read, and the policy for columns outside the schema."""
+    add_multiline(command)
+    command.add_argument(
+        "--extra-columns",
+        choices=("ignore", "error"),
+        default="ignore",
+        help="what to do with columns that the schema does not name: leave them unread "
+        "and say so, or stop (default: ignore)",
+    )
+
+
+def add_multiline(command: argparse.ArgumentParser) -> None:
+    """Add the declaration of files whose fields hold line breaks."""
+    command.add_argument(
+        "--multiline",
+        action="store_true",
+        help="the csv file has quoted fields with line breaks; a quote that is not "
+        "closed may then swallow records (default: every line is a record, and one "
+        "that does not parse is an error)",
+    )
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Raise before any budget is spent, rather than after it."""
+    if args.out is not None:
+        check_new(args, args.out)
+
+
+def read_header(path: str, *, multiline: bool) -> list[str]:
+    """Return the names of the columns; nothing below them is looked at."""
+    from mmech.domain import readers
+    from mmech_rf.forest.checks import located
+
+    try:
+        header = readers.read_header(path, multiline=multiline)
+    except ValueError as error:
+        raise located(error, f"cannot use the data {path!r}") from error
+    if not header:
+        raise InputError(
+            f"the data {path!r} are empty; the first line must name the columns"
+        )
+    return header
+
+
+def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
+    known = set(known)
+    header = read_header(path, multiline=args.multiline)
+    extra = [name for name in header if name not in known]
+    if not extra:
+        return
+    shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
+    if args.extra_columns == "error":
+        raise InputError(
+            f"{path!r} has {len(extra)} columns that the schema does not name: "
+            f"{shown}; remove them, or leave --extra-columns at ignore"
+        )
+    say(f"columns of {path!r} that the schema does not name are not read: {shown}")
+
+
+def read_records(args: argparse.Namespace, path: str, schema: Schema) -> Any:
+    """Read records with their classes; wrong values are errors that name the file."""
+    from mmech_rf.evaluation import read_csv
+
+    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    bunch = read_csv(path, schema, multiline=args.multiline)
+    kept = _encode(
+        path,
+        schema,
+        bunch.data,
+        bunch.target,
+        handle_unknown=args.handle_unknown,
+        handle_missing=args.handle_missing,
+    )[0]
+    if args.show_counts:
+        say(
+            f"SENSITIVE, outside the privacy guarantee: {len(kept):,} of "
+            f"{len(bunch.target):,} records of {path!r} are used"
+        )
+    return bunch
+
+
+def read_queries(
+    args: argparse.Namespace,
+    path: str,
+    schema: Schema,
+    *,
+    handle_unknown: str,
+    handle_missing: str,
+) -> Any:
+    """Read the attributes of queries; a class column, if any, is not looked at."""
+    from mmech_rf.evaluation import read_csv
+
+    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    data = read_csv(
+        path,
+        replace(schema, required=()),
+        with_target=False,
+        multiline=args.multiline,
+    ).data
+    policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
+    _encode(
+        path,
+        schema,
+        data,
+        None,
+        **{
+            name: "error" if policy == "drop" else policy
+            for name, policy in policies.items()
+        },
+    )
+    return data
+
+
+def same_content(first: str, second: str) -> bool:
+    """Whether two files are one, or byte for byte the same."""
+    return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
+
+
+def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
+    from mmech_rf.forest.checks import located
+
+    try:
+        return schema.encode(X, y, **policies)  # type: ignore[call-overload]
+    except ValueError as error:
+        raise located(error, f"cannot use the data {path!r}") from error
+
+
+@contextmanager
+def writing(path: str | None) -> Iterator[TextIO]:
+    """Give a stream to the file, whole or not at all, or to the standard output."""
+    from mmech.writing import replacing
+
+    if path is None:
+        yield sys.stdout
+        return
+    compressed = path.endswith(".gz")
+    with (
+        replacing(path) as unfinished,
+        _opened_to_write(unfinished, compressed=compressed) as stream,
+    ):
+        yield stream
+
+
+def _opened_to_write(path: Path, *, compressed: bool) -> TextIO:
+    if compressed:
+        return gzip.open(path, "wt", encoding="utf-8", newline="")
+    return open(path, "w", encoding="utf-8", newline="")
+
+
+def write_labels(path: str | None, name: str, labels: Any) -> None:
+    """Write one label per line under the name of the class column."""
+    with writing(path) as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow([name])
+        rows.writerows([label] for label in labels.tolist())

@@ -1,0 +1,1 @@
+"""Data sets: one table of them, those made by rules, and those from OpenML."""

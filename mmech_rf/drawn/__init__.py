@@ -1,0 +1,14 @@
+"""Labelled trees that are drawn as a whole, and scores beside them.
+
+=============  ==================================================================
+views          public ways to look at a record: attributes, pairs, signed sums
+draw           one tree with all its labels, by the exponential mechanism
+scores         additive scores of all attributes, from sums released together
+settings       budget split, priors, smoothing, learning rate, and where they
+               come from
+plan           budget split of a fit, from public numbers, in epsilon or in rho
+grow           draws, counts and boosts the trees of a forest
+trees          released trees together, and how they vote
+classifier     the estimator
+=============  ==================================================================
+"""

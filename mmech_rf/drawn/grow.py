@@ -1,0 +1,298 @@
+"""Growth of a drawn forest: trees that are drawn, counted and boosted in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Measurement
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.scores import (
+    VOTE_STEPS,
+    AdditiveScores,
+    release_scores,
+    score_views,
+)
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.trees import SelectedTrees, label_scores
+from mmech_rf.drawn.views import ScoreView, Views, public_views
+from mmech_rf.private.payments import Payments
+
+__all__ = ["Grower", "ViewedRecords"]
+
+Floats = NDArray[np.float64]
+
+UNIT = 256
+"""Weight resolution: boosting weights of records are multiples of 1 / UNIT."""
+
+EXPONENTIALS = np.rint(
+    2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
+).astype(np.int64)
+EXPONENTIALS[-1] = 0
+EXPONENTIALS.flags.writeable = False
+"""Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
+and stands for all beyond."""
+
+
+@dataclass(frozen=True, eq=False)
+class ViewedRecords:
+    """Views, and the cell of every record in each.
+
+    Attributes
+    ----------
+    views : Views
+    cells : ndarray of uint8, shape (v, N)
+        Sensitive.
+    """
+
+    views: Views
+    cells: NDArray[np.uint8]
+
+    def with_views(
+        self, views: Sequence[ScoreView], codes: NDArray[np.int64]
+    ) -> ViewedRecords:
+        """Return this with further views."""
+        further = Views(tuple(views))
+        cells = np.concatenate([self.cells, further.cells(codes)])
+        items = (*self.views.items, *further.items)
+        return ViewedRecords(replace(self.views, items=items), cells)
+
+
+@dataclass(frozen=True)
+class Grower:
+    """Growth of a forest: releases its trees, for shares of a total cost.
+
+    Attributes
+    ----------
+    domain_shape : tuple of int, length d
+        Sizes of the attributes.
+    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+        Records. Sensitive.
+    n_classes : int
+        Number of classes.
+    n_records : float
+        Public number of records, roughly.
+    payments : Payments
+        What releases are made and paid with.
+    settings : DrawnSettings
+        Learning rate, smoothing, priors and the rest.
+    """
+
+    domain_shape: tuple[int, ...]
+    codes: NDArray[np.int64]
+    class_codes: NDArray[np.int64]
+    n_classes: int
+    n_records: float
+    payments: Payments
+    settings: DrawnSettings = field(default_factory=DrawnSettings)
+
+    def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
+        """Release a forest."""
+        additive, seen = None, self._public_views()
+        if plan.scores:
+            additive = release_scores(
+                self.payments,
+                cost * plan.scores,
+                self.domain_shape,
+                self.codes,
+                self.class_codes,
+                n_classes=self.n_classes,
+                n_records=self.n_records,
+                settings=self.settings,
+            )
+            if plan.by_score:
+                views = score_views(additive, self.settings)
+                seen = seen.with_views(views, self.codes)
+        if plan.rounds:
+            return self.boosted(cost, plan, seen, additive)
+        return self.voting(cost * plan.first, plan.votes, seen, additive)
+
+    def voting(
+        self,
+        cost: Fraction,
+        n_trees: int,
+        seen: ViewedRecords,
+        additive: AdditiveScores | None = None,
+    ) -> SelectedTrees:
+        """Release labelled trees that vote, each drawn as a whole.
+
+        Calibration: noisy counts of the right and wrong labels of a tree are the
+        log-odds of its votes. Where there are scores, leaves may stand for them in
+        place of a class.
+        """
+        share, counted = cost / n_trees, self.settings.calibration_share
+        predicted = None if additive is None else additive.classes(self.codes)
+        trees, scores, accuracy = [], [], None
+        for number in range(n_trees):
+            budget = share * (1 - counted)
+            tree = self._draw_tree(budget, number, seen, predicted=predicted)
+            labels = np.concatenate(tree.labels)
+            found = labels[tree.leaves(self.codes)]
+            if predicted is not None:
+                found = np.where(found == self.n_classes, predicted, found)
+            right = found == self.class_codes
+            measured = self.payments.release(
+                np.array([right.sum(), right.size - right.sum()]),
+                share * counted,
+                f"counts of right and wrong labels of tree {number + 1}",
+            )
+            accuracy = _accuracy(measured, self.n_classes)
+            trees.append(tree)
+            scores.append(label_scores(labels, accuracy, self.n_classes))
+        return SelectedTrees(
+            tuple(trees),
+            tuple(scores),
+            additive,
+            None if additive is None else accuracy,
+        )
+
+    def boosted(
+        self,
+        cost: Fraction,
+        plan: Plan,
+        seen: ViewedRecords,
+        additive: AdditiveScores | None = None,
+    ) -> SelectedTrees:
+        """Release boosted trees, each for the records that those before it get wrong.
+
+        The leaves of the first tree vote with the log-odds of their released class
+        counts, or stand for scores of all attributes. Every further tree weighs records
+        by min(1, (1 - p) / p), with p the probability that the trees before give to the
+        record's own class (MadaBoost), so that no record counts for more than one. The
+        weighted class counts of leaves are released and vote with their log-odds.
+
+        References
+        ----------
+        .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
+        """
+        predicted = None if additive is None else additive.classes(self.codes)
+        budget = cost * plan.first
+        tree = self._draw_tree(
+            budget * plan.first_selection, 0, seen, predicted=predicted
+        )
+        scores = self._count_leaves(tree, budget * (1 - plan.first_selection), 0)
+        scores[np.concatenate(tree.labels) == self.n_classes] = 0.0
+        forest = SelectedTrees((tree,), (scores,), additive)
+        votes = forest.whole_votes(self.codes)
+        budget = cost * plan.further
+        for number in range(1, plan.rounds + 1):
+            weights = _weights(votes, self.class_codes)
+            tree = self._draw_tree(
+                budget * plan.selection, number, seen, weights=weights
+            )
+            scores = self._count_leaves(
+                tree, budget * (1 - plan.selection), number, weights
+            )
+            one = SelectedTrees((tree,), (scores,))
+            trees = (*forest.trees, tree)
+            forest = SelectedTrees(trees, (*forest.scores, scores), additive)
+            votes += one.whole_votes(self.codes)
+        return forest
+
+    def _public_views(self) -> ViewedRecords:
+        views = public_views(self.domain_shape, self.settings)
+        return ViewedRecords(views, views.cells(self.codes))
+
+    def _draw_tree(
+        self,
+        cost: Fraction,
+        number: int,
+        seen: ViewedRecords,
+        *,
+        weights: NDArray[np.int64] | None = None,
+        predicted: NDArray[np.int64] | None = None,
+    ) -> SelectedTree:
+        return self.payments.draw_tree(
+            cost,
+            f"tree {number + 1} and its labels",
+            seen.views,
+            seen.cells,
+            self.class_codes,
+            n_classes=self.n_classes,
+            n_records=self.n_records,
+            weights=weights,
+            unit=1 if weights is None else UNIT,
+            predicted=predicted,
+            splitting=self.settings.splitting,
+        )
+
+    def _count_leaves(
+        self,
+        tree: SelectedTree,
+        cost: Fraction,
+        number: int,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Floats:
+        """Release the class counts of leaves; return what they vote."""
+        counts = np.zeros((tree.n_leaves, self.n_classes), np.int64)
+        amount = np.int64(1) if weights is None else weights
+        np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
+        unit = 1 if weights is None else UNIT
+        what = f"class counts in the leaves of tree {number + 1}"
+        measured = self.payments.release(counts, cost, what, unit)
+        if weights is None:
+            return _log_shares(measured, unit, self.settings.smoothing)
+        smoothing = self.settings.smoothing
+        logarithms = _log_shares(measured, unit, smoothing, even=True)
+        centred = logarithms - logarithms.mean(axis=1, keepdims=True)
+        return np.asarray(self.settings.learning_rate * centred)
+
+
+def _weights(
+    votes: NDArray[np.int64], class_codes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
+
+    With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
+    are added up in whole numbers from a table of exponentials, so that the weight of a
+    record does not depend on where it stands: vectorised exponentials may differ in
+    their last bit from place to place.
+    """
+    own = np.take_along_axis(votes, class_codes[:, None], axis=1)
+    gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)
+    # The class itself has a gap of zero, which counts as one.
+    against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
+    return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
+
+
+def _accuracy(measured: Measurement, n_classes: int) -> float:
+    """Return the accuracy of labels, from noisy counts of right and wrong ones."""
+    added = max(_deviation(measured), 1.0)
+    right, wrong = np.maximum(measured.values, 0.0)
+    even = 1.0 / n_classes
+    # Never below an even chance: the labels were drawn for being right.
+    accuracy = max((right + added * even) / (right + wrong + added), even)
+    return float(min(accuracy, 1.0 - 1e-3))
+
+
+def _log_shares(
+    measured: Measurement,
+    unit: int,
+    smoothing: float = DrawnSettings.smoothing,
+    *,
+    even: bool = False,
+) -> Floats:
+    """Return log shares of the classes in every leaf.
+
+    Smoothing: towards the shares in all leaves, or towards even ones.
+    """
+    counts = measured.values / unit
+    n_classes = counts.shape[1]
+    # Of Gaussian noise: what Laplace noise of the same variance has as its scale.
+    gaussian = measured.entry.currency == "rho"
+    scale = measured.scale / math.sqrt(2) if gaussian else measured.scale
+    added = smoothing * scale / unit + 0.5
+    totals = np.maximum(counts.sum(axis=0), 1.0)
+    shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
+    smooth = np.maximum(counts, 0.0) + added * shares
+    return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
+
+
+def _deviation(measured: Measurement) -> float:
+    return float(np.sqrt(measured.variance))

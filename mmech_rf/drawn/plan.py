@@ -1,0 +1,180 @@
+r"""Budget split of a drawn forest, from public numbers, in epsilon and in rho.
+
+Pure epsilon implies :math:`(\epsilon, \delta)` for every delta, and keeps all of
+epsilon for a few releases; zCDP has to put some of it aside for the delta, but costs
+less for each of many releases. Which is better follows from public numbers and from a
+noisy number of records that was paid for first (`PrivacyLedger.concentrate` has the
+proof that the accounting may depend on it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import most_terms
+
+__all__ = ["Plan", "concentrated_plan", "number_of_votes", "share_of"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Budget split: shares of the cost, from public numbers.
+
+    Attributes
+    ----------
+    scores : Fraction
+        Share of the sums that give scores of all attributes; zero for none.
+    first : Fraction
+        Share of the first tree; without boosting, of all trees in equal parts.
+    further : Fraction
+        Share of every further tree.
+    rounds : int
+        Number of further trees; none without boosting.
+    votes : int
+        Number of trees that vote, without boosting.
+    by_score : bool
+        Whether scores are also among the views that trees are made of.
+    first_selection, selection : Fraction
+        Shares of the first and of a further tree that draw it.
+    """
+
+    scores: Fraction
+    first: Fraction
+    further: Fraction
+    rounds: int
+    votes: int = 1
+    by_score: bool = False
+    first_selection: Fraction = DrawnSettings.first_selection
+    selection: Fraction = DrawnSettings.selection
+
+    @classmethod
+    def of(
+        cls,
+        n_records: float,
+        epsilon: Fraction,
+        n_features: int,
+        n_classes: int,
+        settings: DrawnSettings | None = None,
+    ) -> Plan:
+        """Return the plan for a budget of pure epsilon."""
+        s = settings or DrawnSettings()
+        shares = s.first_selection, s.selection
+        information = n_records * float(epsilon)
+        effort = _effort(n_features, n_classes)
+        scores, boosting = Fraction(0), information >= s.boosting_from
+        # Without boosting, of few attributes the public sums say as much.
+        few = most_terms(n_features, s) >= n_features and not boosting
+        if information >= s.scores_from * effort and not few:
+            share = s.score_share_boosting if boosting else s.score_share
+            scores = max(
+                share_of(s.score_records * effort, information),
+                share_of(float(share) * effort, 1.0),
+            )
+        by_score = scores > 0 and information >= s.score_views_from
+        if not boosting and not scores:
+            votes = number_of_votes(epsilon, s)
+            return cls(scores, Fraction(1), Fraction(0), 0, votes, False, *shares)
+        if not boosting:
+            scores = max(min(scores, s.most_scores), 1 - s.most_tree_epsilon / epsilon)
+            return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score, *shares)
+        scores = min(scores, s.most_scores_boosting)
+        first = min(s.first_share, share_of(s.first_records, information))
+        rest = 1 - scores - first
+        affordable = information * rest // s.round_records
+        rounds = int(np.clip(affordable, 1, s.most_rounds))
+        return cls(scores, first, rest / rounds, rounds, 1, by_score, *shares)
+
+
+def number_of_votes(epsilon: Fraction, settings: DrawnSettings | None = None) -> int:
+    """Return how many labelled trees vote where boosting is not affordable."""
+    s = settings or DrawnSettings()
+    votes = min(int(epsilon / s.epsilon_per_vote), s.most_votes)
+    return max(1, votes - (votes + 1) % 2)
+
+
+def _effort(n_features: int, n_classes: int) -> float:
+    """Return what noise takes from scores of all attributes, as public sizes say.
+
+    The norm of noise in d + 1 sums of each of k classes grows with d + 1, and the
+    signal that as many attributes have together with its root.
+    """
+    return float(n_classes * np.sqrt(n_features + 1))
+
+
+def share_of(part: float, whole: float) -> Fraction:
+    """Return a share, at least a thousandth, with a small denominator."""
+    return Fraction(max(1, int(1000 * part / whole)), 1000)
+
+
+def concentrated_plan(
+    other: Plan,
+    n_records: float,
+    epsilon: Fraction,
+    rho: Fraction,
+    n_features: int,
+    *,
+    better: bool = True,
+    settings: DrawnSettings | None = None,
+) -> Plan | None:
+    r"""Return shares of rho, or None where a pure epsilon does better.
+
+    Every release is as strong, beside the others, as a plan of pure epsilon has it: a
+    draw with :math:`\epsilon_0` costs :math:`\epsilon_0^2 / 8`; counts with the
+    variance of Laplace noise of :math:`\epsilon_0` cost :math:`\epsilon_0^2 / 4`; and
+    sums of d attributes with the variance of noise of :math:`\epsilon_0` in their norm,
+    about :math:`(d + 1)^2 / 3 \epsilon_0^2`, cost :math:`3 \epsilon_0^2 / 2 (d + 1)`.
+    It does better if it draws further trees, as many as the plan of pure epsilon, with
+    at least the epsilon of that one.
+
+    Parameters
+    ----------
+    other : Plan
+        Plan of the pure epsilon.
+    n_records : float
+        Public number of records, roughly.
+    epsilon, rho : Fraction
+        Budgets of which one can be spent.
+    n_features : int
+        Number of attributes.
+    better : bool, default=True
+        Whether to return None where the pure epsilon does better; otherwise only where
+        it draws no further trees.
+    settings : DrawnSettings, optional
+        What plans go by.
+    """
+    s = settings or DrawnSettings()
+    if rho <= 0 or not other.rounds:
+        return None
+    information = n_records**2 * float(rho)
+    first, first_selection = _tree_in_rho(s.first_records, s.first_selection)
+    further, selection = _tree_in_rho(s.round_records, s.selection)
+    sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
+    scores = min(s.most_scores_boosting, share_of(sums, float(rho)))
+    scores = scores if other.scores else Fraction(0)
+    start = min(s.first_share, share_of(first, information))
+    rest = 1 - scores - start
+    affordable = int(information * float(rest) // further)
+    rounds = min(max(affordable, 1), s.most_rounds_zcdp)
+    if better and 8 * rho * rest * selection / other.rounds < (
+        (epsilon * other.further * other.selection) ** 2
+    ):
+        return None
+    return Plan(
+        scores,
+        start,
+        rest / rounds,
+        rounds,
+        by_score=other.by_score,
+        first_selection=first_selection,
+        selection=selection,
+    )
+
+
+def _tree_in_rho(records: float, selection: Fraction) -> tuple[float, Fraction]:
+    """Return what a tree costs, times records squared, and the share that draws it."""
+    draw, count = selection**2 / 8, (1 - selection) ** 2 / 4
+    return records**2 * float(draw + count), draw / (draw + count)

@@ -1,0 +1,364 @@
+r"""Additive scores of attributes, from sums that every record adds to all at once.
+
+Of every class the number of records and, for each attribute, either the sum of their
+positions in the order of its cells, or the counts of its cells, or of the cells of two
+neighbouring attributes, are released together. A record is bounded in each of these
+sums, so that noise shaped like their norm (`mmech.noise.k_norm`) is up to six times
+less than Laplace noise that shares a budget among attributes. The finest set of sums
+that stands out from its noise is taken; both are public.
+
+What attributes say of a class then adds up as in naive Bayes,
+
+.. math:: \log \hat p(c) + \sum_a \log \frac{\hat p(x_a \mid c)}{\hat p(x_a)} ,
+
+where a mean position stands for the evenly spread distribution that is tilted to it,
+:math:`p(x \mid c) \propto e^{\theta_c t(x)}`: the one of largest entropy with that
+mean. Deviations of classes from what they have in common are shrunk by their own
+evidence (James and Stein), which is post-processing.
+
+Scores are whole multiples of 1 / VOTE_STEPS, so that those of a record do not depend on
+the order of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Measurement
+from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.views import (
+    GRID,
+    MOST_CELLS,
+    ScoreView,
+    View,
+    positions,
+    single_view,
+)
+from mmech_rf.private.payments import Payments
+
+__all__ = [
+    "SUMS",
+    "VOTE_STEPS",
+    "AdditiveScores",
+    "Sums",
+    "release_scores",
+    "score_views",
+    "sums_from_coarse_to_fine",
+]
+
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+SUMS = "class counts and sums of all attributes"
+"""Name of the release in ledgers and privacy statements."""
+
+VOTE_STEPS = 256
+"""Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """One sum over records: of positions, or of counts, in one view.
+
+    Attributes
+    ----------
+    view : View
+        What is looked at.
+    by_position : bool
+        Whether positions of the cells are added up, or cells are counted.
+    """
+
+    view: View
+    by_position: bool
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return 1 if self.by_position else self.view.size
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return what each cell adds, in units of 1 / GRID, shape (cells, rows)."""
+        if self.by_position:
+            return positions(self.view.size)[:, None]
+        return GRID * np.eye(self.view.size, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums that are released together: public.
+
+    Attributes
+    ----------
+    terms : tuple of Sum
+        One for every attribute or pair of two; before them comes a row that counts
+        records.
+    """
+
+    terms: tuple[Sum, ...]
+
+    @property
+    def groups(self) -> list[int]:
+        """Sizes of groups of rows, each bounded by one unit for every record."""
+        return [1, *(term.size for term in self.terms)]
+
+    def of(
+        self, codes: Codes, class_codes: NDArray[np.int64], n_classes: int
+    ) -> NDArray[np.int64]:
+        """Return the sums of records in units of 1 / GRID, shape (rows, k)."""
+        found = [GRID * np.bincount(class_codes, minlength=n_classes)[None]]
+        for term in self.terms:
+            counts = np.zeros((term.view.size, n_classes), np.int64)
+            np.add.at(counts, (term.view.cells(codes), class_codes), 1)
+            found.append(term.rows().T @ counts)
+        return np.concatenate(found).astype(np.int64)
+
+
+def sums_from_coarse_to_fine(
+    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+) -> list[Sums]:
+    """Return the sets of sums that there are to choose from."""
+    settings = settings or DrawnSettings()
+    attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
+    found = [
+        Sums(tuple(Sum(single_view(i, n, MOST_CELLS), True) for i, n in attributes))
+    ]
+    for groups in settings.resolutions:
+        found.append(
+            Sums(tuple(Sum(single_view(i, n, groups), n == 2) for i, n in attributes))
+        )
+    found.append(Sums(tuple(_neighbours(attributes, settings.pair_resolution))))
+    return list(dict.fromkeys(found))
+
+
+def _neighbours(attributes: list[tuple[int, int]], groups: int) -> list[Sum]:
+    """Return counts of the cells of every two attributes that stand together."""
+    terms = []
+    for start in range(0, len(attributes), 2):
+        two = attributes[start : start + 2]
+        views = [single_view(i, n, groups) for i, n in two]
+        if len(views) == 1:
+            terms.append(Sum(views[0], views[0].size == 2))
+            continue
+        first, second = views
+        step = second.size
+        tables = tuple(code * step for code in first.tables[0]), second.tables[0]
+        pair = first.attributes + second.attributes
+        terms.append(
+            Sum(View(pair, tables, (), first.size * second.size, "pair"), False)
+        )
+    return terms
+
+
+@dataclass(frozen=True, eq=False)
+class AdditiveScores:
+    """Additive scores of every class in the cells of views: a post-processed release.
+
+    Attributes
+    ----------
+    constant : ndarray of int64, shape (k,)
+        Score of every class before a record is seen, in steps of 1 / VOTE_STEPS.
+    views : tuple of View
+        What is looked at.
+    tables : tuple of ndarray of int64, shape (cells, k)
+        What the cells of each view add.
+    """
+
+    constant: NDArray[np.int64]
+    views: tuple[View, ...]
+    tables: tuple[NDArray[np.int64], ...]
+
+    def whole(self, codes: Codes) -> NDArray[np.int64]:
+        """Return scores in whole steps, shape (b, k)."""
+        total = np.tile(self.constant, (codes.shape[0], 1))
+        for view, table in zip(self.views, self.tables, strict=True):
+            total += table[view.cells(codes)]
+        return total
+
+    def classes(self, codes: Codes) -> NDArray[np.int64]:
+        """Return the class of the largest score, the first of equal ones, (b,)."""
+        return self.whole(codes).argmax(axis=1)
+
+
+def release_scores(
+    payments: Payments,
+    cost: Fraction,
+    domain_shape: Sequence[int],
+    codes: Codes,
+    class_codes: NDArray[np.int64],
+    *,
+    n_classes: int,
+    n_records: float,
+    settings: DrawnSettings | None = None,
+) -> AdditiveScores:
+    """Release sums of records, and return what they say of classes.
+
+    Parameters
+    ----------
+    payments : Payments
+        What the release is made and paid with.
+    cost : Fraction
+        Its cost.
+    domain_shape : sequence of int, length d
+        Sizes of the attributes.
+    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+        Records. Sensitive.
+    n_classes : int
+        Number of classes.
+    n_records : float
+        Public number of records, roughly.
+    settings : DrawnSettings, optional
+        Resolutions, clipping and shrinkage.
+    """
+    settings = settings or DrawnSettings()
+    sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
+    for other in finer:
+        deviation = payments.deviation(other.groups, cost)
+        if n_records / n_classes >= settings.signal_to_noise * deviation:
+            sums = other
+    released = payments.release_sums(
+        sums.of(codes, class_codes, n_classes),
+        sums.groups,
+        cost,
+        SUMS,
+        GRID,
+    )
+    return _scores(sums, released, settings)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Released rows of one sum, with what classes have in common.
+
+    Attributes
+    ----------
+    term : Sum
+    common : ndarray of float64, shape (rows,)
+        Mean position of all records, or their share in every cell.
+    deviations : ndarray of float64, shape (rows, k)
+        Sums of classes less what their number of records would add to `common`.
+    noise : float
+        Standard deviation of a row.
+    largest_mean : float
+        Where mean positions are cut off.
+    """
+
+    term: Sum
+    common: Floats
+    deviations: Floats
+    noise: float
+    largest_mean: float
+
+    @cached_property
+    def standardised(self) -> Floats:
+        """Deviations in units of their noise."""
+        spread = self.noise * np.sqrt(1 + self.common**2)
+        return np.asarray(self.deviations / spread[:, None])
+
+    def table(self, kept: float, numbers: Floats) -> Floats:
+        """Return log-odds of the cells, shape (cells, k)."""
+        deviations = kept * self.deviations
+        if self.term.by_position:
+            means = self.common + deviations[0] / (numbers + self.noise + 1)
+            t = positions(self.term.view.size) / GRID
+            tilts, logs = _tilted(np.append(means, self.common), t, self.largest_mean)
+            lines = np.outer(t, tilts) - logs
+            return np.asarray(lines[:, :-1] - lines[:, -1:])
+        common = self.common[:, None]
+        smooth = np.maximum(common * numbers + deviations, 0) + common * (
+            self.noise + 1
+        )
+        return np.asarray(np.log(smooth / smooth.sum(axis=0)) - np.log(common))
+
+
+def _scores(
+    sums: Sums, released: Measurement, settings: DrawnSettings | None = None
+) -> AdditiveScores:
+    settings = settings or DrawnSettings()
+    farthest = settings.largest_mean
+    values = released.values / GRID
+    # Positions are whole units: next to no noise counts as a rounding.
+    deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
+    noise = np.maximum(deviations, 1.0) / GRID
+    k = values.shape[1]
+    numbers = np.maximum(values[0], 0) + noise[0] / k + 1
+    total = numbers.sum()
+    rows = []
+    ends = np.cumsum(sums.groups)
+    for term, (start, stop) in zip(sums.terms, pairwise(ends), strict=True):
+        block, deviation = values[start:stop], float(noise[start])
+        if term.by_position:
+            common = np.clip(block.sum(axis=1) / total, -farthest, farthest)
+        else:
+            common = np.maximum(block.sum(axis=1), 0) + deviation * k / 2 + 0.5
+            common /= common.sum()
+        apart = block - common[:, None] * values[0]
+        rows.append(_Rows(term, common, apart, deviation, farthest))
+    kept = 1.0
+    if rows:
+        energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
+        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
+    return AdditiveScores(
+        _steps(np.log(numbers / total)),
+        tuple(row.term.view for row in rows),
+        tuple(_steps(row.table(kept, numbers)) for row in rows),
+    )
+
+
+def _steps(scores: Floats) -> NDArray[np.int64]:
+    return np.rint(VOTE_STEPS * scores).astype(np.int64)
+
+
+def _tilted(
+    means: Floats, t: Floats, farthest: float = DrawnSettings.largest_mean
+) -> tuple[Floats, Floats]:
+    r"""Return :math:`\theta` of distributions with given means, and log normalisers.
+
+    Of :math:`p(t) \propto e^{\theta t}` on evenly weighted points, by Newton's method
+    with bounded steps; means are cut off at `farthest`.
+    """
+    goals = np.clip(means, -farthest, farthest)
+    theta = np.arctanh(goals)
+    for _ in range(60):
+        weights = np.exp(np.outer(theta, t))
+        weights /= weights.sum(axis=1, keepdims=True)
+        mean = weights @ t
+        variance = np.maximum(weights @ t**2 - mean**2, 1e-3)
+        theta = np.clip(theta - np.clip((mean - goals) / variance, -1, 1), -40, 40)
+    return theta, np.log(np.exp(np.outer(theta, t)).mean(axis=1))
+
+
+def score_views(
+    scores: AdditiveScores, settings: DrawnSettings | None = None
+) -> list[ScoreView]:
+    """Return views of released scores: of each class against the others, cut to pieces.
+
+    Cuts are at quantiles of a normal distribution, that of a sum over evenly spread
+    cells. Of two classes one is enough.
+    """
+    settings = settings or DrawnSettings()
+    k = scores.constant.size
+    found = []
+    for c in range(1 if k == 2 else 0, k):
+        others = [other for other in range(k) if other != c]
+        tables = [
+            (k - 1) * table[:, c] - table[:, others].sum(axis=1)
+            for table in scores.tables
+        ]
+        mean = sum(float(table.mean()) for table in tables)
+        variance = sum(float(table.var()) for table in tables)
+        if variance == 0:
+            continue
+        spread = NormalDist(mean, settings.score_width * variance**0.5)
+        for pieces in settings.score_pieces:
+            cuts = {round(spread.inv_cdf(i / pieces)) for i in range(1, pieces)}
+            whole = tuple(tuple(table.tolist()) for table in tables)
+            found.append(ScoreView(scores.views, whole, tuple(sorted(cuts))))
+    return list(dict.fromkeys(found))

@@ -1,0 +1,93 @@
+"""Drawn trees together: what each leaf adds to the log-odds of every class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
+from mmech_rf.private.votes import Experts
+
+__all__ = ["SelectedTrees", "label_scores"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedTrees(Experts):
+    """Released trees, and what each leaf adds to the log-odds of every class.
+
+    Attributes
+    ----------
+    trees : tuple of SelectedTree
+        In the order of their release.
+    scores : tuple of ndarray of float64, shape (n_leaves, k)
+        Log-odds of the leaves of each tree; zeros where a leaf stands for `additive`.
+    additive : AdditiveScores or None
+        Scores of all attributes, which leaves may stand for.
+    accuracy : float or None
+        Share of right labels, if leaves that stand for `additive` vote for its class
+        with this accuracy; ``None`` if they vote with its scores.
+    """
+
+    trees: tuple[SelectedTree, ...]
+    scores: tuple[Floats, ...]
+    additive: AdditiveScores | None = None
+    accuracy: float | None = None
+
+    voting = "trees"
+
+    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+        """Return log probabilities of the classes up to a constant, shape (b, k)."""
+        out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
+        for tree, scores in zip(self.trees, self.scores, strict=True):
+            leaves = tree.leaves(codes)
+            out += scores[leaves]
+            where = self._deferred(tree, leaves)
+            if where.size:
+                out[where] += self._additive_votes(codes[where])
+        return out
+
+    def whole_votes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
+
+        Scores that leaves stand for are whole steps already.
+        """
+        out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
+        for tree, scores in zip(self.trees, self.scores, strict=True):
+            leaves = tree.leaves(codes)
+            out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
+            where = self._deferred(tree, leaves)
+            if where.size:
+                assert self.additive is not None
+                assert self.accuracy is None
+                out[where] += self.additive.whole(codes[where])
+        return out
+
+    def _deferred(
+        self, tree: SelectedTree, leaves: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return which records are in leaves that stand for the scores."""
+        if self.additive is None:
+            return np.zeros(0, np.int64)
+        n_classes = self.scores[0].shape[1]
+        return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
+
+    def _additive_votes(self, codes: NDArray[np.int64]) -> Floats:
+        assert self.additive is not None
+        if self.accuracy is None:
+            return np.asarray(self.additive.whole(codes) / VOTE_STEPS)
+        n_classes = self.scores[0].shape[1]
+        return label_scores(self.additive.classes(codes), self.accuracy, n_classes)
+
+
+def label_scores(labels: NDArray[np.int64], accuracy: float, n_classes: int) -> Floats:
+    """Return log-odds of labels that are right so often; none beyond the classes."""
+    out = np.full((labels.size, n_classes), np.log((1 - accuracy) / (n_classes - 1)))
+    known = np.flatnonzero(labels < n_classes)
+    out[known, labels[known]] = np.log(accuracy) + 1e-9
+    out[labels == n_classes] = 0.0
+    return out

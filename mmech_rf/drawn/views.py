@@ -1,0 +1,330 @@
+r"""Views of a domain: few, coarse and public ways to look at a record.
+
+A view maps every record to one of a few cells. Three families are offered to a
+private selection, each as likely as the others before any record is seen, and with a
+small probability a view that tells no records apart, so that nothing finer is chosen
+for nothing:
+
+* **single attributes**, at every resolution 2, 4, 8, ... of those with many cells;
+* **pairs** of them, within a limit of cells;
+* **signed sums** :math:`\sum_{i \in S} \pm t_i` of attributes at their positions
+  :math:`t_i \in [-1, 1]` in the order of their cells, cut where the sum of evenly
+  spread attributes has its quantiles. They need no order declared: the order in which
+  a schema lists categories often means something, and where it does not, nothing is
+  lost but a share of the prior.
+
+All of it follows from the sizes of the attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech_rf.drawn.settings import DrawnSettings
+
+__all__ = [
+    "ScoreView",
+    "View",
+    "Views",
+    "most_terms",
+    "positions",
+    "public_views",
+    "single_view",
+]
+
+Codes = NDArray[np.int64]
+
+MOST_CELLS = 64
+"""View size: most cells of a view."""
+
+GRID = 64
+"""Position resolution: positions of cells are multiples of 1 / GRID."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Cells that records are told apart by.
+
+    Attributes
+    ----------
+    attributes : tuple of int
+        Which attributes are looked at.
+    tables : tuple of tuple of int
+        What each cell of these attributes adds.
+    cuts : tuple of int
+        Sums below the first cut are cell 0, and so on; empty where the sum itself is
+        the number of the cell.
+    size : int
+        Number of cells.
+    family : {"whole", "single", "pair", "sum"}
+    """
+
+    attributes: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...]
+    cuts: tuple[int, ...]
+    size: int
+    family: str
+
+    @cached_property
+    def _arrays(self) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
+        tables = [np.array(table, np.int32) for table in self.tables]
+        return tables, np.array(self.cuts, np.int32)
+
+    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+        """Return the cell of every record.
+
+        Parameters
+        ----------
+        codes : ndarray of int64, shape (N, d)
+            Encoded records.
+
+        Returns
+        -------
+        ndarray of uint8, shape (N,)
+        """
+        tables, cuts = self._arrays
+        total = np.zeros(codes.shape[0], np.int32)
+        for i, table in zip(self.attributes, tables, strict=True):
+            total += table[codes[:, i]]
+        if cuts.size:
+            total = np.searchsorted(cuts, total, side="right").astype(np.int32)
+        return total.astype(np.uint8)
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the view in words, with the names of the attributes."""
+        if self.family == "whole":
+            return "nothing"
+        if self.family != "sum":
+            parts = [
+                names[i]
+                if (groups := len(set(table))) == len(table)
+                else f"{names[i]} in {groups} groups"
+                for i, table in zip(self.attributes, self.tables, strict=True)
+            ]
+            return " and ".join(parts)
+        text = ""
+        for i, table in zip(self.attributes, self.tables, strict=True):
+            sign = "+" if table[-1] > 0 else "-"
+            text += f" {sign} {names[i]}"
+        return f"{text.removeprefix(' + ').strip()} in {self.size} groups"
+
+
+@dataclass(frozen=True)
+class ScoreView:
+    """Cells that records are told apart by a score, a sum over cells of other views.
+
+    Scores come from an earlier release, so that a view of them is as public as it.
+
+    Attributes
+    ----------
+    parts : tuple of View
+        What is looked at.
+    tables : tuple of tuple of int
+        What each cell of these views adds to the score.
+    cuts : tuple of int
+        Scores below the first cut are cell 0, and so on.
+    """
+
+    parts: tuple[View, ...]
+    tables: tuple[tuple[int, ...], ...]
+    cuts: tuple[int, ...]
+
+    family = "score"
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return len(self.cuts) + 1
+
+    @property
+    def attributes(self) -> tuple[int, ...]:
+        """Attributes that the score depends on."""
+        return tuple(sorted({i for part in self.parts for i in part.attributes}))
+
+    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+        """Return the cell of every record, as `View.cells` does."""
+        total = np.zeros(codes.shape[0], np.int64)
+        for part, table in zip(self.parts, self.tables, strict=True):
+            total += np.array(table, np.int64)[part.cells(codes)]
+        cuts = np.array(self.cuts, np.int64)
+        return np.searchsorted(cuts, total, side="right").astype(np.uint8)
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the view in words."""
+        return f"score in {self.size} groups"
+
+
+@dataclass(frozen=True)
+class Views:
+    """All views of a domain, and how likely each is before any record is seen.
+
+    Attributes
+    ----------
+    items : tuple of View or ScoreView
+    whole_prior : float
+        Tree prior: probability of a view that tells no records apart.
+    sizes : ndarray of int64, shape (v,)
+        Cells of every view.
+    log_prior : ndarray of float64, shape (v,)
+        Logarithms of probabilities: even over the families, even within each.
+    """
+
+    items: tuple[View | ScoreView, ...]
+    whole_prior: float = DrawnSettings.whole_prior
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Cells of every view, shape (v,)."""
+        return np.array([view.size for view in self.items], np.int64)
+
+    @cached_property
+    def log_prior(self) -> NDArray[np.float64]:
+        """Logarithms of prior probabilities, shape (v,)."""
+        families = [view.family for view in self.items]
+        shares = dict.fromkeys(families, 1.0)
+        if len(shares) > 1 and "whole" in shares:
+            odds = self.whole_prior / (1 - self.whole_prior)
+            shares["whole"] = odds * (len(shares) - 1)
+        total = sum(shares.values())
+        return np.array(
+            [math.log(shares[f] / total / families.count(f)) for f in families]
+        )
+
+    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+        """Return the cell of every record in every view, shape (v, N)."""
+        out = np.empty((len(self.items), codes.shape[0]), np.uint8)
+        for row, view in zip(out, self.items, strict=True):
+            row[:] = view.cells(codes)
+        return out
+
+
+def public_views(
+    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+) -> Views:
+    """Return the public views of a domain.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int, length d
+        Sizes of the attributes.
+    settings : DrawnSettings, optional
+        Numbers of views.
+
+    Returns
+    -------
+    Views
+
+    Examples
+    --------
+    >>> from mmech_rf.drawn.views import public_views
+    >>> views = public_views((2, 3))
+    >>> [(view.family, view.size) for view in views.items]
+    [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
+    """
+    settings = settings or DrawnSettings()
+    sizes = tuple(domain_shape)
+    coarse = [_resolutions(n, settings.whole_attributes) for n in sizes]
+    singles = [
+        View((i,), (table,), (), max(table) + 1, "single")
+        for i, tables in enumerate(coarse)
+        for table in tables
+    ]
+    whole = View((), (), (), 1, "whole")
+    pairs = _pairs(coarse, settings.most_pairs)
+    found = dict.fromkeys([whole, *singles, *pairs, *_sums(sizes, settings)])
+    items = tuple(view for view in found if view.size > 1 or view is whole)
+    return Views(items, settings.whole_prior)
+
+
+def single_view(attribute: int, size: int, groups: int) -> View:
+    """Return an attribute in so many groups of neighbouring cells, or cell by cell."""
+    groups = min(size, groups)
+    table = tuple(code * groups // size for code in range(size))
+    return View((attribute,), (table,), (), groups, "single")
+
+
+def _resolutions(n: int, flat: int) -> list[tuple[int, ...]]:
+    """Return the group of every cell of an attribute, at its resolutions."""
+    groups = [n] if n <= MOST_CELLS else []
+    if n > flat:
+        groups = [2**j for j in range(1, 7) if 2**j < n] + groups
+    return [tuple(int(code) * g // n for code in range(n)) for g in groups]
+
+
+def _pairs(coarse: list[list[tuple[int, ...]]], most: int) -> list[View]:
+    groups = [[max(table) + 1 for table in tables] for tables in coarse]
+    within = [
+        (g * h, i, j, a, b)
+        for i, j in combinations(range(len(coarse)), 2)
+        for a, g in enumerate(groups[i])
+        for b, h in enumerate(groups[j])
+        if g * h <= MOST_CELLS
+    ]
+    views = []
+    for size, i, j, a, b in sorted(within)[:most]:
+        step = groups[j][b]
+        first = tuple(code * step for code in coarse[i][a])
+        views.append(View((i, j), (first, coarse[j][b]), (), size, "pair"))
+    return views
+
+
+def most_terms(n_features: int, settings: DrawnSettings | None = None) -> int:
+    """Return the largest number of attributes in a sum, one if there are no sums."""
+    settings = settings or DrawnSettings()
+    most = min(n_features, settings.most_terms)
+    total = 0
+    for terms in range(2, most + 1):
+        total += math.comb(n_features, terms) * 2 ** (terms - 1)
+        if total > settings.most_sums:
+            return terms - 1
+    return max(1, most)
+
+
+def _sums(sizes: tuple[int, ...], settings: DrawnSettings) -> Iterator[View]:
+    d = len(sizes)
+    quantiles: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for terms in range(2, most_terms(d, settings) + 1):
+        for attributes in combinations(range(d), terms):
+            if any(sizes[i] < 2 for i in attributes):
+                continue
+            key = tuple(sorted(sizes[i] for i in attributes))
+            if key not in quantiles:
+                quantiles[key] = _cuts(key, settings.sum_pieces)
+            for signs in product((1, -1), repeat=terms - 1):
+                tables = tuple(
+                    tuple((sign * positions(sizes[i])).tolist())
+                    for i, sign in zip(attributes, (1, *signs), strict=True)
+                )
+                for cuts in quantiles[key]:
+                    yield View(attributes, tables, cuts, len(cuts) + 1, "sum")
+
+
+def positions(n: int) -> NDArray[np.int64]:
+    """Return positions of n cells between -GRID and GRID."""
+    return np.rint(GRID * (2 * np.arange(n) / (n - 1) - 1)).astype(np.int64)
+
+
+def _cuts(sizes: tuple[int, ...], numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return cuts at quantiles of the sum of evenly spread attributes."""
+    mass = np.ones(1)
+    for n in sizes:
+        single = np.bincount(positions(n) + GRID, minlength=2 * GRID + 1) / n
+        mass = np.convolve(mass, single)
+    below = np.cumsum(mass)
+    half = GRID * len(sizes)
+    found = []
+    for pieces in numbers:
+        levels = np.arange(1, pieces) / pieces
+        # A value with more than its share of the mass gets a cell of its own.
+        ends = np.searchsorted(below, levels - 1e-9) - half + 1
+        cuts = tuple(sorted({int(c) for c in ends if c <= half}))
+        if cuts and cuts not in found:
+            found.append(cuts)
+    return found

@@ -1,0 +1,158 @@
+"""A picture of accuracy against the privacy budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from mmech.writing import replacing
+from mmech_rf.evaluation.trials import Summary
+
+__all__ = ["check_plot_path", "plot_accuracy"]
+
+# Okabe and Ito's colours, told apart with any colour vision (two of them darkened, to
+# be read as text); the shapes say the same again.
+_STYLES = {
+    "private-forest": ("#000000", "P"),
+    "batch-training": ("#0072B2", "o"),
+    "batch-prediction": ("#D55E00", "s"),
+    "subsample-aggregate": ("#009E73", "^"),
+    "laplace-shared": ("#B4578F", "v"),
+    "laplace-disjoint": ("#A67800", "D"),
+    "non-private": ("#222222", "--"),
+    "majority": ("#777777", ":"),
+}
+_KINDS = ("png", "pdf", "svg")
+_DODGE = 1.02
+_LINE_HEIGHT = 0.045  # of a label, as a share of the height of the axes
+
+
+def check_plot_path(path: str | os.PathLike[str]) -> None:
+    """Raise unless a picture of this kind can be drawn.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    ValueError
+        If matplotlib is missing or cannot write this kind of file.
+    """
+    if _ending(path) not in _KINDS:
+        raise ValueError(
+            f"a picture cannot be written as {os.fspath(path)!r}; its name must end "
+            "in .png, .pdf or .svg"
+        )
+    try:
+        import matplotlib.backend_bases  # noqa: F401
+    except ImportError:
+        raise ValueError(
+            "drawing a picture needs matplotlib, which is not installed; run "
+            '`python -m pip install "mmech[plot]"` or leave the picture out'
+        ) from None
+
+
+def plot_accuracy(
+    summaries: Sequence[Summary], path: str | os.PathLike[str], *, title: str = ""
+) -> None:
+    """Draw accuracy against epsilon, with one standard deviation up and down.
+
+    Parameters
+    ----------
+    summaries : sequence of Summary
+    path : path
+        Its ending chooses the kind of file: .png, .pdf or .svg.
+    title : str, optional
+
+    Raises
+    ------
+    ValueError
+        If matplotlib is missing or cannot write this kind of file.
+    """
+    check_plot_path(path)
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.add_subplot()
+    budgets = sorted({float(s.epsilon) for s in summaries if s.epsilon is not None})
+    lines: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        lines.setdefault(summary.method.name, []).append(summary)
+    private = [name for name, line in lines.items() if line[0].method.is_private]
+    ends: list[tuple[float, str, str]] = []
+    for name, line in lines.items():
+        colour, mark = _STYLES[name]
+        if name in private:
+            place = private.index(name) - (len(private) - 1) / 2
+            line = sorted(line, key=lambda s: s.epsilon or 0)
+            axes.errorbar(
+                [float(s.epsilon or 0) * _DODGE**place for s in line],
+                [s.accuracy for s in line],
+                yerr=[s.accuracy_std or 0.0 for s in line],
+                color=colour,
+                marker=mark,
+                markersize=6,
+                linewidth=1.8,
+                elinewidth=1.0,
+                capsize=2.5,
+            )
+        else:
+            axes.axhline(line[0].accuracy, color=colour, linestyle=mark, zorder=1)
+        ends.append((line[-1].accuracy, line[0].method.label, colour))
+    if budgets:
+        axes.set_xscale("log")
+        axes.set_xlim(budgets[0] / 1.25, budgets[-1] * 1.25)
+        axes.xaxis.set_major_locator(FixedLocator(budgets))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticklabels([f"{epsilon:g}" for epsilon in budgets])
+    _label_ends(axes, ends)
+    repeats = max(s.repeats for s in summaries)
+    spread = f"mean ± std over {repeats} splits" if repeats > 1 else "one split"
+    axes.set_xlabel("ε, privacy budget of one release (log scale)")
+    axes.set_ylabel(f"test accuracy, {spread}")
+    axes.set_title(title, loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
+    axes.set_axisbelow(True)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=150, format=_ending(path))
+
+
+def _ending(path: str | os.PathLike[str]) -> str:
+    return os.path.splitext(os.fspath(path))[1].lower().lstrip(".")
+
+
+def _label_ends(axes: Any, ends: list[tuple[float, str, str]]) -> None:
+    """Write the names right of the axes, pushed apart where lines end close by."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high)
+    ends = sorted(ends)
+    heights = [(accuracy - low) / (high - low) for accuracy, _, _ in ends]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + _LINE_HEIGHT)
+    if heights:
+        heights[-1] = min(heights[-1], 1.0)
+    for i in range(len(heights) - 2, -1, -1):
+        heights[i] = min(heights[i], heights[i + 1] - _LINE_HEIGHT)
+    for height, (accuracy, label, colour) in zip(heights, ends, strict=True):
+        axes.annotate(
+            label,
+            xy=(1, (accuracy - low) / (high - low)),
+            xytext=(1.05, height),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=colour,
+            verticalalignment="center",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.7,
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+        )

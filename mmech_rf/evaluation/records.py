@@ -1,0 +1,166 @@
+"""Records for a comparison: a built-in data set, or a csv file and its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.utils import Bunch
+
+from mmech.domain.readers import read_cells
+from mmech.exceptions import ParameterError
+from mmech_rf import datasets
+from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
+from mmech_rf.forest.checks import located
+from mmech_rf.schema import Schema
+
+__all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Labelled records that a schema can read.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray, shape (N, d)
+        Raw values.
+    y : ndarray, shape (N,)
+        Raw class labels.
+    schema : Schema
+    n_dropped : int
+        How many records with missing values were left out.
+    """
+
+    name: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    schema: Schema
+    n_dropped: int = 0
+
+    @property
+    def caveat(self) -> str | None:
+        """Why the schema is not wholly public, for the sets where it is not."""
+        reason = INFORMED_SCHEMAS.get(self.schema.name or "")
+        return reason and (
+            f"The public schema of {self.schema.name} is not wholly independent of "
+            f"the data: {reason}."
+        )
+
+
+def load_records(
+    source: str,
+    schema_file: str | None = None,
+    *,
+    missing: str = "error",
+    multiline: bool = False,
+) -> Records:
+    """Load a data set by name, or a csv file with its schema.
+
+    Parameters
+    ----------
+    source : str
+        Name of a set that `datasets.fetch` loads, or path of a csv file with a header
+        row.
+    schema_file : str, optional
+        Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
+    missing : {"error", "drop"}, default="error"
+        What to do with records that have missing values.
+    multiline : bool, default=False
+        Whether quoted fields of a csv file may hold line breaks, see `load_csv`.
+
+    Returns
+    -------
+    Records
+        All of them readable by the schema.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be opened, or OpenML not be reached.
+    ValueError
+        If there is no such data set, or file and schema do not match.
+
+    Examples
+    --------
+    >>> records = load_records("car")
+    >>> records.X.shape, records.schema.n_cells
+    ((1728, 6), 1728)
+    """
+    named = source in CATALOGUE
+    if named and schema_file is not None:
+        raise ValueError(
+            f"the data set {source!r} brings its own schema; leave the schema file out"
+        )
+    if named:
+        bunch = datasets.fetch(source)
+    elif schema_file is not None:
+        bunch = read_csv(source, read_schema(schema_file), multiline=multiline)
+    elif Path(source).exists():
+        raise ParameterError(
+            "schema_file",
+            "must name the public attributes and classes, in a schema, of the file "
+            f"{source!r}",
+        )
+    else:
+        raise ValueError(
+            f"there is no data set and no file named {source!r}; choose from "
+            f"{', '.join(CATALOGUE)}, or give the path of a csv file"
+        )
+    schema: Schema = bunch.schema
+    with _naming(source):
+        _, class_codes, index = schema.encode(
+            bunch.data, bunch.target, handle_missing=missing, return_index=True
+        )
+    if index.size < 5:
+        raise ValueError(
+            f"{source!r} has {index.size} complete records; comparing needs at least 5"
+        )
+    # Columns after the attributes only decide which records to drop, as is done now.
+    X = bunch.data[index, : schema.n_features]
+    schema = replace(schema, required=())
+    n_dropped = len(bunch.target) - index.size
+    name = source if named else Path(source).name
+    return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
+
+
+def read_schema(path: str, *, n_bins: int = 10) -> Schema:
+    """Read a schema file; errors name it."""
+    try:
+        return Schema.from_json(Path(path), n_bins=n_bins)
+    except ValueError as error:
+        raise located(error, f"cannot use the schema {path!r}") from error
+
+
+def read_csv(
+    path: str, schema: Schema, *, with_target: bool = True, multiline: bool = False
+) -> Any:
+    """Read a csv file as text, labels too, so that they can be missing as cells can."""
+    names = [*schema.feature_names, *schema.required]
+    wanted = [*names, schema.target] if with_target else names
+    with _naming(path):
+        cells = read_cells(path, wanted, multiline=multiline)
+    data, target = cells[:, : len(names)], cells[:, -1] if with_target else None
+    return Bunch(data=data, target=target, schema=schema, name=schema.name)
+
+
+def read_columns(
+    path: str, names: Sequence[str], *, multiline: bool = False
+) -> dict[str, NDArray[Any]]:
+    """Read columns of a csv file as text; errors name the file."""
+    with _naming(path):
+        cells = read_cells(path, names, multiline=multiline)
+    return dict(zip(names, cells.T, strict=True))
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise located(error, f"cannot use the data {path!r}") from error

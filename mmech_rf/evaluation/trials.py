@@ -1,0 +1,288 @@
+"""Fitting every method on repeated splits, with the seconds of each stage."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from tqdm import tqdm
+
+from mmech import DomainTooLargeError
+from mmech.checks import check_epsilon, check_integer
+from mmech_rf.evaluation.methods import METHODS, Method, make_methods
+from mmech_rf.evaluation.records import Records, load_records
+
+__all__ = [
+    "STAGES",
+    "Evaluation",
+    "Summary",
+    "Trial",
+    "evaluate",
+    "summarize",
+    "warm_up",
+]
+
+STAGES = ("trees", "optimization", "measurement", "prediction", "total")
+"""Stages of a trial; "total" includes the encoding of the records."""
+
+TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fit and one batch of predictions.
+
+    Attributes
+    ----------
+    method : Method
+    epsilon : Fraction or None
+        Privacy budget in nats; None where nothing is private.
+    repeat : int
+        Number of the split, from 0.
+    accuracy : float
+        Share of test records that got their class. Not private.
+    expected_error : float or None
+        Expected total squared error of the released answers, in squared counts; None
+        where no numbers carry noise.
+    n_answers : int
+        How many noisy leaf counts or votes were released, for every class.
+    seconds : dict of str to float
+        By `STAGES`, none counted in two stages.
+    """
+
+    method: Method
+    epsilon: Fraction | None
+    repeat: int
+    accuracy: float
+    expected_error: float | None
+    n_answers: int
+    seconds: dict[str, float]
+
+    @property
+    def rmse(self) -> float | None:
+        """Expected root mean square error of one released answer, in counts."""
+        if self.expected_error is None:
+            return None
+        return float(np.sqrt(self.expected_error / self.n_answers))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All trials of a comparison.
+
+    Attributes
+    ----------
+    trials : list of Trial
+    skipped : dict of str to DomainTooLargeError
+        Reason by label of the method.
+    """
+
+    trials: list[Trial]
+    skipped: dict[str, DomainTooLargeError]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The trials of one method at one budget, as means over the repeats.
+
+    Attributes
+    ----------
+    method : Method
+    epsilon : Fraction or None
+    repeats : int
+    accuracy : float
+    accuracy_std : float or None
+        Sample standard deviation; None for a single repeat.
+    expected_error, rmse : float or None
+    seconds : dict of str to float
+    """
+
+    method: Method
+    epsilon: Fraction | None
+    repeats: int
+    accuracy: float
+    accuracy_std: float | None
+    expected_error: float | None
+    rmse: float | None
+    seconds: dict[str, float]
+
+
+def evaluate(
+    records: Records,
+    methods: Sequence[Method],
+    epsilons: Iterable[Any],
+    *,
+    repeats: int = 10,
+    seed: int = 0,
+    progress: bool = False,
+) -> Evaluation:
+    """Fit and test every method at every budget on repeated 80/20 splits.
+
+    Repeat r splits the records and grows the forests from ``seed + r``; noise never
+    depends on a seed. Methods without a budget run once per repeat.
+
+    Parameters
+    ----------
+    records : Records
+        Public data: their test accuracy is reported without noise.
+    methods : sequence of Method
+        See `make_methods`.
+    epsilons : iterable of float, str or Fraction
+        Privacy budgets in nats, each spent anew in every trial.
+    repeats : int, default=10
+    seed : int, default=0
+    progress : bool, default=False
+        Whether to draw a bar on the standard error stream.
+
+    Returns
+    -------
+    Evaluation
+        A method whose domain is too large is skipped, with the reason.
+
+    Examples
+    --------
+    >>> methods = make_methods(["laplace-shared", "majority"], n_trees=4)
+    >>> found = evaluate(load_records("monks-1"), methods, [1, 2], repeats=2)
+    >>> len(found.trials)
+    6
+    """
+    budgets = sorted({check_epsilon(epsilon) for epsilon in epsilons})
+    check_integer(repeats, "repeats")
+    trials: list[Trial] = []
+    skipped: dict[str, DomainTooLargeError] = {}
+    steps = [
+        (method, epsilon)
+        for method in methods
+        for epsilon in (budgets if method.is_private else (None,))
+    ]
+    with tqdm(
+        total=repeats * len(steps), disable=not progress, unit="fit", leave=False
+    ) as bar:
+        for repeat in range(repeats):
+            split = train_test_split(
+                records.X,
+                records.y,
+                test_size=TEST_SHARE,
+                random_state=seed + repeat,
+            )
+            for method, epsilon in steps:
+                bar.set_description(method.label)
+                if method.label not in skipped:
+                    model = method.build(records.schema, epsilon, seed + repeat)
+                    try:
+                        trials.append(_try(method, model, epsilon, repeat, split))
+                    except DomainTooLargeError as error:
+                        skipped[method.label] = error
+                bar.update()
+    return Evaluation(trials, skipped)
+
+
+def _try(
+    method: Method, model: Any, epsilon: Fraction | None, repeat: int, split: Any
+) -> Trial:
+    X_train, X_test, y_train, y_test = split
+    started = time.perf_counter()
+    model.fit(X_train, y_train)
+    fitted = time.perf_counter()
+    earlier = _inner_seconds(model)
+    labels = model.predict(X_test)
+    stopped = time.perf_counter()
+    seconds = _inner_seconds(model)
+    # Methods that answer one batch optimize and measure inside predict.
+    nested = sum(seconds.values()) - sum(earlier.values())
+    seconds["prediction"] = stopped - fitted - nested
+    seconds["total"] = stopped - started
+    expected_error: float | None = getattr(model, "expected_error_", None)
+    return Trial(
+        method,
+        epsilon,
+        repeat,
+        float(np.mean(labels == y_test)),
+        expected_error,
+        _count_answers(method, model, len(X_test)),
+        seconds,
+    )
+
+
+def _inner_seconds(model: Any) -> dict[str, float]:
+    timings = getattr(model, "timings_", {})
+    return {
+        stage: timings.get(stage, 0.0)
+        for stage in ("trees", "optimization", "measurement")
+    }
+
+
+def _count_answers(method: Method, model: Any, n_queries: int) -> int:
+    if not method.is_private:
+        return 0
+    rows = (
+        n_queries * len(model.ensembles_)
+        if method.released == "votes"
+        else sum(ensemble.forest.n_leaves for ensemble in model.ensembles_)
+    )
+    return int(rows * model.schema_.n_classes)
+
+
+def summarize(trials: Iterable[Trial]) -> list[Summary]:
+    """Return means over the repeats, per method and budget, in order of appearance.
+
+    Parameters
+    ----------
+    trials : iterable of Trial
+
+    Returns
+    -------
+    list of Summary
+    """
+    groups: dict[tuple[str, Fraction | None], list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault((trial.method.name, trial.epsilon), []).append(trial)
+    return [_summary(group) for group in groups.values()]
+
+
+def _summary(trials: list[Trial]) -> Summary:
+    accuracies = [trial.accuracy for trial in trials]
+    return Summary(
+        trials[0].method,
+        trials[0].epsilon,
+        len(trials),
+        statistics.fmean(accuracies),
+        statistics.stdev(accuracies) if len(trials) > 1 else None,
+        _mean_or_none([trial.expected_error for trial in trials]),
+        _mean_or_none([trial.rmse for trial in trials]),
+        {
+            stage: statistics.fmean(trial.seconds[stage] for trial in trials)
+            for stage in STAGES
+        },
+    )
+
+
+def _mean_or_none(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def warm_up(names: Iterable[str] = tuple(METHODS)) -> float:
+    """Fit methods once on a small problem, so that their kernels are compiled.
+
+    Parameters
+    ----------
+    names : iterable of str, default=all of `METHODS`
+
+    Returns
+    -------
+    float
+        Seconds it took.
+    """
+    started = time.perf_counter()
+    monks = load_records("monks-1")
+    small = Records("warm-up", monks.X[:, :3], monks.y, monks.schema.select(range(3)))
+    methods = make_methods(names, n_trees=4, depth=2, subsample_trees=4)
+    evaluate(small, methods, [1], repeats=1)
+    return time.perf_counter() - started

@@ -1,0 +1,185 @@
+"""Checks of the arguments of forests: each returns the normalised value or raises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer
+from mmech.exceptions import DomainTooLargeError, ParameterError
+
+if TYPE_CHECKING:
+    from mmech_rf.forest.forest import Forest
+
+__all__ = [
+    "check_flags",
+    "check_labels",
+    "check_layout",
+    "check_shape",
+    "in_words",
+    "located",
+    "read_only_vector",
+]
+
+_UNSOUND = {
+    1: "holds an attribute outside the domain",
+    2: "splits on an attribute already used on its path",
+    3: "has children out of depth-first order",
+    4: "is a leaf whose id does not count the leaves of its tree from the left",
+    5: "leaves its tree with more or fewer nodes than node_offsets says",
+    6: "ends a tree with more or fewer leaves than leaf_offsets says",
+    7: "has a test that not every child can pass",
+}
+
+
+def check_shape(domain_shape: Any) -> tuple[int, ...]:
+    """Return attribute sizes as whole numbers, or raise."""
+    try:
+        sizes = tuple(domain_shape)
+    except TypeError:
+        raise TypeError(
+            "domain_shape must be a sequence of attribute sizes, or an object with "
+            f"a domain_shape, got {domain_shape!r}"
+        ) from None
+    if not sizes:
+        raise ValueError("domain_shape must name at least one attribute, got none")
+    shape = tuple(
+        check_integer(size, f"domain_shape[{i}]") for i, size in enumerate(sizes)
+    )
+    if max(shape) > np.iinfo(np.int32).max:
+        raise DomainTooLargeError(
+            f"an attribute may have at most {np.iinfo(np.int32).max:,} values, got "
+            f"{max(shape):,}; bin it first"
+        )
+    return shape
+
+
+def check_labels(
+    labels: ArrayLike, name: str, n_records: int, n_labels: int
+) -> NDArray[Any]:
+    """Return one label in 0..n_labels - 1 per record."""
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    if array.shape != (n_records,):
+        raise ValueError(
+            f"{name} must have one entry for each of the {n_records} records, "
+            f"got shape {array.shape}"
+        )
+    bad = array.size and (array.min() < 0 or array.max() >= n_labels)
+    if bad:
+        row = int(np.argmax((array < 0) | (array >= n_labels)))
+        raise ValueError(f"{name} must lie in 0..{n_labels - 1}, row {row} does not")
+    return array
+
+
+def read_only_vector(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a one-dimensional read-only array of its own, copied if need be."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
+    if array.dtype == dtype and not array.flags.writeable and array.base is None:
+        return array
+    limits = np.iinfo(dtype)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise ValueError(f"{name} must fit {dtype}, got {brief(array)}")
+    frozen = np.array(array, dtype=dtype, order="C")
+    frozen.flags.writeable = False
+    return frozen
+
+
+def located(error: ValueError, place: str) -> ValueError:
+    """Return an error that says where it was found, such as in which file."""
+    if isinstance(error, ParameterError):
+        return error.at(place)
+    return ValueError(f"{place}: {error}")
+
+
+def brief(array: NDArray[Any]) -> str:
+    shown = ", ".join(str(entry) for entry in array[:8].tolist())
+    return f"[{shown}, ...]" if array.size > 8 else f"[{shown}]"
+
+
+def in_words(number: int) -> str:
+    """Print a count that may be astronomically large."""
+    return f"{number:,}" if number < 10**15 else f"about 10^{len(str(number)) - 1}"
+
+
+def check_flags(flags: Iterable[bool] | None, name: str, size: int) -> tuple[bool, ...]:
+    """Return one bool per attribute."""
+    given = () if flags is None else tuple(flags)
+    if len(given) != size:
+        raise ValueError(
+            f"{name} must say yes or no for each of the {size} attributes, got "
+            f"{len(given)} entries"
+        )
+    return tuple(bool(flag) for flag in given)
+
+
+def check_layout(forest: Forest) -> int:
+    """Raise unless the arrays are sound; return the depth of the forest."""
+    from mmech_rf import _kernels
+
+    if forest.feature.shape != forest.child.shape:
+        raise ValueError(
+            "feature and child must have one entry per node each, got "
+            f"{forest.feature.size} and {forest.child.size}"
+        )
+    if forest.value is not None and forest.value.shape != forest.feature.shape:
+        raise ValueError(
+            f"value must have one entry for each of the {forest.feature.size} nodes, "
+            f"got {forest.value.size}"
+        )
+    for name, offsets in (
+        ("node_offsets", forest.node_offsets),
+        ("leaf_offsets", forest.leaf_offsets),
+    ):
+        if offsets.size < 2 or offsets[0] != 0 or (np.diff(offsets) < 1).any():
+            raise ValueError(
+                f"{name} must start at 0 and increase strictly, with one entry "
+                f"more than there are trees, got {brief(offsets)}"
+            )
+    if forest.node_offsets.size != forest.leaf_offsets.size:
+        raise ValueError(
+            "node_offsets and leaf_offsets must have one entry per tree and one "
+            f"more, got {forest.node_offsets.size} and {forest.leaf_offsets.size}"
+        )
+    if forest.node_offsets[-1] != forest.feature.size:
+        raise ValueError(
+            f"node_offsets must end at the number of nodes {forest.feature.size}, "
+            f"got {forest.node_offsets[-1]}"
+        )
+    report = np.empty(3, np.int64)
+    if forest.value is None:
+        _kernels.check_trees(
+            forest._sizes,
+            forest.feature,
+            forest.child,
+            forest.node_offsets,
+            forest.leaf_offsets,
+            report,
+        )
+    else:
+        longest = sum(size - 1 for size in forest.domain_shape)
+        _kernels.check_test_trees(
+            forest._sizes,
+            np.array(forest.ordered, np.bool_),
+            forest.feature,
+            forest.child,
+            forest.value,
+            forest.node_offsets,
+            forest.leaf_offsets,
+            min(longest, int(np.diff(forest.node_offsets).max())),
+            report,
+        )
+    if report[0]:
+        raise ValueError(
+            f"node {report[1]} of the forest {_UNSOUND[int(report[0])]}; build "
+            "forests with grow_random_forest"
+        )
+    return int(report[2])

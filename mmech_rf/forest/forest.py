@@ -1,0 +1,517 @@
+"""Forests over a public domain, stored as flat arrays.
+
+A forest is grown (`mmech_rf.forest.growth`) from the domain alone: no record is ever
+looked at, so the forest is public and costs no privacy. Everything that is later
+measured about the data (leaf counts) or asked of it (votes) refers to leaf ids of the
+forest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_integer
+from mmech_rf.forest import passes
+from mmech_rf.forest.checks import (
+    check_flags,
+    check_layout,
+    check_shape,
+    read_only_vector,
+)
+
+if TYPE_CHECKING:
+    from mmech_rf.forest.words import Words
+    from mmech_rf.schema import Schema
+
+__all__ = ["Forest"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Forest:
+    """Trees that partition a categorical domain, as flat read-only arrays.
+
+    An inner node tests one attribute. Either it has one child per value of it
+    (multiway), or it compares with a single value and has two children: equal and not
+    equal where the attribute has no order, at most and above where it has. Every child
+    can be reached. The leaves of a tree partition the domain, and each is a box: a set
+    of allowed values per attribute. Memory is 8 bytes a node, 28 with two-way tests.
+
+    Parameters
+    ----------
+    domain_shape : tuple of int, length d
+        Number of values of every attribute.
+    feature : ndarray of int32, shape (n_nodes,)
+        Attribute tested by each node, -1 at a leaf. Nodes of one tree follow
+        those of the tree before; the root comes first.
+    child : ndarray of int32, shape (n_nodes,)
+        Index of the first child, the children being contiguous and one per
+        value; at a leaf, the leaf id within its tree.
+    node_offsets : ndarray of int64, shape (n_trees + 1,)
+        Nodes of tree t are ``node_offsets[t]:node_offsets[t + 1]``.
+    leaf_offsets : ndarray of int64, shape (n_trees + 1,)
+        Leaf l of tree t is row ``leaf_offsets[t] + l`` of every leaf table.
+    value : ndarray of int32, shape (n_nodes,), default=None
+        Code that each node compares with, -1 at a leaf and where there is a child per
+        value; None for a forest of multiway trees.
+    ordered : sequence of bool, length d, default=None
+        Whether two-way tests of an attribute are ``code <= value`` rather than
+        ``code == value``; needed with `value`.
+
+    Attributes
+    ----------
+    depth : int
+        Largest number of tests on a path.
+
+    Raises
+    ------
+    TypeError
+        If an array does not hold integers.
+    ValueError
+        If the arrays do not describe trees in the layout given in the notes.
+
+    See Also
+    --------
+    grow_random_forest : Draw a forest from a domain.
+
+    Notes
+    -----
+    Trees are laid out depth first: blocks of children are numbered in the
+    order in which a left-to-right walk enters their parents, and leaf ids
+    count the leaves from left to right. So the leaves below any node are
+    contiguous, and `child` follows from the tests. A step down the tree is
+    ``child[node] + branch`` where the branch is the value of the tested
+    attribute, or 0 for records that pass a two-way test and 1 for the others.
+
+    Examples
+    --------
+    A tree on two attributes of sizes 2 and 3: the root tests the first, its
+    left child is a leaf, its right child tests the second.
+
+    >>> forest = Forest(
+    ...     domain_shape=(2, 3),
+    ...     feature=[0, -1, 1, -1, -1, -1],
+    ...     child=[1, 0, 3, 1, 2, 3],
+    ...     node_offsets=[0, 6],
+    ...     leaf_offsets=[0, 4],
+    ... )
+    >>> forest
+    Forest(n_trees=1, depth=2, n_leaves=4, n_cells=6)
+    >>> forest.apply_domain()
+    array([[0, 0, 0, 1, 2, 3]], dtype=int32)
+    >>> forest.leaf_paths(0, feature_names=["windy", "outlook"])
+    ['windy=0', 'windy=1 & outlook=0', 'windy=1 & outlook=1', 'windy=1 & outlook=2']
+
+    The same domain cut in two by the second attribute:
+
+    >>> Forest(
+    ...     domain_shape=(2, 3),
+    ...     feature=[1, -1, -1],
+    ...     child=[1, 0, 1],
+    ...     node_offsets=[0, 3],
+    ...     leaf_offsets=[0, 2],
+    ...     value=[0, -1, -1],
+    ...     ordered=[False, True],
+    ... ).leaf_paths(0)
+    ['x1<=0', 'x1>0']
+    """
+
+    domain_shape: tuple[int, ...]
+    feature: NDArray[np.int32]
+    child: NDArray[np.int32]
+    node_offsets: NDArray[np.int64]
+    leaf_offsets: NDArray[np.int64]
+    value: NDArray[np.int32] | None = None
+    ordered: tuple[bool, ...] | None = None
+    depth: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "domain_shape", check_shape(self.domain_shape))
+        for name, dtype in (
+            ("feature", np.int32),
+            ("child", np.int32),
+            ("node_offsets", np.int64),
+            ("leaf_offsets", np.int64),
+            *((("value", np.int32),) if self.value is not None else ()),
+        ):
+            frozen = read_only_vector(getattr(self, name), name, np.dtype(dtype))
+            object.__setattr__(self, name, frozen)
+        if self.value is not None:
+            ordered = check_flags(self.ordered, "ordered", self.n_features)
+            object.__setattr__(self, "ordered", ordered)
+        elif self.ordered is not None:
+            raise ValueError("ordered goes with value, got ordered alone; leave it out")
+        object.__setattr__(self, "depth", check_layout(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor: plain unpickling would hand out writeable arrays.
+        return Forest, (
+            self.domain_shape,
+            self.feature,
+            self.child,
+            self.node_offsets,
+            self.leaf_offsets,
+            self.value,
+            self.ordered,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Forest(n_trees={self.n_trees}, depth={self.depth}, "
+            f"n_leaves={self.n_leaves}, n_cells={self.n_cells})"
+        )
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return self.node_offsets.size - 1
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all trees together."""
+        return int(self.leaf_offsets[-1])
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all trees together, leaves included."""
+        return self.feature.size
+
+    @property
+    def n_features(self) -> int:
+        """Number of attributes d of the domain."""
+        return len(self.domain_shape)
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the domain, however large."""
+        return math.prod(self.domain_shape)
+
+    @property
+    def _sizes(self) -> NDArray[np.int64]:
+        return np.array(self.domain_shape, dtype=np.int64)
+
+    @cached_property
+    def _tests(self) -> NDArray[np.int32] | None:
+        """Two-way tests as the kernels read them, (n_nodes, 4); None without any."""
+        if self.value is None:
+            return None
+        ordered = np.array(self.ordered, np.bool_)[self.feature]
+        tests = np.empty((self.n_nodes, 4), np.int32)
+        tests[:, 0] = self.feature
+        tests[:, 1] = self.child
+        tests[:, 2] = np.where(ordered, 0, self.value)
+        tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
+        return tests
+
+    def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
+        """Find the leaf of every record in every tree.
+
+        Time is O(N n_trees depth), memory that of the result.
+
+        Parameters
+        ----------
+        codes : array-like of int, shape (N, d)
+            Records as attribute codes, 0 <= codes[:, i] < domain_shape[i].
+
+        Returns
+        -------
+        leaves : ndarray of int32, shape (N, n_trees)
+            Leaf ids within the tree; add `leaf_offsets` for rows of a leaf table.
+
+        Raises
+        ------
+        TypeError
+            If the codes are not integers.
+        ValueError
+            If the codes do not have d columns or lie outside the domain.
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((4, 4, 3), n_trees=3, depth=2, seed=0)
+        >>> forest.apply([[0, 1, 2], [3, 0, 1]])
+        array([[8, 9, 8],
+               [4, 7, 4]], dtype=int32)
+        """
+        return passes.apply(self, codes)
+
+    def apply_domain(self) -> NDArray[np.int32]:
+        """Find the leaf of every domain cell in every tree.
+
+        Cells are in C order, the first attribute most significant. The table of
+        cell codes is never built; time is O(n_cells n_trees depth), memory that
+        of the result.
+
+        Returns
+        -------
+        labels : ndarray of int32, shape (n_trees, n_cells)
+            Leaf ids within the tree.
+
+        Raises
+        ------
+        DomainTooLargeError
+            If the result would have more than 2**29 entries (2 GiB).
+
+        See Also
+        --------
+        leaf_masks : The same predicates in memory that grows with sum(domain_shape).
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((2, 3), n_trees=2, depth=1, seed=1)
+        >>> forest.apply_domain()
+        array([[0, 1, 2, 0, 1, 2],
+               [0, 0, 0, 1, 1, 1]], dtype=int32)
+        """
+        return passes.apply_domain(self)
+
+    def count_leaves(
+        self, codes: ArrayLike, class_codes: ArrayLike, n_classes: int
+    ) -> NDArray[np.int64]:
+        """Count the records of every class in every leaf of every tree.
+
+        One pass over the records, without the (N, n_trees) table of leaf ids:
+        O(N n_trees depth) time, memory that of the result. Each record counts
+        once in every tree, so the counts sum to N n_trees.
+
+        Parameters
+        ----------
+        codes : array-like of int, shape (N, d)
+            Records as attribute codes.
+        class_codes : array-like of int, shape (N,)
+            Class of each record, 0 <= class_codes < n_classes.
+        n_classes : int
+            Number of classes k.
+
+        Returns
+        -------
+        counts : ndarray of int64, shape (n_leaves, k)
+            Records per leaf (rows as in `leaf_offsets`) and class. These numbers
+            are not private.
+
+        Raises
+        ------
+        TypeError
+            If codes or classes are not integers.
+        ValueError
+            If codes or classes have the wrong shape or range.
+
+        See Also
+        --------
+        count_assigned_leaves : Each record counts in one tree only.
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((2, 2), n_trees=2, depth=1, seed=1)
+        >>> forest.count_leaves([[0, 1], [1, 1], [1, 1]], [0, 1, 1], 2)
+        array([[0, 0],
+               [1, 2],
+               [1, 0],
+               [0, 2]])
+        """
+        return passes.count_leaves(self, codes, class_codes, n_classes)
+
+    def count_assigned_leaves(
+        self,
+        codes: ArrayLike,
+        class_codes: ArrayLike,
+        n_classes: int,
+        tree_index: ArrayLike,
+    ) -> NDArray[np.int64]:
+        """Count every record in the one tree it is assigned to.
+
+        Time is O(N depth), memory that of the result. The counts sum to N, and
+        one record changes one entry by one.
+
+        Parameters
+        ----------
+        codes : array-like of int, shape (N, d)
+            Records as attribute codes.
+        class_codes : array-like of int, shape (N,)
+            Class of each record, 0 <= class_codes < n_classes.
+        n_classes : int
+            Number of classes k.
+        tree_index : array-like of int, shape (N,)
+            Tree of each record. For subsample-and-aggregate the caller draws it
+            independently for every record.
+
+        Returns
+        -------
+        counts : ndarray of int64, shape (n_leaves, k)
+            Records per leaf and class. These numbers are not private.
+
+        Raises
+        ------
+        TypeError
+            If codes, classes or trees are not integers.
+        ValueError
+            If codes, classes or trees have the wrong shape or range.
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((2, 2), n_trees=2, depth=1, seed=1)
+        >>> codes, classes, trees = [[0, 1], [1, 1], [1, 1]], [0, 1, 1], [0, 0, 1]
+        >>> forest.count_assigned_leaves(codes, classes, 2, trees)
+        array([[0, 0],
+               [1, 1],
+               [0, 0],
+               [0, 1]])
+        """
+        return passes.count_assigned_leaves(
+            self, codes, class_codes, n_classes, tree_index
+        )
+
+    def leaf_masks(self) -> list[NDArray[np.bool_]]:
+        """List, for every leaf, the values of each attribute its path allows.
+
+        A cell belongs to a leaf when all its codes are allowed. Memory is
+        n_leaves sum(domain_shape) bytes, whatever the number of cells.
+
+        Returns
+        -------
+        masks : list of d ndarrays of bool, shape (n_leaves, domain_shape[i])
+            One array per attribute, rows as in `leaf_offsets`; a row is all true
+            where the path does not test the attribute.
+
+        Raises
+        ------
+        DomainTooLargeError
+            If the masks would have more than 2**30 entries (1 GiB).
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((2, 3), n_trees=1, depth=1, seed=0)
+        >>> for mask in forest.leaf_masks():
+        ...     print(mask.astype(int).tolist())
+        [[1, 1], [1, 1], [1, 1]]
+        [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+        """
+        return passes.leaf_masks(self)
+
+    def path(
+        self,
+        tree: int,
+        leaf: int,
+        feature_names: Sequence[str] | None = None,
+        categories: Sequence[Sequence[Any]] | None = None,
+        *,
+        schema: Schema | None = None,
+    ) -> str:
+        """Describe a leaf by the tests on its path, root first.
+
+        Parameters
+        ----------
+        tree, leaf : int
+            Tree, and leaf id within the tree.
+        feature_names : sequence of str, length d, default=None
+            Names of the attributes; ``x0``, ``x1``, ... if None.
+        categories : sequence of d sequences, default=None
+            Values of every attribute in code order; the codes if None.
+        schema : Schema, default=None
+            Gives names and values instead, and lets tests of numbers name the cut
+            points.
+
+        Returns
+        -------
+        path : str
+            For example ``"outlook=sunny & windy=true"``, and ``"any record"``
+            for the only leaf of a tree of depth 0.
+
+        Raises
+        ------
+        ValueError
+            If there is no such leaf, or names or categories do not fit the domain.
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> forest = grow_random_forest((3, 2), n_trees=1, depth=2, seed=0)
+        >>> categories = [["rain", "sunny", "overcast"], ["false", "true"]]
+        >>> forest.path(0, 3, ["outlook", "windy"], categories)
+        'windy=true & outlook=rain'
+        """
+        from mmech_rf.forest.words import path_of_leaf
+
+        tree = self._check_tree(tree)
+        leaf = check_integer(leaf, "leaf", minimum=0)
+        n_leaves = int(self.leaf_offsets[tree + 1] - self.leaf_offsets[tree])
+        if leaf >= n_leaves:
+            raise ValueError(
+                f"leaf must be below the {n_leaves} leaves of tree {tree}, got {leaf}"
+            )
+        words = self._words(feature_names, categories, schema)
+        return path_of_leaf(self, tree, leaf, words)
+
+    def leaf_paths(
+        self,
+        tree: int,
+        feature_names: Sequence[str] | None = None,
+        categories: Sequence[Sequence[Any]] | None = None,
+        *,
+        schema: Schema | None = None,
+    ) -> list[str]:
+        """Describe all leaves of one tree, in the order of their ids.
+
+        Parameters
+        ----------
+        tree : int
+            Index of the tree.
+        feature_names, categories, schema
+            As in `path`.
+
+        Returns
+        -------
+        paths : list of str
+            One description per leaf.
+
+        Raises
+        ------
+        ValueError
+            If there is no such tree, or names or categories do not fit the domain.
+
+        Examples
+        --------
+        >>> from mmech_rf import grow_random_forest
+        >>> grow_random_forest((2, 2), n_trees=1, depth=1, seed=0).leaf_paths(0)
+        ['x1=0', 'x1=1']
+        """
+        from mmech_rf.forest.words import paths_of_tree
+
+        tree = self._check_tree(tree)
+        words = self._words(feature_names, categories, schema)
+        return paths_of_tree(self, tree, words)
+
+    def _words(
+        self,
+        feature_names: Sequence[str] | None,
+        categories: Sequence[Sequence[Any]] | None,
+        schema: Schema | None,
+    ) -> Words:
+        from mmech_rf.forest.words import Words
+
+        if schema is None:
+            return Words.of_lists(feature_names, categories, self.domain_shape)
+        if feature_names is not None or categories is not None:
+            raise ValueError(
+                "schema gives names and values, got feature_names or categories too; "
+                "leave them out"
+            )
+        return Words.of_schema(schema, self.domain_shape)
+
+    def _check_tree(self, tree: int) -> int:
+        tree = check_integer(tree, "tree", minimum=0)
+        if tree >= self.n_trees:
+            raise ValueError(
+                f"tree must be below the number of trees {self.n_trees}, got {tree}"
+            )
+        return tree

@@ -1,0 +1,660 @@
+"""Growing forests from the domain alone: at random, or all trees there are.
+
+No record is ever looked at, so a forest is public and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice, check_integer
+from mmech.exceptions import DomainTooLargeError, ParameterError
+from mmech_rf.forest.checks import check_shape, in_words
+from mmech_rf.forest.forest import Forest
+from mmech_rf.limits import LIMITS
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Attribute, Schema
+
+__all__ = [
+    "SPLITS",
+    "check_depth",
+    "CompleteForest",
+    "complete_forest",
+    "complete_size",
+    "default_depth",
+    "fletcher_islam_depth",
+    "grow_random_forest",
+    "mean_leaves",
+]
+
+DEEP = 32
+"""A tree whose paths all had this length would have more leaves than can be held."""
+
+SPLITS = ("multiway", "binary", "threshold")
+"""Kinds of split that a random forest may have."""
+
+CUT_WEIGHT = 2**30
+"""Total of the whole weights of the cuts of an attribute."""
+
+Integers = NDArray[np.int64]
+Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
+
+
+class HasDomainShape(Protocol):
+    """Anything that names the sizes of its attributes, such as a schema."""
+
+    @property
+    def domain_shape(self) -> tuple[int, ...]:
+        """Number of values of every attribute."""
+
+
+Domain = HasDomainShape | Sequence[int]
+
+
+# ---- random forests ------------------------------------------------------------
+
+
+def grow_random_forest(
+    schema_or_domain_shape: Domain,
+    n_trees: int,
+    depth: int,
+    *,
+    splits: str = "multiway",
+    seed: Seed = None,
+) -> Forest:
+    """Grow a forest of random trees from the domain alone.
+
+    Every inner node draws, independently of every other node, one attribute
+    uniformly from those that still have more than one possible value there, and
+    splits on it, until depth `depth` or until no such attribute is left. No data are
+    involved: the forest is public. Time and memory are O(n_nodes).
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes; without a schema no attribute has an
+        order.
+    n_trees : int
+        Number of trees.
+    depth : int
+        Number of tests on a path; 0 gives trees of a single leaf.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Kind of split. "multiway": one child per value of the attribute (ID3).
+        "binary": two children (CART). An attribute without order is compared with one
+        of its possible values, equal or not equal, an ordinal or numeric one with a
+        threshold, at most or above; value and threshold are drawn uniformly. Such
+        attributes may be tested again. "threshold": ordinal and numeric attributes by
+        a threshold, others multiway (Fletcher and Islam [1]_); the threshold of a
+        numeric attribute is a number drawn uniformly from the public range of the
+        node, see the notes.
+    seed : int, SeedSequence, Generator, RandomState or None, default=None
+        An integer or a SeedSequence always gives the same forest; a Generator or
+        RandomState is advanced; None draws from the operating system.
+
+    Returns
+    -------
+    forest : Forest
+        The trees, in the layout described there.
+
+    Raises
+    ------
+    TypeError
+        If a size, `n_trees`, `depth` or `seed` is of the wrong kind.
+    ValueError
+        If `n_trees` < 1, `depth` < 0, a size < 1, or `splits` is unknown.
+    DomainTooLargeError
+        If the forest would have more than 2**28 nodes (2 GiB), or the attributes with
+        two-way tests more than 2**27 values; raised before memory is allocated.
+
+    See Also
+    --------
+    complete_forest : What a multiway forest tends to with the number of trees.
+    fletcher_islam_depth : How deep threshold trees should be.
+
+    Notes
+    -----
+    Each tree has its own 64-bit seed, word t of ``SeedSequence.generate_state``,
+    and each node draws from a state hashed (splitmix64 [2]_) from that of its
+    parent and the branch that leads to it. Hence, for one seed, the forest with
+    10 trees is the beginning of the forest with 20, and trees of depth 3 are
+    those of depth 4 cut off. The expected number of leaves of a multiway tree is the
+    mean of the product of the sizes of `depth` attributes, over all subsets of that
+    many attributes.
+
+    The codes of a numeric attribute are bins, and a tree can only cut between them. A
+    cut drawn with splits="threshold" moves to the nearest cut point of the schema
+    inside the range of the node; one that is nearer to an end of that range, and would
+    leave a side without bins, is drawn again. So a cut point has a probability
+    proportional to the width of its two bins, and equal bins make it uniform. Outer
+    bins without a bound count as wide as their neighbours. Ordinal attributes have
+    equal steps. A cell for missing values counts as one step above all others.
+
+    References
+    ----------
+    .. [1] S. Fletcher, M. Z. Islam, "Differentially private random decision forests
+       using smooth sensitivity", Expert Systems with Applications 78, 2017, 16-31.
+    .. [2] G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number
+       generators", OOPSLA 2014.
+
+    Examples
+    --------
+    >>> from mmech_rf import Attribute, Schema, grow_random_forest
+    >>> grow_random_forest((4, 4, 4, 3, 3, 3), n_trees=128, depth=6, seed=0)
+    Forest(n_trees=128, depth=6, n_leaves=221184, n_cells=1728)
+    >>> ten = grow_random_forest((2, 3, 4), n_trees=10, depth=2, seed=7)
+    >>> twenty = grow_random_forest((2, 3, 4), n_trees=20, depth=2, seed=7)
+    >>> bool((ten.feature == twenty.feature[: ten.n_nodes]).all())
+    True
+
+    With two-way tests, in the words of a schema:
+
+    >>> price = Attribute.numeric("price", lower=0, upper=100, n_bins=4)
+    >>> color = Attribute.categorical("color", ["red", "green", "blue"])
+    >>> schema = Schema([price, color], class_labels=["no", "yes"])
+    >>> forest = grow_random_forest(schema, 1, 2, splits="binary", seed=1)
+    >>> for path in forest.leaf_paths(0, schema=schema):
+    ...     print(path)
+    color=red & price<=25
+    color=red & price>25
+    color!=red & price<=25
+    color!=red & price>25
+    """
+    domain_shape = check_shape(
+        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+    )
+    check_choice(splits, "splits", SPLITS)
+    n_trees = check_integer(n_trees, "n_trees", minimum=0)
+    if n_trees == 0:
+        raise ValueError("a forest needs at least one tree, got 0")
+    depth = check_integer(depth, "depth", minimum=0)
+
+    sizes = np.array(domain_shape, dtype=np.int64)
+    splittable = np.flatnonzero(sizes > 1)
+    ordered = _ordered(schema_or_domain_shape)
+    two_way = _two_way(ordered, splits)
+    depth = min(depth, _longest(sizes, two_way))
+    fewest = np.where(two_way, 2, sizes)[splittable]
+    if n_trees * _fewest_nodes(fewest, depth) > LIMITS.forest_nodes:
+        raise _too_many_nodes(n_trees, depth)
+    seeds = _seed_sequence(seed).generate_state(n_trees, np.uint64)
+    # Without a compiler the kernels run on NumPy scalars, which warn when the
+    # generator wraps around as it should.
+    with np.errstate(over="ignore"):
+        if not two_way[splittable].any():
+            arrays = _grow_multiway(seeds, sizes, splittable, depth)
+            return Forest(domain_shape, **arrays)
+        equal_steps = splits == "binary"
+        tables = _value_tables(schema_or_domain_shape, two_way, ordered, equal_steps)
+        arrays = _grow_tests(seeds, sizes, splittable, depth, *tables)
+    return Forest(domain_shape, **arrays, ordered=tuple(ordered.tolist()))
+
+
+def _two_way(ordered: NDArray[np.bool_], splits: str) -> NDArray[np.bool_]:
+    """Return which attributes have tests with two outcomes."""
+    return np.full(ordered.size, splits == "binary") | (
+        ordered if splits == "threshold" else False
+    )
+
+
+def _longest(sizes: Integers, two_way: NDArray[np.bool_]) -> int:
+    """Count the tests of the longest path there can be.
+
+    A path tests an attribute once, or until a single value is left.
+    """
+    return int(np.where(two_way, sizes - 1, sizes > 1).sum())
+
+
+def check_depth(schema: Schema, depth: int, splits: str) -> None:
+    """Raise for a depth that no path has, unless it is a usual "as deep as possible".
+
+    Paths end where no test is left, so that a depth somewhat too large does no harm.
+    """
+    sizes = np.array(schema.domain_shape, dtype=np.int64)
+    longest = max(_longest(sizes, _two_way(_ordered(schema), splits)), 1)
+    if depth > max(longest, DEEP):
+        raise ParameterError(
+            "depth",
+            f"must be at most {longest}, the length of the longest path that the "
+            f"{len(sizes)} attributes of the {{schema}} allow",
+            depth,
+            "choose {depth='auto'}",
+        )
+
+
+def _frozen(**arrays: NDArray[Any]) -> dict[str, Any]:
+    """Make new arrays read-only, so that the forest need not copy them."""
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays
+
+
+def _grow_multiway(
+    seeds: NDArray[Any], sizes: Integers, splittable: Integers, depth: int
+) -> dict[str, Any]:
+    """Return the arrays of multiway trees."""
+    from mmech_rf import _kernels
+
+    node_offsets = np.empty(seeds.size + 1, dtype=np.int64)
+    leaf_offsets = np.empty(seeds.size + 1, dtype=np.int64)
+    counted = _kernels.count_nodes(
+        seeds, sizes, splittable, depth, LIMITS.forest_nodes, node_offsets, leaf_offsets
+    )
+    if counted < seeds.size:
+        raise _too_many_nodes(seeds.size, depth)
+    feature = np.empty(node_offsets[-1], dtype=np.int32)
+    child = np.empty(node_offsets[-1], dtype=np.int32)
+    _kernels.grow_trees(seeds, sizes, splittable, depth, node_offsets, feature, child)
+    return _frozen(
+        feature=feature,
+        child=child,
+        node_offsets=node_offsets,
+        leaf_offsets=leaf_offsets,
+    )
+
+
+def _grow_tests(
+    seeds: NDArray[Any],
+    sizes: Integers,
+    splittable: Integers,
+    depth: int,
+    kinds: Integers,
+    starts: Integers,
+    table: Integers,
+) -> dict[str, Any]:
+    """Return the arrays of trees some of whose tests are two-way."""
+    from mmech_rf import _kernels
+
+    node_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
+    leaf_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
+    feature, child, value = np.empty((3, 0), np.int32)
+    for write in (False, True):
+        if write:
+            feature = np.empty(node_offsets[-1], dtype=np.int32)
+            child, value = np.empty_like(feature), np.empty_like(feature)
+        grown = _kernels.grow_test_trees(
+            seeds,
+            sizes,
+            kinds,
+            starts,
+            table,
+            splittable,
+            depth,
+            LIMITS.forest_nodes,
+            write,
+            node_offsets,
+            leaf_offsets,
+            feature,
+            child,
+            value,
+        )
+        if grown < seeds.size:
+            raise _too_many_nodes(seeds.size, depth)
+    return _frozen(
+        feature=feature,
+        child=child,
+        node_offsets=node_offsets,
+        leaf_offsets=leaf_offsets,
+        value=value,
+    )
+
+
+def _ordered(schema_or_domain_shape: Domain) -> NDArray[np.bool_]:
+    """Return which attributes have an order, (d,)."""
+    attributes = getattr(schema_or_domain_shape, "attributes", None)
+    if attributes is None:
+        shape = getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+        return np.zeros(len(check_shape(shape)), np.bool_)
+    return np.array([a.kind != "categorical" for a in attributes], np.bool_)
+
+
+def _value_tables(
+    schema_or_domain_shape: Domain,
+    two_way: NDArray[np.bool_],
+    ordered: NDArray[np.bool_],
+    equal_steps: bool,
+) -> tuple[Integers, Integers, Integers]:
+    """Return kinds, starts (d,) and table, as `_kernels.grow_test_trees` wants them."""
+    from mmech_rf import _kernels
+
+    shape = check_shape(
+        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+    )
+    values = sum(size for size, two in zip(shape, two_way, strict=True) if two)
+    if values > LIMITS.cut_values:
+        raise DomainTooLargeError(
+            f"two-way tests of attributes with {values:,} values in all need tables "
+            f"of more than {LIMITS.cut_values:,} entries; bin the attributes first"
+        )
+    parts = []
+    kinds = np.full(len(shape), _kernels.MULTIWAY)
+    for i, size in enumerate(shape):
+        if not two_way[i]:
+            parts.append(np.empty(0, np.int64))
+        elif not ordered[i]:
+            kinds[i] = _kernels.EQUALITY
+            parts.append(np.arange(size))
+        else:
+            kinds[i] = _kernels.THRESHOLD
+            weights = np.ones(size - 1, np.int64)
+            if not equal_steps:
+                weights = _cut_weights(schema_or_domain_shape.attributes[i])  # type: ignore[union-attr]
+            parts.append(np.concatenate([[0], np.cumsum(weights)]))
+    starts = np.cumsum([0, *(part.size for part in parts[:-1])])
+    return kinds, starts, np.concatenate(parts).astype(np.int64)
+
+
+def _cut_weights(attribute: Attribute) -> Integers:
+    """Return how likely each cut of an ordered attribute is, (n_i - 1,), all >= 1."""
+    uniform = np.ones(attribute.size - 1, np.int64)
+    if attribute.kind != "numeric" or len(attribute.cut_points) < 2:
+        return uniform
+    widths = np.diff(attribute.cut_points)
+    first, last = widths[0], widths[-1]
+    if attribute.lower is not None and attribute.upper is not None:
+        first = attribute.cut_points[0] - attribute.lower
+        last = attribute.upper - attribute.cut_points[-1]
+    widths = np.concatenate([[first], widths, [last]])
+    weights = widths[:-1] + widths[1:]
+    if attribute.other is not None:
+        weights = np.append(weights, weights.mean())
+    scaled = np.rint(weights * (CUT_WEIGHT / weights.sum()))
+    return np.maximum(scaled.astype(np.int64), 1)
+
+
+def _fewest_nodes(sizes: Integers, depth: int) -> int:
+    """Count the nodes of the smallest tree of a depth, capped above the limit.
+
+    A path ends early where no attribute has two values left, and so not before it
+    has tested every attribute.
+    """
+    nodes = leaves = 1
+    for size in np.sort(sizes)[:depth].tolist():
+        leaves *= size
+        nodes += leaves
+        if nodes > LIMITS.forest_nodes:
+            break
+    return nodes
+
+
+def _too_many_nodes(n_trees: int, depth: int) -> DomainTooLargeError:
+    return DomainTooLargeError(
+        f"{n_trees} trees of depth {depth} over this domain would have more than "
+        f"{LIMITS.forest_nodes:,} nodes; choose a smaller depth or fewer trees"
+    )
+
+
+def _seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    if isinstance(seed, np.random.Generator):
+        return np.random.SeedSequence(seed.integers(2**32, size=4).tolist())
+    if isinstance(seed, np.random.RandomState):
+        words = seed.randint(2**32, size=4, dtype=np.uint32)
+        return np.random.SeedSequence(words.tolist())
+    if seed is None:
+        return np.random.SeedSequence()
+    return np.random.SeedSequence(check_integer(seed, "seed", minimum=0))
+
+
+# ---- how deep -------------------------------------------------------------------
+
+
+def fletcher_islam_depth(n_continuous: int, n_discrete: int) -> int:
+    r"""Return the depth that tests half of the attributes, on average.
+
+    A discrete attribute is tested once on a path, a continuous one any number of
+    times. With s continuous attributes, :math:`s ((s - 1) / s)^k` are expected to be
+    untested after k tests. The depth is half of the discrete attributes, plus, if
+    there are continuous ones, one more than the least k that leaves fewer than half of
+    them untested.
+
+    Parameters
+    ----------
+    n_continuous : int
+        Number s of attributes that are split by thresholds.
+    n_discrete : int
+        Number r of attributes with one child per value.
+
+    Returns
+    -------
+    int
+
+    References
+    ----------
+    .. [1] S. Fletcher, M. Z. Islam, "Differentially private random decision forests
+       using smooth sensitivity", Expert Systems with Applications 78, 2017, 16-31,
+       Theorem 2 and Table 4; corrected in 2021.
+
+    Examples
+    --------
+    >>> from mmech_rf import fletcher_islam_depth
+    >>> fletcher_islam_depth(10, 0), fletcher_islam_depth(6, 8)
+    (8, 9)
+    """
+    s = check_integer(n_continuous, "n_continuous", minimum=0)
+    depth = check_integer(n_discrete, "n_discrete", minimum=0) // 2
+    if s > 0:
+        k = 0
+        while 2 * (s - 1) ** k >= s**k:
+            k += 1
+        depth += 1 + k
+    return depth
+
+
+def default_depth(schema_or_domain_shape: Domain, splits: str = "multiway") -> int:
+    """Return the depth that classifiers call "auto".
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Kind of split, see `grow_random_forest`.
+
+    Returns
+    -------
+    int
+        At least 1. Half of the attributes for multiway trees; otherwise
+        `fletcher_islam_depth`, ordinal and numeric attributes counting as continuous.
+
+    Examples
+    --------
+    >>> from mmech_rf import datasets, default_depth
+    >>> iris = datasets.load_iris().schema
+    >>> default_depth(iris), default_depth(iris, "threshold")
+    (2, 4)
+    """
+    ordered = _ordered(schema_or_domain_shape)
+    if check_choice(splits, "splits", SPLITS) == "multiway":
+        return max(1, ordered.size // 2)
+    s = int(ordered.sum())
+    return max(1, fletcher_islam_depth(s, ordered.size - s))
+
+
+def mean_leaves(
+    schema_or_domain_shape: Domain, depth: int, splits: str = "multiway"
+) -> Fraction:
+    """Return how many leaves a random tree has on average, before one is grown.
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes.
+    depth : int
+        Number of tests on a path.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Kind of split, see `grow_random_forest`.
+
+    Returns
+    -------
+    Fraction
+        Exact for multiway trees. An attribute with two-way tests counts as one of
+        two values, as often as a path can test it.
+
+    Examples
+    --------
+    >>> from mmech_rf.forest.growth import mean_leaves
+    >>> mean_leaves((2, 3, 4), depth=2)
+    Fraction(26, 3)
+    """
+    shape = check_shape(
+        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+    )
+    ordered = _ordered(schema_or_domain_shape)
+    two_way = ordered & (splits == "threshold") | (splits == "binary")
+    pairs = sum(n - 1 for n, two in zip(shape, two_way, strict=True) if two)
+    sizes = [n for n, two in zip(shape, two_way, strict=True) if n > 1 and not two]
+    h = min(depth, pairs + len(sizes))
+    leaves = sum(
+        math.comb(pairs, j) * 2**j * own
+        for j, own in zip(range(h, -1, -1), _elementary_sums(sizes, h), strict=True)
+    )
+    return Fraction(leaves, math.comb(pairs + len(sizes), h))
+
+
+# ---- the forest of all trees ------------------------------------------------------
+
+
+class CompleteForest(Forest):
+    """The forest of `complete_forest`, which is where its trees are described.
+
+    Attributes
+    ----------
+    subsets : tuple of tuples of int
+        Attributes that each tree tests, in order; its leaves are the cells of the
+        marginal over them.
+    """
+
+    subsets: tuple[tuple[int, ...], ...]
+
+    def __init__(self, domain_shape: tuple[int, ...], depth: int) -> None:
+        from mmech_rf import _kernels
+
+        sizes = np.array(domain_shape, np.int64)
+        splittable = np.flatnonzero(sizes > 1)
+        subsets = np.array(list(combinations(splittable.tolist(), depth)), np.int64)
+        leaves = np.cumprod(sizes[subsets], axis=1)
+        nodes = 1 + leaves.sum(axis=1)
+        n_leaves = leaves[:, -1] if depth else np.ones(1, np.int64)
+        node_offsets = np.concatenate([[0], np.cumsum(nodes)])
+        leaf_offsets = np.concatenate([[0], np.cumsum(n_leaves)])
+        feature = np.empty(node_offsets[-1], np.int32)
+        child = np.empty(node_offsets[-1], np.int32)
+        _kernels.complete_trees(sizes, subsets, node_offsets, feature, child)
+        object.__setattr__(self, "subsets", tuple(map(tuple, subsets.tolist())))
+        arrays = _frozen(
+            feature=feature,
+            child=child,
+            node_offsets=node_offsets,
+            leaf_offsets=leaf_offsets,
+        )
+        super().__init__(domain_shape, **arrays)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompleteForest, (self.domain_shape, self.depth)
+
+
+def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteForest:
+    """Return one tree per subset of `depth` attributes: the infinite multiway forest.
+
+    Along the path of any record, the attributes that a random multiway tree tests are
+    a uniformly drawn subset. So the mean vote of n_trees random trees tends, with
+    their number, to the mean over all subsets h of the attributes, and what a forest
+    of any size estimates, the C(d, h) trees of this one compute: all h-way marginals
+    of the data.
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes.
+    depth : int
+        Number of tests on a path; at most the number of attributes with more than one
+        value, or all of them are tested.
+
+    Returns
+    -------
+    forest : CompleteForest
+        A `Forest` whose tree t tests the attributes ``subsets[t]`` in order; subsets
+        are in lexicographic order. Leaves are numbered like the cells of marginals:
+        `training_workload` returns ``all_marginals(domain_shape, depth)`` with the
+        same rows (without the marginals over attributes of one value).
+
+    Raises
+    ------
+    DomainTooLargeError
+        If the forest would have more than 100,000 trees or 2**24 leaves.
+
+    See Also
+    --------
+    grow_random_forest : Some of these trees, in random orders.
+
+    Examples
+    --------
+    >>> from mmech_rf import complete_forest
+    >>> forest = complete_forest((2, 3, 4), depth=2)
+    >>> forest
+    Forest(n_trees=3, depth=2, n_leaves=26, n_cells=24)
+    >>> forest.subsets
+    ((0, 1), (0, 2), (1, 2))
+    """
+    shape = check_shape(
+        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
+    )
+    sizes = [size for size in shape if size > 1]
+    depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
+    n_trees, n_leaves = math.comb(len(sizes), depth), _elementary(sizes, depth)
+    for count, what, limit in (
+        (n_trees, "trees", LIMITS.complete_trees),
+        (n_leaves, "leaves", LIMITS.complete_leaves),
+    ):
+        if count > limit:
+            raise DomainTooLargeError(
+                f"the complete forest of depth {depth} over {len(sizes)} attributes "
+                f"has {in_words(count)} {what}, more than the limit of {limit:,}; use "
+                "a finite number of trees, a smaller depth, or fewer attributes per "
+                "ensemble (max_features=)"
+            )
+    return CompleteForest(shape, depth)
+
+
+def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
+    """Return the trees and leaves of a complete forest, zero where it is too large.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Sizes of the attributes.
+    depth : int
+        Number of tests on a path.
+
+    Returns
+    -------
+    n_trees, n_leaves : int
+    """
+    sizes = [size for size in domain_shape if size > 1]
+    h = min(depth, len(sizes))
+    trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)
+    fits = trees <= LIMITS.complete_trees and leaves <= LIMITS.complete_leaves
+    return (trees, leaves) if fits else (0, 0)
+
+
+def _elementary(sizes: Sequence[int], order: int) -> int:
+    """Return the sum over subsets of `order` sizes of their product."""
+    return _elementary_sums(sizes, order)[order]
+
+
+def _elementary_sums(sizes: Sequence[int], order: int) -> list[int]:
+    """Return these sums for subsets of 0 up to `order` sizes."""
+    sums = [1] + [0] * order
+    for size in sizes:
+        for k in range(order, 0, -1):
+            sums[k] += size * sums[k - 1]
+    return sums

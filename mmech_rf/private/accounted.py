@@ -1,0 +1,281 @@
+"""Classifiers that look at the budget and the number of records before they release.
+
+They pay in pure epsilon, or in rho of zCDP where that leaves less noise.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from mmech import (
+    Identity,
+    MatrixMechanism,
+    Measurement,
+    PrivacyLedger,
+    QueryMatrix,
+    Records,
+    rho_from_epsilon_delta,
+)
+from mmech.checks import check_epsilon
+from mmech.privacy.ledger import LedgerEntry
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.choice import Choice
+from mmech_rf.private.concentrated import check_ledger, check_privacy
+from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.payments import Payments
+from mmech_rf.private.settings import CountSettings
+from mmech_rf.private.votes import Experts
+from mmech_rf.schema import Schema
+
+__all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
+
+NUMBER = "number of records"
+"""Name of the noisy number of records in ledgers and privacy statements."""
+
+LEAST_EPSILON = Fraction(1, 100_000)
+"""Numerical guard: smallest epsilon that trees are drawn with. Roundings of the
+arithmetic, which are paid for, would use up a smaller one."""
+
+
+class AccountedForest(ForestClassifier):
+    """Base of the forests that first ask for the number of records.
+
+    A subclass releases (`_release_model`) and describes what it released.
+    """
+
+    choice_: Choice
+    _experts: Experts
+    settings: CountSettings | None = None
+    _settings_type: type[CountSettings] = CountSettings
+    _needs_cells = False
+    _public = (
+        "The schema and the parameters do not depend on records; all the rest follows "
+        "from the releases."
+    )
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        epsilon: Any,
+        privacy: str = "pure",
+        delta: float | None = None,
+        n_records: int | None = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        ledger: PrivacyLedger | None = None,
+        random_state: Any = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.privacy = privacy
+        self.delta = delta
+        self.n_records = n_records
+        self.neighbours = neighbours
+        self.records_per_person = records_per_person
+        self.handle_unknown = handle_unknown
+        self.handle_missing = handle_missing
+        self.ledger = ledger
+        self.random_state = random_state
+        self.insecure_rng = insecure_rng
+
+    def _check_parameters(self) -> Fraction:
+        if self.n_records is not None and (
+            isinstance(self.n_records, bool)
+            or not isinstance(self.n_records, (int, float, np.integer, np.floating))
+            or not 1 <= self.n_records < math.inf
+        ):
+            raise ValueError(
+                "n_records must be a public number >= 1, or None for a noisy count, "
+                f"got {self.n_records!r}"
+            )
+        if self.settings is not None and not isinstance(
+            self.settings, self._settings_type
+        ):
+            raise TypeError(
+                f"settings must be None or {self._settings_type.__name__}, "
+                f"got {type(self.settings).__name__}"
+            )
+        check_privacy(self.privacy, self.delta)
+        self._check_shared()
+        return check_epsilon(self.epsilon)
+
+    @property
+    def _settings(self) -> Any:
+        """Settings in use, of the type of the subclass."""
+        return self._settings_type() if self.settings is None else self.settings
+
+    def _fit(self, X: Any, y: Any) -> None:
+        self._check_parameters()
+        self._check_currency()
+        super()._fit(X, y)
+
+    def _check_currency(self) -> None:
+        """Raise if the shared ledger cannot pay for this kind of privacy."""
+        check_ledger(self.ledger, self.privacy)
+
+    def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
+        # What is released follows from the number of records, which may cost a release.
+        return []
+
+    # ---- what is released ------------------------------------------------
+
+    def _fit_counts(
+        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
+    ) -> None:
+        epsilon = check_epsilon(self.epsilon)
+        self._reserve()
+        spent = Fraction(0)
+        if self.n_records is None:
+            spent = epsilon * self._settings.count_share
+            with self._timed("measurement"):
+                noisy = self._release(
+                    Identity(1), spent, [codes.shape[0]], NUMBER, currency="epsilon"
+                )
+            least = self._settings.fewest_records
+            n_records = max(float(noisy.values[0]), least)
+        else:
+            n_records = float(self.n_records)
+        if self.delta is not None:
+            promised = float(epsilon), float(self.delta)
+            self._terms = replace(self._terms, promised=promised)
+        self._release_model(codes, class_codes, epsilon - spent, n_records)
+
+    @abstractmethod
+    def _release_model(
+        self,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> None:
+        """Release trees for what is left of epsilon, or of `_remaining_rho`."""
+
+    def _reserve(self) -> None:
+        """Raise before anything is drawn unless all of this fit's budget is left."""
+        epsilon = check_epsilon(self.epsilon)
+        if self.delta is None or self.ledger_.currency == "epsilon":
+            self.ledger_.check(epsilon)
+        else:
+            self.ledger_.check(self._own_rho(), currency="rho")
+
+    def _remaining_rho(self) -> Fraction:
+        """Return the rho that is left of this fit's (epsilon, delta), if it has one."""
+        if self.delta is None:
+            return Fraction(0)
+        if self.ledger_.currency == "epsilon":
+            return self.ledger_.remaining_rho(self.delta)
+        return self._own_rho() - sum((e.cost for e in self.releases_), Fraction(0))
+
+    def _own_rho(self) -> Fraction:
+        """Return the rho that this fit's (epsilon, delta) implies.
+
+        As the float that it is and as its decimal digits, whichever is less: a ledger
+        that was made for this fit has one of the two as its total.
+        """
+        assert self.delta is not None
+        rho = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
+        return min(Fraction(rho), check_epsilon(rho, "rho"))
+
+    def _concentrate(self) -> None:
+        """Account for what was released, and for what follows, in zCDP."""
+        if self.ledger_.currency == "rho":
+            return
+        assert self.delta is not None
+        self.ledger_ = self.ledger_.concentrate(self.delta)
+        self.releases_ = self.ledger_.entries
+
+    @property
+    def _accounting(self) -> str:
+        return "zcdp" if self.ledger_.currency == "rho" else "pure"
+
+    def _payments(self) -> Payments:
+        return Payments(self.ledger_, self._insecure_rng, self._note)
+
+    def _release(
+        self,
+        strategy: QueryMatrix,
+        cost: Fraction,
+        counts: Any,
+        what: str,
+        *,
+        currency: str | None = None,
+    ) -> Measurement:
+        """Measure once, and remember what was released."""
+        price: dict[str, Any] = {currency or self.ledger_.currency: cost}
+        mechanism = MatrixMechanism(
+            strategy,
+            strategy,
+            **price,
+            neighbours=self._terms.neighbours,
+            records_per_person=self._terms.records_per_person,
+            signed=isinstance(counts, Records) and counts.signed,
+            ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
+        )
+        released = f"{what} measured by {strategy._label()}"
+        measurement = mechanism.measure(counts, released=released)
+        self._note(measurement.entry)
+        return measurement
+
+    def _note(self, entry: LedgerEntry) -> None:
+        """Remember what was released."""
+        self.releases_ = (*self.releases_, entry)
+
+    def _spent(self) -> str:
+        if self._terms.promised is None:
+            return super()._spent()
+        epsilon, delta = self._terms.promised
+        kind = {"pure": "pure", "zcdp": "zCDP with"}[self.choice_.accounting]
+        return (
+            f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
+            f"delta = {delta:g}, from {kind} {self._cost(self.releases_)},"
+        )
+
+    # ---- post-processing -------------------------------------------------
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._break_ties(self._experts.log_odds(codes), codes)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the estimated probability of every class.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values; public.
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+            Columns in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        codes = self._encode_queries(X)
+        with self._timed("prediction"):
+            return self._experts.probabilities(codes)
+
+    def describe(self) -> str:
+        """Return what was released as text.
+
+        Returns
+        -------
+        str
+        """
+        check_is_fitted(self)
+        return self._describe()
+
+    @abstractmethod
+    def _describe(self) -> str:
+        """Return what was released as text."""

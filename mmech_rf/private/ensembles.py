@@ -1,0 +1,290 @@
+"""Ensembles of Algorithm 3: who sees which attributes, with how many trees.
+
+Everything here is public: seeds, attributes, trees, workloads and strategies. Only
+what is public ever leaves the process, so strategies may be optimized anywhere.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import QueryMatrix, StrategyResult, optimize
+from mmech.checks import check_choice, check_integer
+from mmech.exceptions import ParameterError
+from mmech_rf.forest.forest import Forest
+
+__all__ = [
+    "Ensemble",
+    "check_n_jobs",
+    "check_random_state",
+    "depths_of",
+    "draw_features",
+    "features_of",
+    "optimize_all",
+    "spawn",
+    "trees_of",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """One forest over a subset of the attributes, with its share of the budget.
+
+    Attributes
+    ----------
+    features : ndarray of int64
+        Positions of the attributes it sees.
+    forest : Forest
+        Trees over those attributes.
+    epsilon : Fraction
+        Its share of the privacy budget.
+    """
+
+    features: NDArray[np.int64]
+    forest: Forest
+    epsilon: Fraction
+
+    def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the columns of encoded records that this ensemble sees."""
+        if self.features.size == codes.shape[1]:
+            return codes
+        return np.ascontiguousarray(codes[:, self.features])
+
+    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the domain cell of every encoded record."""
+        places = np.cumprod((1, *self.forest.domain_shape[:0:-1]), dtype=np.int64)
+        return np.asarray(self.select(codes) @ places[::-1], dtype=np.int64)
+
+
+# ---- what every ensemble looks like ------------------------------------------
+
+
+def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
+    """Return the number of trees of every ensemble.
+
+    Parameters
+    ----------
+    n_trees : int, inf or sequence of them
+        A number is shared out among the ensembles, the first ones getting one more
+        where it does not divide; infinity and the entries of a sequence are what
+        every ensemble has.
+    n_ensembles : int
+        Number q of ensembles.
+
+    Returns
+    -------
+    list of int or inf, of length q
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are not q numbers of at least 1.
+    """
+    if _is_sequence(n_trees):
+        _check_length(n_trees, "n_trees", n_ensembles)
+        for i, number in enumerate(n_trees):
+            if number != math.inf:
+                check_integer(number, f"n_trees[{i}]")
+        return [math.inf if n == math.inf else int(n) for n in n_trees]
+    if n_trees == math.inf:
+        return [math.inf] * n_ensembles
+    check_integer(n_trees, "n_trees")
+    if n_ensembles > n_trees:
+        raise ParameterError(
+            "n_trees",
+            f"must be at least {{n_ensembles}} = {n_ensembles}, one tree per ensemble",
+            n_trees,
+        )
+    share, left = divmod(int(n_trees), n_ensembles)
+    return [share + (i < left) for i in range(n_ensembles)]
+
+
+def depths_of(depth: Any, n_ensembles: int) -> list[int | str]:
+    """Return the depth of every ensemble: a whole number or "auto".
+
+    Parameters
+    ----------
+    depth : int, "auto" or sequence of them
+        One for all ensembles, or one for each.
+    n_ensembles : int
+        Number q of ensembles.
+
+    Returns
+    -------
+    list of int or str, of length q
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are not q depths of at least 0.
+    """
+    if not _is_sequence(depth):
+        return [_check_depth(depth, "depth")] * n_ensembles
+    _check_length(depth, "depth", n_ensembles)
+    return [_check_depth(d, f"depth[{i}]") for i, d in enumerate(depth)]
+
+
+def _check_depth(depth: Any, name: str) -> int | str:
+    if isinstance(depth, str):
+        return check_choice(depth, name, ("auto",))
+    return check_integer(depth, name, minimum=0)
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _check_length(values: Any, name: str, n_ensembles: int) -> None:
+    if len(values) != n_ensembles:
+        raise ValueError(
+            f"{name} must have one entry for each of the n_ensembles = {n_ensembles} "
+            f"ensembles, got {len(values)}; give a single value for all of them"
+        )
+
+
+def features_of(
+    max_features: Any, n_features: int, rngs: Sequence[np.random.Generator], deal: Any
+) -> list[NDArray[np.int64]]:
+    """Return the positions of the attributes that every ensemble sees, sorted.
+
+    Parameters
+    ----------
+    max_features : int, "partition" or None
+        That many, drawn anew for every ensemble without replacement; every attribute
+        in one ensemble only, as evenly as possible; or all of them.
+    n_features : int
+        Number d of attributes.
+    rngs : sequence of Generator
+        One for each ensemble, for drawing.
+    deal : seed
+        Shapes the partition.
+
+    Returns
+    -------
+    list of ndarray of int64
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are not so many attributes.
+    """
+    if isinstance(max_features, str):
+        check_choice(max_features, "max_features", ("partition",))
+        if len(rngs) > n_features:
+            raise ParameterError(
+                "max_features",
+                "{max_features='partition'} needs an attribute for each of the "
+                f"{{n_ensembles}} = {len(rngs)} ensembles, but there are {n_features}",
+                remedy="use fewer ensembles",
+            )
+        order = np.random.default_rng(deal).permutation(n_features)
+        return [np.sort(part) for part in np.array_split(order, len(rngs))]
+    size = n_features if max_features is None else max_features
+    check_integer(size, "max_features")
+    if size > n_features:
+        raise ParameterError(
+            "max_features",
+            f"must be at most the number of attributes, {n_features}",
+            size,
+            "leave it out for all of them",
+        )
+    return [draw_features(rng, n_features, size) for rng in rngs]
+
+
+def draw_features(
+    rng: np.random.Generator, n_features: int, size: int
+) -> NDArray[np.int64]:
+    """Return the positions of `size` attributes, drawn without replacement, sorted."""
+    return np.sort(rng.permutation(n_features)[:size])
+
+
+def check_random_state(value: Any) -> None:
+    """Raise unless forests can be grown from it."""
+    generators = np.random.RandomState, np.random.Generator, np.random.SeedSequence
+    if value is None or isinstance(value, generators):
+        return
+    need = "must be an integer >= 0, a random generator of NumPy, or None"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"random_state {need}, got {value!r}")
+    if value < 0:
+        raise ParameterError("random_state", need, value)
+
+
+def check_n_jobs(value: Any) -> None:
+    """Raise unless it is a number of processes as joblib counts them."""
+    need = "must be an integer other than 0, or None; -1 stands for all processors"
+    if value is None:
+        return
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"n_jobs {need}, got {value!r}")
+    if value == 0:
+        raise ParameterError("n_jobs", need, value)
+
+
+def spawn(random_state: Any, count: int) -> list[Any]:
+    """Return independent public seeds, different for every ensemble."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = int(random_state.randint(2**31))
+    elif isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**63))
+    if isinstance(random_state, np.random.SeedSequence):
+        return list(random_state.spawn(count))
+    return list(np.random.SeedSequence(random_state).spawn(count))
+
+
+# ---- their strategies --------------------------------------------------------
+
+
+def optimize_all(
+    workloads: Sequence[QueryMatrix], template: str, n_jobs: int | None = None
+) -> list[StrategyResult]:
+    """Return a strategy for every workload, by processes working in parallel.
+
+    The results do not depend on how many jobs there are: the optimizer starts from
+    the same seed for every workload, and only public workloads and strategies cross
+    the border between processes.
+
+    Parameters
+    ----------
+    workloads : sequence of QueryMatrix
+        What every ensemble asks for.
+    template : str
+        Strategy template, see `mmech.optimize`.
+    n_jobs : int, optional
+        Processes of joblib's current backend; ``None`` for one unless a
+        ``joblib.parallel_config`` says otherwise, -1 for all processors.
+
+    Returns
+    -------
+    list of StrategyResult
+    """
+    if len(workloads) == 1 or n_jobs == 1:
+        return [_optimize(workload, template) for workload in workloads]
+    from joblib import Parallel, delayed
+
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_without_workload)(workload, template) for workload in workloads
+    )
+    return [
+        replace(result, workload=workload)
+        for result, workload in zip(results, workloads, strict=True)
+    ]
+
+
+def _optimize(workload: QueryMatrix, template: str) -> StrategyResult:
+    return optimize(workload, template=template, seed=0)
+
+
+def _without_workload(workload: QueryMatrix, template: str) -> StrategyResult:
+    """Optimize, and do not send the workload back, which the caller has."""
+    return replace(_optimize(workload, template), workload=None)

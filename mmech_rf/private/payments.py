@@ -1,0 +1,114 @@
+"""Drawing trees, counting and adding up, paid from one ledger in either currency."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Measurement, PrivacyLedger
+from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
+from mmech.privacy.ledger import LedgerEntry
+from mmech.release import charge, measure
+from mmech.selection import epsilon_of_draw
+from mmech_rf.drawn.draw import SelectedTree, select_tree
+
+__all__ = ["Payments"]
+
+
+@dataclass(frozen=True)
+class Payments:
+    """Releases of a fit, each charged to one ledger before it is drawn.
+
+    Costs are in the currency of the ledger, which decides the law of the noise.
+
+    Attributes
+    ----------
+    ledger : PrivacyLedger
+        Budget to charge; knows the neighbour relation.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
+    note : callable
+        Given the ledger's entry of every release.
+    """
+
+    ledger: PrivacyLedger
+    noise: np.random.Generator | None
+    note: Callable[[LedgerEntry], None]
+
+    def draw_tree(
+        self, cost: Fraction, what: str, *seen: Any, **settings: Any
+    ) -> SelectedTree:
+        """Draw a labelled tree; further arguments are those of `select_tree`."""
+        currency = self.ledger.currency
+        entry = LedgerEntry(cost, what, "exponential", currency=currency)
+        return select_tree(
+            *seen,
+            **settings,
+            epsilon=epsilon_of_draw(cost, currency),
+            relation=self.ledger.relation,
+            pay=partial(self._pay, entry),
+            noise=self.noise,
+        )
+
+    def release(
+        self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1
+    ) -> Measurement:
+        """Release counts, of which one record changes one by at most `unit`."""
+        law = LAPLACE if self.ledger.currency == "epsilon" else GAUSSIAN
+        return self._measure(counts, Fraction(unit) ** law.power, law, cost, what)
+
+    def release_sums(
+        self,
+        sums: NDArray[np.int64],
+        groups: Sequence[int],
+        cost: Fraction,
+        what: str,
+        unit: int,
+    ) -> Measurement:
+        """Release sums, of which one record changes every group by at most `unit`.
+
+        In L1 norm, and so in L2 norm; and in one column only.
+        """
+        if self.ledger.currency == "epsilon":
+            return self._measure(sums, Fraction(unit), k_norm(groups), cost, what)
+        squared = Fraction(unit**2 * len(groups))
+        return self._measure(sums, squared, GAUSSIAN, cost, what)
+
+    def deviation(self, groups: Sequence[int], cost: Fraction) -> float:
+        """Return about what `release_sums` adds to a group of one row."""
+        size = self.ledger.relation.factor
+        if self.ledger.currency == "rho":
+            return size * math.sqrt(len(groups) / (2 * cost))
+        rows = sum(groups)
+        return float(size / cost) * math.sqrt((rows + 1) * (rows + 2) / 3)
+
+    def _measure(
+        self,
+        values: NDArray[np.int64],
+        own: Fraction,
+        law: Law,
+        cost: Fraction,
+        what: str,
+    ) -> Measurement:
+        measured = measure(
+            values,
+            [(0, len(values), own)],
+            law,
+            cost,
+            released=what,
+            relation=self.ledger.relation,
+            ledger=self.ledger,
+            noise=self.noise,
+        )
+        self.note(measured.entry)
+        return measured
+
+    def _pay(self, entry: LedgerEntry) -> None:
+        self.note(charge(self.ledger, entry, self.ledger.relation, self.noise))

@@ -1,0 +1,142 @@
+"""What the methods share that spend their budget on one batch of queries."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import BudgetExceededError, QueryMatrix
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.ensembles import Ensemble
+
+__all__ = ["PerBatchClassifier"]
+
+
+class PerBatchClassifier(ForestClassifier):
+    """Base of the classifiers that release the votes of a batch, not a model.
+
+    `fit` releases nothing and keeps exact counts; the first `predict` spends the
+    budget, the same batch again returns the stored answer, another batch is
+    refused once the ledger is empty.
+    """
+
+    _holds_secrets = True
+    _counts: list[NDArray[np.int64]]
+    _afterwards = (
+        "Each new batch of queries spends budget; the same batch again is free. "
+        "Queries are public: never predict on training records."
+    )
+
+    def fit(self, X: Any, y: Any) -> PerBatchClassifier:
+        """Grow the forests and count the records; releases nothing yet.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (N, d)
+            Records in the schema's raw values. Sensitive.
+        y : array_like, shape (N,)
+            Class labels of any type. Sensitive.
+
+        Returns
+        -------
+        self
+            Holds exact counts: it refuses to be pickled or copied.
+        """
+        super().fit(X, y)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Release the class labels of one batch of queries; spends epsilon.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values. They are public and not
+            protected: never pass training records.
+
+        Returns
+        -------
+        ndarray, shape (b,)
+            Labels in the type they were given in. The same batch again returns
+            the same labels for free.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget was spent on another batch; nothing is released.
+        """
+        return super().predict(X)
+
+    def close(self) -> None:
+        """Forget the exact counts; answers that were released stay.
+
+        Afterwards the object holds nothing sensitive: batches that were answered
+        keep their answer, others are refused.
+        """
+        if self._holds_counts():
+            del self._counts
+
+    def _fit_counts(
+        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
+    ) -> None:
+        self._answered: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        # Settled with the counts: a later set_params must not halve the noise.
+        self._contribution = self._record_contribution()
+        with self._timed("measurement"):
+            self._counts = [
+                self._exact_counts(ensemble, codes, class_codes)
+                for ensemble in self.ensembles_
+            ]
+
+    def _record_contribution(self) -> int:
+        """Return the largest L1 change of the exact counts through one record."""
+        return 1
+
+    @abstractmethod
+    def _exact_counts(
+        self,
+        ensemble: Ensemble,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the exact counts that the strategy measures. Sensitive."""
+
+    @abstractmethod
+    def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
+        """Return the queries that turn those counts into votes."""
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        for batch, classes in self._answered:
+            if np.array_equal(batch, codes):
+                return classes
+        if not self._holds_counts():
+            raise BudgetExceededError(
+                f"this {type(self).__name__} was closed and holds no counts any more; "
+                "fit it again, on a new budget, to answer another batch"
+            )
+        self._reserve()
+        with self._timed("optimization"):
+            workloads = [
+                self._workload(ensemble, ensemble.select(codes))
+                for ensemble in self.ensembles_
+            ]
+            strategies = self._optimize(workloads)
+            mechanisms = [
+                self._mechanism(ensemble, workload, result.strategy, self._contribution)
+                for ensemble, workload, result in zip(
+                    self.ensembles_, workloads, strategies, strict=True
+                )
+            ]
+            expected_error = self._expected_error(mechanisms)
+        with self._timed("measurement"):
+            answers = [
+                self._answer(mechanism, counts)
+                for mechanism, counts in zip(mechanisms, self._counts, strict=True)
+            ]
+        classes = self._random_argmax(np.sum(answers, axis=0))
+        self.strategies_, self.expected_error_ = strategies, expected_error
+        self._answered.append((codes.copy(), classes))
+        return classes

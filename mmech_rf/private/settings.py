@@ -1,0 +1,107 @@
+"""What settings of a method are made of: numbers that were looked at on data."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, Self
+
+from mmech import ParameterError
+from mmech.checks import check_epsilon, check_integer
+
+__all__ = ["CountSettings", "Settings", "setting"]
+
+
+def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
+    """Return a dataclass field with limits; the type of its default is its own.
+
+    Parameters
+    ----------
+    default : Fraction, float, int or tuple of int
+        A fraction is a share or a budget: exact, and above zero.
+    least, most : float
+        Limits, which the value may take; those of each number of a tuple.
+    """
+    return field(default=default, metadata={"least": least, "most": most})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of the settings of a method: a field is checked when it is set.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is of another kind than the default, or out of its limits.
+    """
+
+    def __post_init__(self) -> None:
+        for own in fields(self):
+            value = _checked(getattr(self, own.name), own)
+            object.__setattr__(self, own.name, value)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them; fractions and infinities are text."""
+        return {own.name: _plain(getattr(self, own.name)) for own in fields(self)}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Self:
+        """Return the settings of a description; anything that does not fit raises."""
+        found = dict(stored)
+        for own in fields(cls):
+            if isinstance(own.default, (Fraction, float)):
+                found[own.name] = type(own.default)(found[own.name])
+        return cls(**found)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction) or value == math.inf:
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _checked(value: Any, own: Any) -> Any:
+    name = own.name
+    if isinstance(own.default, tuple):
+        if not isinstance(value, (tuple, list)) or not value:
+            raise TypeError(
+                f"{name} must be a tuple of integers, such as {own.default}, "
+                f"got {value!r}"
+            )
+        return tuple(_within(check_integer(one, name), name, own) for one in value)
+    if isinstance(own.default, Fraction):
+        found: Any = check_epsilon(value, name)
+    elif isinstance(own.default, int):
+        found = check_integer(value, name, minimum=own.metadata["least"])
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    else:
+        found = float(value)
+    return _within(found, name, own)
+
+
+def _within(found: Any, name: str, own: Any) -> Any:
+    least, most = own.metadata["least"], own.metadata["most"]
+    if not least <= found <= most:
+        raise ParameterError(
+            name, f"must be a number from {least:g} to {most:g}", found
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class CountSettings(Settings):
+    """Settings of the forests that first ask for the number of records.
+
+    Attributes
+    ----------
+    count_share : Fraction
+        Budget split: share of epsilon that a noisy number of records costs.
+    fewest_records : float
+        Noise guard: a noisy number of records below this counts as this.
+    """
+
+    count_share: Fraction = setting(Fraction(3, 100), most=0.5)
+    fewest_records: float = setting(8.0, least=1)

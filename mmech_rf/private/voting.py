@@ -1,0 +1,110 @@
+"""From leaf counts or labels to votes; post-processing of what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech_rf.forest.forest import Forest
+from mmech_rf.limits import LIMITS
+
+__all__ = ["hard_votes", "leaf_label_by_rule", "weight_votes"]
+
+
+def _leaf_rows(
+    forest: Forest, codes: NDArray[np.int64]
+) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+    """Yield slices of the records with their leaves as rows of T."""
+    width = LIMITS.voting_records
+    for start in range(0, codes.shape[0], width):
+        part = slice(start, start + width)
+        yield part, forest.apply(codes[part]) + forest.leaf_offsets[:-1]
+
+
+def hard_votes(
+    forest: Forest,
+    leaf_labels: NDArray[np.integer[Any]],
+    n_classes: int,
+    codes: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return how many trees vote for each class.
+
+    Parameters
+    ----------
+    forest : Forest
+    leaf_labels : ndarray of int, shape (n_leaves,)
+        Class of every leaf.
+    n_classes : int
+        Number of classes k.
+    codes : ndarray of int64, shape (b, d)
+        Encoded records.
+
+    Returns
+    -------
+    ndarray of int64, shape (b, k)
+    """
+    votes = np.empty((codes.shape[0], n_classes), np.int64)
+    for part, rows in _leaf_rows(forest, codes):
+        labels = leaf_labels[rows]
+        for c in range(n_classes):
+            votes[part, c] = (labels == c).sum(axis=1)
+    return votes
+
+
+def weight_votes(
+    forest: Forest,
+    leaf_counts: NDArray[np.float64],
+    codes: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return the sum over the trees of the counts in the visited leaves.
+
+    Parameters
+    ----------
+    forest : Forest
+    leaf_counts : ndarray of float64, shape (n_leaves, k)
+        Released counts.
+    codes : ndarray of int64, shape (b, d)
+        Encoded records.
+
+    Returns
+    -------
+    ndarray of float64, shape (b, k)
+    """
+    votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
+    for part, rows in _leaf_rows(forest, codes):
+        for tree in range(rows.shape[1]):
+            votes[part] += leaf_counts[rows[:, tree]]
+    return votes
+
+
+def leaf_label_by_rule(
+    leaf_counts: NDArray[np.int64], default_class: int
+) -> NDArray[np.int64]:
+    """Label exact leaf counts by a rule that looks at each leaf alone.
+
+    The most frequent class wins. Among r tied classes the winner is number
+    ``total % r`` in class order, so that no class is favoured throughout; an
+    empty leaf gets the public default class. Adding or removing one record
+    changes the label of one leaf at most.
+
+    Parameters
+    ----------
+    leaf_counts : ndarray of int64, shape (n_leaves, k)
+        Exact counts. Sensitive.
+    default_class : int
+        Class of empty leaves.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_leaves,)
+        Sensitive: to be released only through noise.
+    """
+    totals = leaf_counts.sum(axis=1)
+    best = leaf_counts == leaf_counts.max(axis=1, keepdims=True)
+    ranks = np.cumsum(best, axis=1)
+    picks = totals % ranks[:, -1]
+    labels = (ranks > picks[:, None]).argmax(axis=1)
+    return np.where(totals == 0, default_class, labels)

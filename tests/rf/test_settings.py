@@ -1,0 +1,132 @@
+"""Settings of the private forests: checked, kept with the model, and followed."""
+
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from rf_cases import CELLS, SCHEMA, records
+from sklearn.base import clone
+
+from mmech import PrivacyLedger
+from mmech_rf import (
+    BlockForestClassifier,
+    BlockSettings,
+    DrawnForestClassifier,
+    DrawnSettings,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    load_model,
+)
+from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
+
+RAW = CELLS.astype(str)
+SETTINGS = pytest.mark.parametrize("settings", [DrawnSettings, BlockSettings])
+FORESTS = {
+    DrawnForestClassifier: DrawnSettings(count_share="1/7", resolutions=(3, 9)),
+    BlockForestClassifier: BlockSettings(count_share="1/7", smoothing=3),
+    LabelForestClassifier: BlockSettings(count_share="1/7", label_records=np.inf),
+}
+
+
+# ---------------------------------------------------------------------- what they are
+@SETTINGS
+def test_every_field_is_documented_and_refuses_what_it_cannot_take(settings):
+    default = settings()
+    for own in fields(settings):
+        name = own.name
+        assert name in settings.__doc__
+        for wrong in ("x", None, -1, float("nan")):
+            with pytest.raises((TypeError, ValueError), match=name):
+                replace(default, **{name: wrong})
+
+
+@SETTINGS
+def test_shares_are_exact_and_equal_settings_are_equal(settings):
+    assert settings(count_share=0.1).count_share == Fraction(1, 10)
+    assert settings(count_share="0.1") == settings(count_share=Fraction(1, 10))
+    assert hash(settings()) == hash(settings())
+
+
+def test_shares_leave_something_for_further_trees():
+    with pytest.raises(ValueError, match="must leave some of the budget"):
+        DrawnSettings(first_share="3/4", most_scores_boosting="1/4")
+
+
+# ----------------------------------------------------------------------- with the model
+@pytest.mark.parametrize("cls", FORESTS)
+def test_settings_of_another_method_cost_nothing(cls):
+    ledger = PrivacyLedger(1)
+    other = BlockSettings() if cls is DrawnForestClassifier else DrawnSettings()
+    for wrong in (other, {}, "defaults"):
+        model = cls(SCHEMA, epsilon=1, ledger=ledger, settings=wrong)
+        with pytest.raises(TypeError, match="settings must be None or "):
+            model.fit(*records(20))
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("cls", FORESTS)
+@pytest.mark.parametrize("given", [True, False])
+def test_settings_are_saved_and_copied(cls, given, tmp_path):
+    settings = FORESTS[cls] if given else None
+    model = cls(SCHEMA, epsilon=2, settings=settings).fit(*records(40))
+    assert clone(model).settings == settings
+    share = Fraction(1, 7) if given else Fraction(3, 100)
+    assert model.ledger_.entries[0].cost == 2 * share
+    model.save(tmp_path / "model.npz")
+    again = load_model(tmp_path / "model.npz")
+    assert again.settings == settings
+    np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
+
+
+def test_the_forest_that_chooses_has_parameters_of_its_own_only():
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    before = set(vars(model))
+    added = set(vars(model.fit(*records(20)))) - before
+    assert all(name.startswith("_") or name.endswith("_") for name in added)
+
+
+# ----------------------------------------------------------------------- what they do
+def test_plans_follow_settings():
+    many = 10**6, Fraction(1), 10, 2
+    assert Plan.of(*many).rounds > 0
+    never = DrawnSettings(boosting_from=np.inf, scores_from=np.inf)
+    plain = Plan.of(*many, never)
+    assert (plain.scores, plain.rounds, plain.first) == (0, 0, 1)
+    few = DrawnSettings(most_rounds=2, most_rounds_zcdp=3, selection="1/5")
+    plan = Plan.of(*many, few)
+    assert (plan.rounds, plan.selection) == (2, Fraction(1, 5))
+    rho = concentrated_plan(plan, 10**6, Fraction(1), Fraction(1), 10, settings=few)
+    assert rho.rounds == 3
+    assert number_of_votes(Fraction(9), DrawnSettings(epsilon_per_vote=3)) == 3
+
+
+def test_a_prior_against_splitting_gives_trees_of_one_level():
+    X, y = records(60)
+    settings = DrawnSettings(splitting=1e-300)
+    model = DrawnForestClassifier(SCHEMA, epsilon=1, n_records=60, settings=settings)
+    (tree,) = model.fit(X, y).trees_
+    assert not any(tree.branches)
+
+
+def test_learning_rate_zero_leaves_the_first_tree():
+    X, y = records(200)
+    settings = DrawnSettings(learning_rate=0, scores_from=np.inf)
+    many = {"epsilon": 2, "n_records": 10**6}
+    model = DrawnForestClassifier(SCHEMA, settings=settings, **many).fit(X, y)
+    first, *further = model._experts.scores
+    assert len(further) == model.choice_.rounds > 0
+    assert first.any()
+    assert not any(scores.any() for scores in further)
+
+
+def test_smoothing_evens_out_the_votes_of_blocks():
+    X, y = records(200)
+    spread = []
+    for smoothing in (1e-3, 1e6):
+        settings = BlockSettings(smoothing=smoothing)
+        model = BlockForestClassifier(
+            SCHEMA, epsilon=50, voting="log-odds", settings=settings
+        )
+        spread.append(np.ptp(model.fit(X, y).predict_proba(RAW), axis=0).max())
+    assert spread[1] < 0.01 < spread[0]

@@ -1,0 +1,315 @@
+"""Domains: names and values of attributes, records to cells, files."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mmech
+from mmech import Attribute, Domain
+from mmech.exceptions import DomainTooLargeError, ParameterError
+
+COLOUR = Attribute.categorical("colour", ["red", "green", "?"])
+SIZE = Attribute.ordinal("size", ["small", "big"])
+AGE = Attribute.numeric("age", lower=0, upper=100, n_bins=4)
+TOY = Domain([COLOUR, SIZE, AGE], name="toy")
+PLAIN = Domain([SIZE, AGE])
+
+ROWS = [["red", "big", 30], ["green", "small", 99.5], [None, "big", 0]]
+CODES = [[0, 1, 1], [1, 0, 3], [2, 1, 0]]
+
+
+def frame():
+    return pd.DataFrame(ROWS, columns=["colour", "size", "age"])
+
+
+# ---- names and sizes -----------------------------------------------------------
+
+
+def test_names_sizes_and_cells():
+    assert TOY.names == ("colour", "size", "age")
+    assert TOY.shape == (3, 2, 4)
+    assert TOY.n_cells == 24
+    assert TOY.name == "toy"
+    assert PLAIN.name is None
+
+
+def test_the_number_of_cells_has_no_limit():
+    domain = Domain([Attribute.categorical(f"a{i}", [0, 1]) for i in range(200)])
+    assert domain.n_cells == 2**200
+    assert repr(domain) == (
+        "Domain(shape=(2, 2, 2, 2, 2, 2, 2, 2, ... 200 attributes), n_cells=1.61e+60)"
+    )
+
+
+def test_domains_are_values():
+    again = Domain((COLOUR, SIZE, AGE), name="toy")
+    assert again == TOY
+    assert hash(again) == hash(TOY)
+    assert TOY.select([0, 1]) != TOY
+    with pytest.raises(AttributeError):
+        TOY.name = "other"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options", "error", "message"),
+    [
+        ([], {}, ValueError, "a domain needs at least one attribute, got none; add"),
+        (["age"], {}, TypeError, "must be Attribute objects, got str; use Attribute"),
+        (AGE, {}, TypeError, "attributes must be a sequence, got Attribute; pass a li"),
+        ([AGE, SIZE, AGE], {}, ValueError, "'age' occurs twice among attributes; ren"),
+        ([AGE], {"name": 3}, TypeError, "name must be a string, got int; convert it"),
+        ([AGE], {"name": ""}, ValueError, "name must not be empty"),
+    ],
+)
+def test_what_is_no_domain(attributes, options, error, message):
+    with pytest.raises(error, match=message):
+        Domain(attributes, **options)
+
+
+def test_some_attributes():
+    chosen = TOY.select(["age", 0])
+    assert chosen.names == ("age", "colour")
+    assert chosen.name == "toy"
+    with pytest.raises(ValueError, match="the domain has no attribute 'sex'; choose f"):
+        TOY.select(["sex"])
+    with pytest.raises(ValueError, match="must be below 3, the number of attributes"):
+        TOY.select([3])
+
+
+def test_text_has_a_line_per_attribute():
+    first, *lines = str(TOY).splitlines()
+    assert first == "Domain('toy', shape=(3, 2, 4), n_cells=24)"
+    assert [line.split()[0] for line in lines] == ["colour", "size", "age"]
+    assert "red, green, ?" in lines[0]
+
+
+# ---- records -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        ROWS,
+        tuple(tuple(row) for row in ROWS),
+        np.array(ROWS, dtype=object),
+        np.array([["red", "big", "30"], ["green", "small", "99.5"], ["", "big", "0"]]),
+        frame(),
+        frame()[["age", "colour", "size"]].assign(income=1),
+        frame().astype({"colour": "category", "age": "Float64"}),
+        frame().to_dict("records"),
+    ],
+)
+def test_tables_of_every_kind(X):
+    codes = TOY.encode(X)
+    assert codes.tolist() == CODES
+    assert codes.dtype == np.int64
+    assert codes.flags.c_contiguous
+
+
+def test_columns_are_named_from_outside():
+    swapped = [row[::-1] for row in ROWS]
+    assert TOY.encode(swapped, columns=["age", "size", "colour"]).tolist() == CODES
+
+
+def test_decoding_names_the_cells():
+    assert TOY.decode(CODES)[1].tolist() == ["green", "small", "(75, 100]"]
+    assert TOY.decode(CODES[2]).tolist() == ["?", "big", "[0, 25]"]
+
+
+def test_a_domain_without_records():
+    assert TOY.encode([]).shape == (0, 3)
+    assert TOY.cell_index(TOY.encode([])).shape == (0,)
+
+
+MISFITS = [["big", 30], ["huge", 30], ["big", 130], ["", 30]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "hint"),
+    [
+        (
+            MISFITS[:2],
+            "row 1, column 'size' of X holds a value outside the domain of the "
+            "attribute; look at all that do not fit with Domain.check, then correct "
+            "it, extend the domain, or choose handle_unknown=",
+        ),
+        (
+            [MISFITS[2]],
+            "row 0, column 'age' of X holds a number outside the bounds of the "
+            "attribute, or infinity; look at all that do not fit with Domain.check, "
+            "then correct it, widen the bounds of the domain, or choose "
+            "handle_unknown=",
+        ),
+        (
+            [MISFITS[3]],
+            "row 0, column 'size' of X holds a missing value (empty, None or NaN); "
+            "look at all that do not fit with Domain.check, then fill it in, or choose "
+            "handle_missing=",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_an_error_that_shows_no_value(rows, hint):
+    with pytest.raises(ParameterError) as caught:
+        PLAIN.encode(rows)
+    assert str(caught.value) == hint
+    assert "huge" not in hint
+    assert "130" not in hint
+
+
+def test_what_does_not_fit_is_left_out():
+    policies = {"handle_unknown": "drop", "handle_missing": "drop"}
+    assert PLAIN.encode(MISFITS, **policies).tolist() == [[1, 1]]
+    with pytest.raises(ParameterError, match="a missing value"):
+        PLAIN.encode(MISFITS, handle_unknown="drop")
+
+
+def test_what_does_not_fit_gets_a_designated_cell():
+    age = Attribute.numeric("age", lower=0, upper=100, n_bins=4, other="unknown")
+    domain = Domain([COLOUR, age])
+    rows = [["blue", 30], ["red", 130], ["red", None], ["red", "old"]]
+    policies = {"handle_unknown": "category", "handle_missing": "category"}
+    codes = domain.encode(rows, **policies)
+    assert codes.tolist() == [[2, 1], [0, 4], [0, 4], [0, 4]]
+    with pytest.raises(ParameterError, match="and the attribute declares no category"):
+        TOY.encode([["red", "big", 130]], handle_unknown="category")
+    with pytest.raises(ParameterError, match="no attribute of this domain declares o"):
+        PLAIN.encode(MISFITS, handle_unknown="category")
+
+
+def test_numbers_out_of_bounds_move_to_the_nearest_bin():
+    rows = [["big", -5], ["big", 130], ["big", np.inf]]
+    codes = PLAIN.encode(rows, handle_unknown="clip")
+    assert codes.tolist() == [[1, 0], [1, 3], [1, 3]]
+    with pytest.raises(ParameterError, match="a value outside the domain"):
+        PLAIN.encode(MISFITS[:2], handle_unknown="clip")
+    with pytest.raises(ValueError, match="handle_missing must be one of 'error'"):
+        PLAIN.encode(MISFITS, handle_missing="clip")
+
+
+def test_all_that_does_not_fit_is_listed_for_its_owner():
+    found = PLAIN.check(MISFITS)
+    assert [(m.row, m.column, m.value) for m in found] == [
+        (1, "size", "huge"),
+        (2, "age", 130),
+        (3, "size", ""),
+    ]
+    assert PLAIN.check(MISFITS[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (frame().drop(columns="age"), ValueError, "no column named 'age' but the doma"),
+        ([[1, 2]], ValueError, "X has 2 columns but the domain has 3 attributes; pass"),
+        (["red", "big", 30], ValueError, "one row per record"),
+        ("red", TypeError, "must be a frame, an array or a list of rows, got str"),
+    ],
+)
+def test_what_is_no_table_of_the_domain(X, error, message):
+    with pytest.raises(error, match=message):
+        TOY.encode(X)
+
+
+def test_a_record_is_read_by_itself():
+    alone = [PLAIN.encode([row], handle_unknown="clip").tolist() for row in MISFITS[:1]]
+    among = PLAIN.encode([MISFITS[0], MISFITS[2]], handle_unknown="clip")
+    assert among[:1].tolist() == alone[0]
+
+
+# ---- cells ---------------------------------------------------------------------
+
+
+def test_cells_are_numbered_in_c_order():
+    every = np.indices(TOY.shape).reshape(3, -1).T
+    assert TOY.cell_index(every).tolist() == list(range(24))
+    assert TOY.cell_index(every[7]) == 7
+
+
+def test_codes_outside_of_the_domain_have_no_cell():
+    for codes in ([[0, 2, 0]], [[-1, 0, 0]]):
+        with pytest.raises(ValueError, match=r"must be at least 0 and\s+below"):
+            TOY.cell_index(codes)
+    with pytest.raises(ValueError, match=re.escape("shape (N, 3) or (3,), got (1, 2)")):
+        TOY.cell_index([[0, 0]])
+    with pytest.raises(TypeError, match="codes must be integers, got dtype float64"):
+        TOY.cell_index([[0.0, 0.0, 0.0]])
+
+
+def test_a_domain_of_more_cells_than_numbers():
+    domain = Domain([Attribute.categorical(f"a{i}", [0, 1]) for i in range(64)])
+    ones = np.ones((1, 64), np.int64)
+    assert domain.select(range(63)).cell_index(ones[:, :63]).tolist() == [2**63 - 1]
+    with pytest.raises(DomainTooLargeError, match=r"about 10\^19 cells, too many to"):
+        domain.cell_index(ones)
+
+
+def test_domains_give_workloads_their_sizes():
+    workload = mmech.all_marginals(TOY.shape, 1)
+    counts = np.bincount(TOY.cell_index(CODES), minlength=TOY.n_cells)
+    assert workload.shape[1] == TOY.n_cells
+    assert (workload @ counts).sum() == len(CODES) * len(TOY.shape)
+
+
+# ---- files ---------------------------------------------------------------------
+
+
+def test_files_are_read_as_they_were_written(tmp_path):
+    grouped = Attribute.categorical("zip", ["n", "s"], groups={"n": [1, 2], "s": [3]})
+    domain = Domain([COLOUR, AGE, grouped], name="toy")
+    assert Domain.from_json(domain.to_json()) == domain
+    assert domain.to_json(tmp_path / "toy.json") is None
+    assert Domain.from_json(tmp_path / "toy.json") == domain
+    document = json.loads(domain.to_json())
+    assert document["format"] == "mmech-domain"
+    assert Domain.from_json(document).encode([["red", 3, 2]]).tolist() == [[0, 0, 0]]
+
+
+FEATURES = {
+    "features": [
+        {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+        {"name": "age", "type": "numeric", "lower": 0, "upper": 120},
+    ]
+}
+
+
+def test_files_that_people_write():
+    domain = Domain.from_json(FEATURES, n_bins=6)
+    assert domain.shape == (2, 6)
+    assert domain.attributes[1].labels[0] == "[0, 20]"
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("{", ValueError, "the domain is not valid JSON"),
+        (3, TypeError, "a domain is read from a path, an open file, a JSON text or"),
+        (
+            {},
+            ValueError,
+            "it needs 'format' .written by Domain.to_json., or 'feat",
+        ),
+        (
+            {"format": "mmech-domain", "version": 2},
+            ValueError,
+            "format 'mmech-domain' version 1, got 'mmech-domain' version 2",
+        ),
+        ({"features": 3}, ValueError, "malformed near.*written by Domain.to_json"),
+        (FEATURES | {"feature": []}, ValueError, "did you mean 'features'"),
+        (
+            FEATURES | {"target": {"name": "class"}},
+            ValueError,
+            "unknown key 'target' of the domain; it may have name, features",
+        ),
+        (
+            {"features": [{"name": "a", "type": "categorical", "categories": []}]},
+            ValueError,
+            "categories of attribute 'a' must list at least 1, got 0",
+        ),
+    ],
+)
+def test_files_that_hold_no_domain(source, error, message):
+    with pytest.raises(error, match=message):
+        Domain.from_json(source)

@@ -1,0 +1,220 @@
+"""An operator of another package: every question is answered, or refused in words."""
+
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import mmech
+from mmech import (
+    DomainTooLargeError,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Prefix,
+    QueryMatrix,
+    Records,
+    UnsupportedWorkloadError,
+    VStack,
+    dual_bound,
+    expected_error,
+    loss,
+    per_query_error,
+    reduce_boxes,
+    reduce_domain,
+    report,
+    supports,
+    svd_bound,
+)
+from mmech.error import pairs
+from mmech.error.bounds import cheap_loss_bound
+from mmech.integer_strategy import integer_strategy
+from mmech.marginals.records import exact_answers
+from mmech.operators.explicit import Dense
+from mmech.operators.lsmr import preconditioner
+from mmech.operators.row_scaling import scale_rows
+from mmech.reconstruction import least_squares
+from mmech.reduction.columns import merge_rows, restrict_columns
+from mmech.structure.attributes import domain_shape_of
+from mmech.structure.blocks import block_energies
+from mmech.structure.by_marginals import answers_by_marginals
+from mmech.structure.energies import anova_energies
+from mmech.structure.exact import norm_bounds
+from mmech.structure.shape import (
+    frobenius_squared,
+    has_full_column_rank,
+    is_uniform,
+    kronecker_terms,
+    measured_loss_bound,
+    rank,
+    squared_singular_values,
+    unscaled,
+    weighted_blocks,
+)
+from mmech.structure.spectrum import (
+    box_groups,
+    marginal_terms,
+    mean_spectrum,
+    query_spectra,
+)
+
+SHAPE = (2, 3)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbours(QueryMatrix):
+    """Sums of every cell and the next one, and the first cell."""
+
+    n: int = 6
+
+    @property
+    def shape(self):
+        return (self.n, self.n)
+
+    def _matmat(self, x):
+        return x + np.concatenate([np.zeros_like(x[:1]), x[:-1]])
+
+    def _rmatmat(self, y):
+        return y + np.concatenate([y[1:], np.zeros_like(y[:1])])
+
+
+@pytest.fixture
+def foreign():
+    """Return an operator of a class of its own, and the same as a matrix."""
+    kind = type("Foreign", (Neighbours,), {})
+    return kind(6), Dense(Neighbours(6).to_dense())
+
+
+NOT_KNOWN = {
+    "products of attributes": kronecker_terms,
+    "a union of marginals": marginal_terms,
+    "attributes": domain_shape_of,
+    "interactions": lambda a: mean_spectrum(a, SHAPE),
+    "interactions of every query": lambda a: query_spectra(a, SHAPE),
+    "interactions over the lattice": lambda a: anova_energies(a, SHAPE),
+    "boxes": lambda a: box_groups(a, SHAPE),
+    "answers from marginals": lambda a: answers_by_marginals(a, SHAPE, None),
+    "bounds on norms": norm_bounds,
+    "a preconditioner": preconditioner,
+}
+
+EXPLICIT = {
+    "rank": rank,
+    "singular values": lambda a: np.sort(squared_singular_values(a)),
+    "squared entries": frobenius_squared,
+    "loss of its own rows": measured_loss_bound,
+    "energies of blocks": lambda a: block_energies(a).of_segments([0, 2, 6]),
+    "bound by singular values": lambda a: svd_bound(a, epsilon=1),
+    "dual bound": lambda a: dual_bound(a, epsilon=1).bound,
+    "bound at no cost": lambda a: cheap_loss_bound(a)[0],
+    "columns": lambda a: restrict_columns(a, np.array([0, 3])).to_dense(),
+    "merged rows": lambda a: merge_rows(a).to_dense(),
+    "merged cells": lambda a: reduce_domain(a)[1],
+    "scaled rows": lambda a: scale_rows(a, np.arange(1.0, 7)).to_dense(),
+    "integer rows": lambda a: integer_strategy(a).blocks[0].matrix.to_dense(),
+    "gain of the cells": lambda a: loss(a, Identity(6)),
+    "gain of its rows": lambda a: expected_error(Prefix(6), a, epsilon=1),
+    "error of every query": lambda a: per_query_error(Prefix(6), a, rho=1),
+    "gain of products": lambda a: loss(
+        Kronecker([a, Identity(2)]), Kronecker([a, Prefix(2)])
+    ),
+    "support": lambda a: (supports(Prefix(6), a), supports(a, Prefix(6))),
+    "a report": lambda a: report(Prefix(6), a, epsilon=1).rmse,
+    "answers from records": lambda a: exact_answers(
+        a, Records([[0, 1], [1, 2], [1, 2]], SHAPE)
+    ),
+    "estimates": lambda a: least_squares(a, np.arange(6.0)),
+    "a stack": lambda a: loss(VStack([a, 2 * a]), VStack([a, Identity(6)])),
+}
+
+
+@pytest.mark.parametrize("ask", NOT_KNOWN.values(), ids=NOT_KNOWN)
+def test_structure_is_not_known(foreign, ask):
+    assert ask(foreign[0]) is None
+
+
+@pytest.mark.parametrize("ask", EXPLICIT.values(), ids=EXPLICIT)
+def test_answers_are_those_of_the_explicit_matrix(foreign, ask):
+    operator, matrix = foreign
+    np.testing.assert_allclose(ask(operator), ask(matrix), rtol=1e-9, atol=1e-12)
+
+
+def test_nothing_is_claimed(foreign):
+    operator, _ = foreign
+    assert not has_full_column_rank(operator)
+    assert not is_uniform(operator)
+    assert list(weighted_blocks(operator)) == [(1.0, operator)]
+    assert unscaled(operator) is operator
+
+
+def test_refusals_say_what_to_do(foreign):
+    operator, _ = foreign
+    with pytest.raises(UnsupportedWorkloadError, match="use reduce_domain"):
+        reduce_boxes(operator)
+    with pytest.raises(UnsupportedWorkloadError, match="add rows such as Identity"):
+        loss(Identity(6), restrict_rows(operator))
+    large = type(operator)(2**20)
+    with pytest.raises(DomainTooLargeError, match="combine structured operators"):
+        large.column_square_sums()
+    with pytest.raises(DomainTooLargeError, match="need a dense matrix"):
+        squared_singular_values(large)
+
+
+def restrict_rows(operator):
+    """Return an operator that measures the first rows of another one."""
+    return Dense(np.eye(3, operator.shape[0])) @ operator
+
+
+@pytest.mark.filterwarnings("ignore::mmech.exceptions.PrivacyLeakWarning")
+def test_it_is_measured(foreign):
+    operator, matrix = foreign
+    rng = np.random.default_rng(0)
+    mechanism = MatrixMechanism(Prefix(6), operator, epsilon=1, insecure_rng=rng)
+    answers = mechanism.answer([5, 3, 0, 2, 1, 4])
+    rng = np.random.default_rng(0)
+    wanted = MatrixMechanism(Prefix(6), matrix, epsilon=1, insecure_rng=rng)
+    np.testing.assert_allclose(answers, wanted.answer([5, 3, 0, 2, 1, 4]))
+
+
+def test_a_rule_that_is_registered_is_asked(foreign):
+    operator, matrix = foreign
+    wanted = loss(Prefix(6), matrix)
+
+    class Known(pairs.PairRule):
+        def gain(self, workload, strategy):
+            return 7.0
+
+    has_full_column_rank.register(type(operator))(lambda strategy: True)
+    assert rank(operator) == 6
+    assert rank(VStack([operator, operator])) == 6
+    pairs.register(type(operator))(Known)
+    try:
+        assert loss(Prefix(6), operator) == 7.0 * operator.sensitivity() ** 2
+        assert loss(Prefix(6), 0.5 * operator) == 7.0 * operator.sensitivity() ** 2
+    finally:
+        del pairs.RULES[type(operator)]
+    assert loss(Prefix(6), operator) == pytest.approx(wanted)
+
+
+def questions():
+    """Return the open questions of the engine by their full names."""
+    found = {}
+    for module in pkgutil.walk_packages(mmech.__path__, "mmech."):
+        if not module.name.endswith("__main__"):
+            for name, value in vars(import_module(module.name)).items():
+                if hasattr(value, "registry") and hasattr(value, "dispatch"):
+                    found[f"{value.__module__}.{name}"] = value
+    return found
+
+
+def test_every_question_has_an_answer_for_classes_without_a_rule(foreign):
+    open_questions = questions()
+    assert "mmech.structure.shape.has_full_column_rank" in open_questions
+    for name, question in open_questions.items():
+        default = question.registry[object]
+        assert question.dispatch(type(foreign[0])) is default, name
+        assert len(inspect.getsource(default).splitlines()) > 1, name
+        assert len(question.registry) > 1, f"{name} has no rule"

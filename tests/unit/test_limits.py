@@ -1,0 +1,104 @@
+"""Size limits: documented, changed within a block, and heeded."""
+
+from dataclasses import fields
+from threading import Thread
+
+import numpy as np
+import pytest
+
+import mmech_rf.limits
+from mmech import DomainTooLargeError, Marginal, Records, limits
+from mmech.marginals.designs import covering_design
+from mmech.marginals.records import exact_answers
+from mmech_rf import grow_random_forest
+
+TABLES = pytest.mark.parametrize("table", [limits, mmech_rf.limits])
+
+
+@TABLES
+def test_every_limit_is_documented_and_its_own_within_a_block(table):
+    found = table.LIMITS
+    for own in fields(found):
+        name, before = own.name, getattr(found, own.name)
+        assert name in type(found).__doc__
+        with table.changed(**{name: before + 1}):
+            assert getattr(found, name) == before + 1
+            with table.changed(**{name: 1}):
+                assert getattr(found, name) == 1
+            assert getattr(found, name) == before + 1
+        assert getattr(found, name) == before == own.default
+
+
+@TABLES
+def test_limits_are_restored_after_an_error_and_hold_in_threads(table):
+    name = fields(table.LIMITS)[0].name
+    seen, before = [], getattr(table.LIMITS, name)
+
+    def fail_within():
+        with table.changed(**{name: 7}):
+            thread = Thread(target=lambda: seen.append(getattr(table.LIMITS, name)))
+            thread.start()
+            thread.join()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_within()
+    assert seen == [7]
+    assert getattr(table.LIMITS, name) == before
+
+
+@TABLES
+def test_what_is_no_limit_changes_nothing(table):
+    name = fields(table.LIMITS)[0].name
+    before = getattr(table.LIMITS, name)
+    for wrong, error in (
+        ({"entries_of_a_table": 1}, TypeError),
+        ({"changed": 1}, TypeError),
+        ({name: 2.5}, TypeError),
+        ({name: -1}, ValueError),
+    ):
+        with pytest.raises(error), table.changed(**{name: 3, **wrong}):
+            pass
+        assert getattr(table.LIMITS, name) == before
+
+
+def test_limits_stay_within_what_the_code_can_count():
+    with (
+        pytest.raises(ValueError, match="at most 2147483647"),
+        mmech_rf.limits.changed(forest_nodes=2**31),
+    ):
+        pass
+    with (
+        pytest.raises(ValueError, match="routed_records must be an integer >= 1"),
+        mmech_rf.limits.changed(routed_records=0),
+    ):
+        pass
+
+
+def test_limits_are_heeded():
+    records = Records(np.zeros((5, 2), np.int64), (10, 10))
+    with (
+        limits.changed(table_entries=99),
+        pytest.raises(DomainTooLargeError, match="at most 99"),
+    ):
+        exact_answers(Marginal((10, 10), (0, 1)), records)
+    with (
+        limits.changed(design_sets=5),
+        pytest.raises(DomainTooLargeError, match="at most 5"),
+    ):
+        covering_design((2, 2, 2, 2))
+    with (
+        mmech_rf.limits.changed(forest_nodes=3),
+        pytest.raises(DomainTooLargeError),
+    ):
+        grow_random_forest((3, 3), 4, depth=2, seed=0)
+
+
+def test_portions_of_records_do_not_change_what_a_forest_says():
+    forest = grow_random_forest((3, 3, 2), 4, depth=2, seed=0)
+    codes = np.array(np.unravel_index(np.arange(18), (3, 3, 2))).T
+    whole = forest.apply(codes), forest.count_leaves(codes, codes[:, 2], 2)
+    with mmech_rf.limits.changed(routed_records=5):
+        parts = forest.apply(codes), forest.count_leaves(codes, codes[:, 2], 2)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)

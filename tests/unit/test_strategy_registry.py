@@ -1,0 +1,232 @@
+"""The registry of templates: what it takes to add one, and what "auto" does with it.
+
+`LEVELS` is the template of the page ``adding_a_strategy_template.md``, and takes a
+seed and a callback; tests that use it register it and take it out again.
+"""
+
+import numpy as np
+import pytest
+
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    Prefix,
+    Scaled,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    all_marginals,
+    loss,
+    optimize,
+)
+from mmech.strategies import StrategyResult
+from mmech.strategies.registry import (
+    PRIVACY,
+    Skip,
+    Template,
+    register,
+    templates,
+    unregister,
+)
+
+NORMS = ("L1", "L2")
+each_norm = pytest.mark.parametrize("norm", NORMS)
+
+
+def levels_strategy(
+    workload, *, norm="L1", weight=1.0, seed=None, callback=None
+) -> StrategyResult:
+    """Measure the cells, and the total `weight` times as precisely."""
+    n = workload.shape[1]
+    strategy = VStack([Identity(n), Scaled(weight, Total(n))])
+    value = loss(workload, strategy, privacy=PRIVACY[norm])
+    result = StrategyResult(strategy, "levels", value, message=f"seed {seed}")
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def look_at_levels(workload, found):
+    if workload.shape[1] > 16:
+        return Skip("more than 16 cells", 7.0)
+    return None
+
+
+LEVELS = Template("levels", levels_strategy, 15, NORMS, look_at_levels)
+
+
+@pytest.fixture
+def registered():
+    """Register templates that are taken out again after the test."""
+    added = []
+
+    def add(template):
+        added.append(register(template))
+
+    yield add
+    for template in added:
+        unregister(template)
+
+
+def notes(result):
+    return {found.template: found.note for found in result.candidates}
+
+
+@each_norm
+def test_a_registered_template_is_found_and_tried(norm, registered):
+    privacy = PRIVACY[norm]
+    workload = Prefix(8)
+    with pytest.raises(ValueError, match=f"under {norm} .*got 'levels'"):
+        optimize(workload, template="levels", privacy=privacy)
+    registered(LEVELS)
+    seen = []
+    result = optimize(
+        workload,
+        template="levels",
+        privacy=privacy,
+        seed=3,
+        callback=seen.append,
+        weight=2,
+    )
+    assert result.norm == norm
+    assert result.message == "seed 3"
+    assert result.strategy.blocks[1].weight == 2
+    assert [intermediate.norm for intermediate in seen] == [norm]
+    assert seen[0].workload is workload
+    assert notes(optimize(workload, privacy=privacy, seed=0))["levels"] == ""
+    skipped = optimize(Prefix(17), privacy=privacy, seed=0)
+    (levels,) = [c for c in skipped.candidates if c.template == "levels"]
+    assert (levels.note, levels.loss) == ("more than 16 cells", 7.0)
+
+
+@each_norm
+def test_templates_are_walked_by_rank_and_differ(norm, registered):
+    ranks = [template.rank for template in templates(norm)]
+    assert ranks == sorted(set(ranks))
+    registered(LEVELS)
+    assert [template.name for template in templates(norm)][1] == "levels"
+    for name, rank in (("levels", 16), ("others", 15)):
+        with pytest.raises(ValueError, match="must differ in name and rank"):
+            register(Template(name, levels_strategy, rank, (norm,)))
+
+
+@each_norm
+def test_a_look_may_end_the_walk(norm, registered):
+    def settled(workload, found):
+        return levels_strategy(workload, norm=found.norm)
+
+    registered(Template("levels", levels_strategy, 1, (norm,), settled))
+    result = optimize(Prefix(8), privacy=PRIVACY[norm], seed=0)
+    assert result.template == "levels"
+    others = {name: note for name, note in notes(result).items() if name != "levels"}
+    assert set(others.values()) == {"seed None"}
+
+
+@each_norm
+def test_auto_notes_a_template_that_fails(norm, registered):
+    def broken(workload):
+        raise UnsupportedWorkloadError("too close to dependent")
+
+    registered(Template("levels", broken, 15, (norm,)))
+    workload = Dense(np.random.default_rng(0).random((3, 8)))
+    result = optimize(workload, privacy=PRIVACY[norm], seed=0)
+    assert notes(result)["levels"] == "failed: too close to dependent"
+
+
+@each_norm
+def test_of_equal_losses_the_lower_rank_wins(norm, registered):
+    def cells(workload, *, norm="L1"):
+        strategy = Identity(workload.shape[1])
+        value = loss(workload, strategy, privacy=PRIVACY[norm])
+        return StrategyResult(strategy, "cells", value)
+
+    registered(Template("cells", cells, 1, NORMS))
+    workload = Dense(np.eye(5))
+    assert optimize(workload, privacy=PRIVACY[norm], seed=0).template == "cells"
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ("pure", r"under L1 sensitivity \(privacy='pure'\)"),
+        ("zcdp", r"under L2 sensitivity \(privacy='zcdp'\)"),
+    ],
+)
+def test_errors_name_the_norm(privacy, words):
+    with pytest.raises(ValueError, match=f"must be one of 'auto', .* {words}, got 'x'"):
+        optimize(Prefix(4), template="x", privacy=privacy)
+    for template in ("auto", "workload"):
+        with pytest.raises(TypeError, match=f"no option 'q' {words}; its options are"):
+            optimize(Prefix(4), template=template, privacy=privacy, q=1)
+
+
+UNION = VStack(
+    [Kronecker([Prefix(8), Identity(6)]), Kronecker([Identity(8), AllRange(6)])]
+)
+
+
+RANGES = VStack(
+    [Kronecker([AllRange(32), Identity(3)]), Kronecker([AllRange(32), Total(3)])]
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "workload"), [("pidentity", Prefix(24)), ("kronecker", RANGES)]
+)
+@each_norm
+def test_seeds_decide_the_starts(template, workload, norm):
+    def strategy(seed):
+        result = optimize(
+            workload, template=template, privacy=PRIVACY[norm], seed=seed, max_iter=3
+        )
+        return result.strategy.to_dense()
+
+    np.testing.assert_array_equal(strategy(1), strategy(1))
+    assert not np.array_equal(strategy(1), strategy(2))
+    rng = np.random.default_rng(1)
+    np.testing.assert_array_equal(strategy(rng), strategy(1))
+    assert not np.array_equal(strategy(rng), strategy(1))
+    assert not np.array_equal(strategy(None), strategy(None))
+
+
+@pytest.mark.parametrize(
+    ("template", "workload"),
+    [
+        ("dense", Prefix(8)),
+        ("pidentity", Prefix(8)),
+        ("kronecker", UNION),
+        ("kronecker", Kronecker([Prefix(3), Prefix(2)])),
+    ],
+)
+def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
+    seen = []
+    result = optimize(
+        workload, template=template, privacy="zcdp", seed=0, callback=seen.append
+    )
+    assert seen[-1].loss == result.loss
+    assert seen[-1].norm == "L2"
+    assert seen[-1].workload is workload
+
+
+@pytest.mark.parametrize(
+    ("template", "workload"),
+    [
+        ("dense", Prefix(40)),
+        ("pidentity", Prefix(40)),
+        ("kronecker", UNION),
+        ("marginals", all_marginals((3, 4, 5), 2, lower_orders=True)),
+        ("auto", Prefix(40)),
+    ],
+)
+def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
+    options = {"template": template, "privacy": "zcdp", "seed": 0}
+    short = optimize(workload, budget_seconds=1e-9, **options)
+    assert not short.success
+    assert short.message.startswith("stopped after 1e-09 s; ")
+    assert short.loss == pytest.approx(loss(workload, short.strategy, privacy="zcdp"))
+    assert short.n_iter <= 1
+    whole = optimize(workload, **options)
+    assert whole.n_iter > 1
+    assert whole.loss < short.loss
