@@ -172,8 +172,9 @@ def _pytest(
     environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment |= {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
     environment |= {"PYTHONPATH": str(tree), "COLUMNS": "300", **extra}
+    # one process: most selections take seconds
+    environment |= {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["-n", "0"]  # one process: most selections take seconds
     done = subprocess.run(
         [*command, *tests],
         cwd=tree,
