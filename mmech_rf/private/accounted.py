@@ -25,6 +25,7 @@ from mmech import (
     rho_from_epsilon_delta,
 )
 from mmech.checks import check_epsilon
+from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.ledger import LedgerEntry
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.choice import Choice
@@ -138,7 +139,7 @@ class AccountedForest(ForestClassifier):
         self._reserve()
         spent = Fraction(0)
         if self.n_records is None:
-            spent = epsilon * self._settings.count_share
+            spent = self._count_epsilon(epsilon)
             with self._timed("measurement"):
                 noisy = self._release(
                     Identity(1), spent, [codes.shape[0]], NUMBER, currency="epsilon"
@@ -169,6 +170,19 @@ class AccountedForest(ForestClassifier):
             self.ledger_.check(epsilon)
         else:
             self.ledger_.check(self._own_rho(), currency="rho")
+
+    def _count_epsilon(self, epsilon: Fraction) -> Fraction:
+        """Return what the number of records costs: its share of the budget.
+
+        In a shared ledger of rho it costs epsilon² / 2, which for a large epsilon would
+        be more than all of this fit's rho; there the share is one of rho as well.
+        """
+        share = self._settings.count_share
+        cost = epsilon * share
+        if self.delta is not None and self.ledger_.currency == "rho":
+            # A draw costs epsilon² / 8, so that a quarter of rho pays for epsilon² / 2.
+            cost = min(cost, bounded_range_epsilon(self._own_rho() * share / 4))
+        return cost
 
     def _remaining_rho(self) -> Fraction:
         """Return the rho that is left of this fit's (epsilon, delta), if it has one."""

@@ -19,6 +19,9 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     all_marginals,
+    exponential_mechanism,
+    permute_and_flip,
+    rho_from_epsilon_delta,
 )
 from mmech.release import noisy_release
 from mmech_rf import (
@@ -201,6 +204,21 @@ def test_no_setting_of_a_private_forest_loses_budget(number):
         assert ledger.spent == 0, f"{settings}: {reason!r}"
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1, 100, 3000, 1e4, 1e6])
+@pytest.mark.parametrize(
+    "forest", [PrivateForestClassifier, DrawnForestClassifier, BlockForestClassifier]
+)
+def test_the_number_of_records_leaves_rho_for_the_trees(forest, epsilon):
+    schema = schema_of((2, 3))
+    X, y = records_of(schema, 30, np.random.default_rng(0))
+    ledger = PrivacyLedger(rho_from_epsilon_delta(epsilon, 1e-6), currency="rho")
+    forest(schema, epsilon=epsilon, privacy="zcdp", delta=1e-6, ledger=ledger).fit(X, y)
+    count, *rest = (float(entry.cost) for entry in ledger.entries)
+    assert count < 0.04 * ledger.total
+    assert ledger.spent == pytest.approx(ledger.total)
+    assert sum(rest) > 0.9 * ledger.total
+
+
 def test_all_trees_of_many_attributes_are_answered():
     schema = schema_of((2,) * 21)
     ledger = PrivacyLedger(1)
@@ -271,4 +289,40 @@ def test_no_wrong_release_loses_budget(wrong):
     arguments = good | wrong
     with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
         noisy_release(arguments.pop("values"), **arguments)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"groups": [[0, 1], [1]]}, {"groups": [[0, 9]]}, {"groups": "pairs"},
+        {"groups": []}, {"groups": [[0], [1]], "rho": 1, "epsilon": None},
+        {"groups": [[0], [1]], "sensitivity": 0.5},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_wrong_release_of_groups_loses_budget(wrong):
+    ledger = PrivacyLedger(2)
+    arguments = {"sensitivity": 1, "epsilon": 1, "ledger": ledger} | wrong
+    with pytest.raises((ValueError, TypeError, BudgetExceededError)):
+        noisy_release([1, 2], **arguments)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize(
+    ("scores", "wrong"),
+    [
+        ([], {}), ([1.5, 2], {}), ([math.nan, 1], {}), ("scores", {}), (None, {}),
+        ([1, 2], {"sensitivity": 0}), ([1, 2], {"epsilon": -1}),
+        ([1, 2], {"epsilon": 3}),
+        ([1, 2], {"sensitivity": math.inf}), ([[1, 2], [3, 4]], {"sensitivity": "one"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_no_wrong_selection_loses_budget(select, scores, wrong):
+    ledger = PrivacyLedger(2)
+    arguments = {"sensitivity": 1, "epsilon": 1, "ledger": ledger} | wrong
+    with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
+        select(scores, **arguments)
     assert ledger.spent == 0
