@@ -60,7 +60,10 @@ def sizes_label(sizes: Sequence[int]) -> str:
 
 def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+    whole = type(value) is int or (
+        isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    )
+    if not whole:
         raise TypeError(
             f"{name} must be an integer >= {minimum}, got {_describe(value)}"
         )
@@ -108,10 +111,13 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
         exact = Fraction(str(value))
     else:
         raise TypeError(f"{need}, got {_describe(value)}")
-    if exact <= 0:
+    if exact.numerator <= 0:
         raise ValueError(f"{need}, got {value}")
-    as_float = float(exact) if exact < Fraction(2) ** 1000 else math.inf
-    if as_float == 0.0 or not math.isfinite(as_float):
+    try:
+        as_float = float(exact)
+    except OverflowError:
+        as_float = math.inf
+    if not 0.0 < as_float < math.inf:
         raise ValueError(f"{need} within the range of a double, got {value}")
     return exact
 

@@ -70,8 +70,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         scales = np.asarray(self.scale, np.float64)
-        if not (np.isfinite(scales).all() and (scales > 0).all()):
-            worst = scales[~(np.isfinite(scales) & (scales > 0))].flat[0]
+        good = (scales > 0) & (scales < math.inf)
+        if not good.all():
+            worst = scales[~good].flat[0]
             raise ValueError(
                 f"a measurement needs a noise scale > 0, got {worst}; "
                 "a noiseless measurement would not be private"

@@ -107,7 +107,7 @@ def discrete_laplace_variance(scale: Any) -> float:
 def check_scale(scale: Any) -> Fraction:
     """Return a noise scale as a positive fraction that 64-bit sums can carry."""
     exact = Fraction(scale)
-    if exact <= 0:
+    if exact.numerator <= 0:
         raise ValueError(f"the noise scale must be > 0, got {float(exact):g}")
     if exact > MAX_SCALE:
         raise ValueError(
@@ -119,10 +119,8 @@ def check_scale(scale: Any) -> Fraction:
 
 def digits(scale: Fraction) -> int:
     """Return B, the number of binary digits that are drawn one by one."""
-    count = 0
-    while 2**count < TAIL * scale:
-        count += 1
-    return count
+    least = -(-TAIL * scale.numerator // scale.denominator)
+    return (least - 1).bit_length()
 
 
 @lru_cache(maxsize=1024)

@@ -30,9 +30,8 @@ def exp_bounds(x: Fraction, precision: int) -> tuple[int, int]:
     on either side. Squaring k times gives exp(-x); lower bounds are rounded down and
     upper bounds up throughout.
     """
-    halvings = 0
-    while x > Fraction(2**halvings, 2):
-        halvings += 1
+    doubled = -(-2 * x.numerator // x.denominator)  # rounded up; 2**k is at least it
+    halvings = (max(doubled, 1) - 1).bit_length()
     guard = precision + 2 * halvings + 16
     one = 1 << guard
     numerator, denominator = x.numerator, x.denominator << halvings

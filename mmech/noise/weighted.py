@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+from bisect import bisect_right
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,7 +98,7 @@ def _whole(weights: NDArray[np.float64]) -> list[int]:
     mantissas, powers = np.frexp(weights)
     wholes = np.ldexp(mantissas, 53).astype(np.int64)
     shifts = powers - 53 - _POWER
-    return [w << s for w, s in zip(wholes.tolist(), shifts.tolist(), strict=True)]
+    return list(map(operator.lshift, wholes.tolist(), shifts.tolist()))
 
 
 def _small_weight(gap: int) -> tuple[int, int]:
@@ -114,12 +117,8 @@ def position_by_weight(
     weights: list[int], insecure_rng: np.random.Generator | None
 ) -> int:
     """Draw a position with probability exactly proportional to whole weights."""
-    left = _below(sum(weights), insecure_rng)
-    for place, weight in enumerate(weights):
-        left -= weight
-        if left < 0:
-            return place
-    raise AssertionError("a number below the total falls on one of the weights")
+    ends = list(accumulate(weights))
+    return bisect_right(ends, _below(ends[-1], insecure_rng))
 
 
 def _below(bound: int, insecure_rng: np.random.Generator | None) -> int:
