@@ -474,10 +474,10 @@ SAMPLING = (
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
-        "a choice takes the next position on a boundary",
+        "a choice takes the position before on a boundary",
         "mmech/noise/weighted.py",
-        "if left < 0:",
-        "if left <= 0:",
+        "_below(ends[-1], insecure_rng))",
+        "_below(ends[-1], insecure_rng) - 1)",
         (f"{SELECTION}::test_positions_are_exactly_proportional",),
     ),
     Mutant(
