@@ -109,10 +109,8 @@ class Schema(Domain):
     ----------
     domain_shape : tuple of int
         Number of cells of each attribute.
-    n_cells : int
-        Size of the domain, a Python integer of any size.
-    n_features, n_classes : int
-        Number of attributes and of class labels.
+    n_cells, n_features, n_classes : int
+        Size of the domain, and number of attributes and of class labels.
     feature_names : tuple of str
         Names of the attributes.
 
@@ -126,7 +124,7 @@ class Schema(Domain):
 
     See Also
     --------
-    Attribute : one attribute, and how raw values match its cells.
+    mmech.Attribute : one attribute, and how raw values match its cells.
 
     Examples
     --------

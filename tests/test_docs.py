@@ -1,9 +1,11 @@
 """README code runs, public names are documented, releases proven, imports light."""
 
 import ast
+import doctest
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import types
@@ -20,7 +22,6 @@ from mmech_rf.drawn.draw import select_tree
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)
-PYTHON_BLOCK = re.compile(r"^```(?:python|pycon)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LOCAL_PATH = re.compile(
     r"(?<![\w./-])/(?:work|home|root|tmp|usr|opt|mnt|var|Users)/\w|\b[A-Z]:\\\w"
 )
@@ -40,16 +41,21 @@ def parameters_of(thing):
     return inspect.signature(function).parameters if callable(function) else {}
 
 
-def readme_blocks():
-    return PYTHON_BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "notebooks" / "howto").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMANDS = {"mmech-rf": "-m mmech_rf", "mmech": "-m mmech", "python": ""}
 
 
-def run_python(code):
-    """Run code in a new process from the root, with this process's import path."""
+def blocks_of(page):
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+def run_python(*arguments, folder=ROOT):
+    """Run Python in a new process, with this process's import path."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
     return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
+        [sys.executable, *arguments],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
@@ -58,40 +64,42 @@ def run_python(code):
     )
 
 
-# ---- README ------------------------------------------------------------------
+# ---- pages -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(len(readme_blocks())))
-def test_readme_block_runs(number):
-    """Blocks run in order in one namespace: a block may use names of those above.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs(page, tmp_path, monkeypatch):
+    """Blocks run in order, in one folder and one namespace.
 
-    Blocks with ``>>>`` are doctests with their output, the others plain code.
+    Python blocks with ``>>>`` are doctests with their output, others plain code;
+    console blocks have a command after each ``$``.
     """
-    code = (
-        "import doctest, re, sys\n"
-        f"blocks = {readme_blocks()[: number + 1]!r}\n"
-        "flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS\n"
-        "names, parser = {}, doctest.DocTestParser()\n"
-        "runner = doctest.DocTestRunner(optionflags=flags)\n"
-        "for i, block in enumerate(blocks):\n"
-        "    if '>>> ' not in block:\n"
-        "        exec(compile(block, f'README block {i}', 'exec'), names)\n"
-        "        continue\n"
-        "    test = parser.get_doctest(block, names, f'README {i}', 'README.md', 0)\n"
-        "    runner.run(test, clear_globs=False)\n"
-        "    names.update(test.globs)\n"
-        "sys.exit(runner.failures > 0)\n"
-    )
-    run = run_python(code)
-    assert run.returncode == 0, run.stdout + run.stderr
+    monkeypatch.chdir(tmp_path)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    runner = doctest.DocTestRunner(optionflags=flags)
+    names = {}
+    for language, code in blocks_of(page):
+        if language == "console":
+            for command in re.findall(r"^\$ (.+)$", code, re.MULTILINE):
+                program, *words = shlex.split(command)
+                run = run_python(*COMMANDS[program].split(), *words, folder=tmp_path)
+                assert run.returncode == 0, run.stdout + run.stderr
+        elif ">>> " in code:
+            test = doctest.DocTestParser().get_doctest(code, names, page.stem, None, 0)
+            runner.run(test, clear_globs=False)
+            names.update(test.globs)
+            assert runner.failures == 0, "see the captured output"
+        else:
+            exec(compile(code, page.stem, "exec"), names)
 
 
-def test_readme_mentions_only_public_names():
-    """``from mmech import name`` in the README names things that are public."""
-    for block in readme_blocks():
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_imports_only_public_names(page):
+    for _, code in blocks_of(page):
         for package in PACKAGES:
             pattern = rf"^(?:>>> )?from {package.__name__} import (.+)$"
-            for names in re.findall(pattern, block, re.MULTILINE):
+            for names in re.findall(pattern, code, re.MULTILINE):
                 for name in re.findall(r"\w+", names):
                     assert name in package.__all__
 
@@ -195,10 +203,10 @@ def test_a_proof_has_all_sections(page):
 @pytest.mark.parametrize(
     "page",
     [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
         ROOT / "SECURITY.md",
-        ROOT / "notebooks" / "privacy_promise.md",
-        ROOT / "notebooks" / "architecture.md",
-        *PROOF_PAGES,
+        *sorted((ROOT / "notebooks").rglob("*.md")),
     ],
     ids=lambda page: page.stem,
 )
@@ -206,7 +214,7 @@ def test_pages_name_files_that_exist(page):
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([\w/.]+)\)", text):
         assert (page.parent / target).is_file(), target
-    for target in re.findall(r"`(mmech[\w/]*\.py)`", text):
+    for target in re.findall(r"`(mmech[a-z_/]*\.py)`", text):
         assert (ROOT / target).is_file(), target
 
 
@@ -225,7 +233,7 @@ def test_pages_name_files_that_exist(page):
     ],
 )
 def test_import_is_light(statement, absent):
-    run = run_python(f"{statement}; import sys; print(*sys.modules, sep=chr(10))")
+    run = run_python("-c", f"{statement}; import sys; print(*sys.modules, sep=chr(10))")
     assert run.returncode == 0, run.stderr
     loaded = set(run.stdout.split())
     assert loaded & {"mmech", "mmech_rf"}
@@ -290,8 +298,9 @@ def package_files():
     folders = ("mmech", "mmech_rf", "benchmarks", "notebooks")
     suffixes = {".py", ".md", ".json", ".toml", ".ipynb", ".csv", ".txt"}
     files = [path for folder in folders for path in (ROOT / folder).rglob("*")]
-    names = ("README.md", "CHANGELOG.md", "SECURITY.md", "pyproject.toml")
+    names = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
     files += [ROOT / name for name in names]
+    files.append(ROOT / "pyproject.toml")
     return [path for path in files if path.suffix in suffixes and path.is_file()]
 
 

@@ -1,0 +1,92 @@
+"""Settings of the book: ``sphinx-build -E -W notebooks book`` builds it into ``book``."""
+
+import argparse
+import ast
+import importlib
+import os
+from importlib import metadata
+from pathlib import Path
+
+from mmech_rf.cli.main import _parser as build_parser
+
+project = "mmech"
+author = "The mmech developers"
+release = metadata.version("mmech")
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+]
+exclude_patterns = ["**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+nitpicky = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "mmech"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+
+# Notebooks are shown with the outputs that they were committed with.
+nb_execution_mode = "off"
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_typehints = "none"  # docstrings give types and shapes
+autodoc_default_options = {"exclude-members": "set_fit_request,set_score_request"}
+numpydoc_show_class_members = False
+
+
+def public_names(package: str) -> dict[str, list[str]]:
+    """Return the names of ``__all__`` under the comments that they stand below."""
+    source = Path(importlib.import_module(package).__file__).read_text(encoding="utf-8")
+    (names,) = (
+        node.value
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    topics: dict[str, list[str]] = {}
+    for line in source.splitlines()[names.lineno : names.end_lineno - 1]:
+        text = line.strip()
+        if text.startswith("#"):
+            topic = topics.setdefault(text.removeprefix("#").strip(), [])
+        else:
+            topic.extend(part.strip(' "') for part in text.split(",") if part)
+    return topics
+
+
+def write_api(package: str) -> str:
+    """Return the page of a package in the reference: its public names by topic."""
+    lines = [package, "=" * len(package), "", f".. automodule:: {package}", ""]
+    lines += [f".. currentmodule:: {package}", ""]
+    module = importlib.import_module(package)
+    for topic, names in public_names(package).items():
+        own = [name for name in names if is_own(getattr(module, name), package)]
+        lines += [".. rubric:: " + topic.capitalize(), "", ".. autosummary::"]
+        lines += ["   :toctree: generated", "", *(f"   {name}" for name in own), ""]
+    return "\n".join(lines)
+
+
+def is_own(thing: object, package: str) -> bool:
+    """Whether a public thing is defined in this package, not in the one below."""
+    home = getattr(thing, "__module__", None) or getattr(thing, "__name__", package)
+    return home.split(".")[0] == package
+
+
+def write_help(parser: argparse.ArgumentParser) -> str:
+    """Return the help of a command and of all its subcommands."""
+    lines = [f"## {parser.prog}", "", "```text", parser.format_help().rstrip(), "```", ""]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            lines += [write_help(below) for below in action.choices.values()]
+    return "\n".join(lines)
+
+
+os.environ["COLUMNS"] = "80"
+pages = {f"{package}.rst": write_api(package) for package in ("mmech", "mmech_rf")}
+pages["command_line.md"] = "# Command line\n\n" + write_help(build_parser())
+for page, text in pages.items():
+    path = Path(__file__).parent / "reference" / page
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
