@@ -45,8 +45,8 @@ class Measurement:
         Noisy answers: exact whole numbers plus noise of whole numbers.
     scale : float or ndarray of float64, shape (p,)
         Scale t of Laplace noise, ``P(x) ∝ exp(-|x| / t)``, or σ of Gaussian noise,
-        ``P(x) ∝ exp(-x² / 2σ²)``: one number where all rows share it. The exact t and σ²
-        are fractions; these are the nearest doubles.
+        ``P(x) ∝ exp(-x² / 2σ²)``: one number where all rows share it. The exact t and
+        σ² are fractions; these are the nearest doubles.
     variance : float or ndarray of float64, shape (p,)
         Variance of the noise, in squared counts.
     entry : LedgerEntry

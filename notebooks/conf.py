@@ -1,4 +1,4 @@
-"""Settings of the book: ``sphinx-build -E -W notebooks book`` builds it into ``book``."""
+"""Settings of the book, which ``sphinx-build -E -W notebooks book`` builds."""
 
 import argparse
 import ast
@@ -76,7 +76,8 @@ def is_own(thing: object, package: str) -> bool:
 
 def write_help(parser: argparse.ArgumentParser) -> str:
     """Return the help of a command and of all its subcommands."""
-    lines = [f"## {parser.prog}", "", "```text", parser.format_help().rstrip(), "```", ""]
+    text = parser.format_help().rstrip()
+    lines = [f"## {parser.prog}", "", "```text", text, "```", ""]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             lines += [write_help(below) for below in action.choices.values()]
