@@ -79,9 +79,9 @@ from mmech.reduction.boxes import CellGroups, reduce_boxes
 from mmech.reduction.cells import reduce_domain
 from mmech.release import Measurement, noisy_release
 from mmech.selection import exponential_mechanism, permute_and_flip
-from mmech.storage.codec import export_marginals
-from mmech.storage.codec import load_strategy as load
-from mmech.storage.codec import save_strategy as save
+from mmech.storage.export import export_marginals
+from mmech.storage.strategies import load_strategy as load
+from mmech.storage.strategies import save_strategy as save
 from mmech.strategies import (
     Candidate,
     StrategyResult,

@@ -86,6 +86,9 @@ class Limits(ChangeableLimits):
     design_targets : int
         Sets to cover by all tries of such a search together, beyond the first two.
         With more sets there are fewer tries.
+    file_bytes, description_bytes : int
+        Largest size that a file unpacks to, and that of the description in it, of which
+        objects are made that are many times as large. More is refused.
     """
 
     table_entries: int = 2**27
@@ -93,6 +96,8 @@ class Limits(ChangeableLimits):
     joint_entries: int = 2**23
     design_sets: int = 10**6
     design_targets: int = 10_000
+    file_bytes: int = 2**31
+    description_bytes: int = 2**26
 
 
 LIMITS = Limits()

@@ -8,6 +8,7 @@ it, so nothing there depends on sensitive data.
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -42,6 +43,7 @@ from mmech.domain.encoding import (
 from mmech.domain.readers import read_table, read_vector
 from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
+from mmech.storage.codec import storable
 
 __all__ = ["Attribute", "Misfit", "Schema"]
 
@@ -77,6 +79,7 @@ def label_of_type(label: Any, kind: str) -> Any:
     return str(label)
 
 
+@storable("Schema")
 @dataclass(frozen=True, repr=False)
 class Schema(Domain):
     """Public facts about a data set: its attributes and its class labels.
@@ -576,6 +579,21 @@ class Schema(Domain):
                 "y holds a missing value (empty, None or NaN); remove such records"
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
+
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        return {"document": "_document"}
+
+    @property
+    def _document(self) -> Any:
+        """What `to_json` writes."""
+        text = self.to_json()
+        assert text is not None
+        return json.loads(text)
+
+    @classmethod
+    def _restored(cls, document: Any) -> Self:
+        return cls.from_json(document)
 
     # ---- display ---------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from mmech.operators.base import (
     read_only,
 )
 from mmech.operators.explicit import Sparse
+from mmech.storage.codec import storable
 
 __all__ = [
     "AllRange",
@@ -65,6 +66,7 @@ class _Square(QueryMatrix):
         return str(self.n)
 
 
+@storable("Identity")
 @dataclass(frozen=True, eq=False, repr=False)
 class Identity(_Square):
     """One query per domain cell: the identity matrix.
@@ -124,6 +126,7 @@ class Identity(_Square):
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 
 
+@storable("Ones")
 @dataclass(frozen=True, eq=False, repr=False)
 class Ones(QueryMatrix):
     """The m x n matrix of ones: the total, asked m times.
@@ -190,6 +193,7 @@ class Ones(QueryMatrix):
         return np.ones(min(self.shape), np.int64)
 
 
+@storable("Total")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Total(Ones):
     """The single query that counts all records.
@@ -213,6 +217,7 @@ class Total(Ones):
         return str(self.n)
 
 
+@storable("Prefix")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prefix(_Square):
     """All prefix sums (the empirical distribution function): row r sums cells 0..r.
@@ -271,6 +276,7 @@ class Prefix(_Square):
         return np.ones(self.n, np.int64)
 
 
+@storable("Suffix")
 @dataclass(frozen=True, eq=False, repr=False)
 class Suffix(_Square):
     """All suffix sums (the survival function): row r sums cells r..n-1.
@@ -346,6 +352,7 @@ def _differences(n: int, offset: int) -> QueryMatrix:
     return Sparse(diagonals)
 
 
+@storable("AllRange")
 @dataclass(frozen=True, eq=False, repr=False)
 class AllRange(QueryMatrix):
     """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
@@ -416,6 +423,7 @@ class AllRange(QueryMatrix):
     row_square_sums = row_abs_sums
 
 
+@storable("AllRangeGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class AllRangeGram(_Square):
     """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
@@ -452,6 +460,7 @@ class AllRangeGram(_Square):
         return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
 
 
+@storable("Diagonal")
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagonal(QueryMatrix):
     """A square diagonal matrix.

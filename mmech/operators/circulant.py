@@ -17,6 +17,7 @@ from mmech.operators.base import (
     int64_or_float64,
     read_only,
 )
+from mmech.storage.codec import storable
 
 __all__ = ["Circulant"]
 
@@ -24,6 +25,7 @@ ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
 
 
+@storable("Circulant")
 @dataclass(frozen=True, eq=False, repr=False)
 class Circulant(QueryMatrix):
     """A square matrix whose columns are one column, moved down cell by cell.

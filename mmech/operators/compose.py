@@ -19,6 +19,7 @@ from mmech.operators.base import (
 )
 from mmech.operators.explicit import Sparse
 from mmech.operators.partition import PartitionStack
+from mmech.storage.codec import storable
 
 __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
 
@@ -49,6 +50,7 @@ def joined(parts: Sequence[QueryMatrix]) -> str:
     return ", ".join(labels)
 
 
+@storable("Transpose")
 @dataclass(frozen=True, eq=False, repr=False)
 class Transpose(QueryMatrix):
     """The transpose of an operator.
@@ -127,6 +129,7 @@ class Transpose(QueryMatrix):
         return sp.csr_array(self.operator.to_sparse().T)
 
 
+@storable("Gram")
 @dataclass(frozen=True, eq=False, repr=False)
 class Gram(QueryMatrix):
     """AᵀA as two products, for operators whose gram has no closed form.
@@ -196,6 +199,7 @@ def check_weight(weight: Any) -> int | float:
     return float(weight)
 
 
+@storable("Scaled")
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(QueryMatrix):
     """A weight of any sign times an operator.
@@ -313,6 +317,7 @@ class Scaled(QueryMatrix):
         return sp.csr_array(self._entries(inner * self.weight))
 
 
+@storable("Product")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Product(QueryMatrix):
     """The product of two or more operators, applied from the right.
@@ -410,6 +415,7 @@ class Product(QueryMatrix):
         return Product(*(factor.T for factor in reversed(self.factors)))
 
 
+@storable("Sum")
 @dataclass(frozen=True, eq=False, repr=False)
 class Sum(QueryMatrix):
     """The sum of operators of one shape.

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     int64_or_float64,
     read_only,
 )
+from mmech.storage.codec import storable
 
 __all__ = ["Dense", "Matrix", "Sparse", "as_query_matrix"]
 
@@ -25,6 +26,7 @@ Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
 """What `as_query_matrix` takes; SciPy's sparse matrices have no types."""
 
 
+@storable("Dense")
 @dataclass(frozen=True, eq=False, repr=False)
 class Dense(QueryMatrix):
     """An explicit matrix as an operator.
@@ -141,6 +143,7 @@ class Dense(QueryMatrix):
         return sp.csr_array(self._array)
 
 
+@storable("Sparse")
 @dataclass(frozen=True, eq=False, repr=False)
 class Sparse(QueryMatrix):
     """A SciPy sparse matrix as an operator.

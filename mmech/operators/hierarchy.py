@@ -15,10 +15,12 @@ import numpy as np
 from mmech.checks import check_integer
 from mmech.operators.base import Array, QueryMatrix, exact_sums
 from mmech.operators.compose import check_weight
+from mmech.storage.codec import storable
 
 __all__ = ["Hierarchy", "HierarchyInverseGram"]
 
 
+@storable("Hierarchy")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Hierarchy(QueryMatrix):
     """Sums over blocks of neighbours whose sizes divide each other: a tree.
@@ -185,6 +187,7 @@ class Hierarchy(QueryMatrix):
         return float(sum(abs(weight) for weight in self.weights.values()))
 
 
+@storable("HierarchyInverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class HierarchyInverseGram(QueryMatrix):
     """(AᵀA)⁻¹ of a hierarchy that measures the cells.

@@ -22,6 +22,7 @@ from mmech.checks import sizes_label
 from mmech.operators.base import Array, QueryMatrix, product_of
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
+from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank, kronecker_terms
 
 __all__ = [
@@ -47,6 +48,7 @@ CLEAR_RANK = 1e-9
 """Smallest relative eigenvalue of a gram that is clearly of full rank."""
 
 
+@storable("JointInverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class JointInverseGram(QueryMatrix):
     """(Σ_g c_g² ⊗_i G_gi)⁻¹ for Kronecker products of grams in a common basis.

@@ -20,10 +20,12 @@ from mmech.operators.base import (
     read_only,
 )
 from mmech.operators.compose import check_operators, joined
+from mmech.storage.codec import storable
 
 __all__ = ["Kronecker"]
 
 
+@storable("Kronecker")
 @dataclass(frozen=True, eq=False, repr=False)
 class Kronecker(QueryMatrix):
     """The Kronecker product of operators, first factor slowest.

@@ -33,6 +33,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 
 __all__ = [
     "Anova",
@@ -79,6 +80,7 @@ def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
+@storable("Marginal")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginal(Kronecker):
     """The table of counts over some attributes: sums over all the others.
@@ -165,6 +167,7 @@ class Marginal(Kronecker):
     l2_sensitivity = sensitivity
 
 
+@storable("Marginals")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginals(VStack):
     """Several weighted marginals of one domain, stacked.
@@ -277,6 +280,7 @@ class Marginals(VStack):
         return self.gram().pinv() @ self.T
 
 
+@storable("Anova")
 @dataclass(frozen=True, eq=False, repr=False)
 class Anova(QueryMatrix):
     """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.

@@ -13,10 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_finite_array
 from mmech.operators.base import Array, QueryMatrix, freeze, read_only
 from mmech.operators.checks import check_operator
+from mmech.storage.codec import storable
 
 __all__ = ["Merged"]
 
 
+@storable("Merged")
 @dataclass(frozen=True, eq=False, repr=False)
 class Merged(QueryMatrix):
     """An operator on merged cells, as an operator on the original cells.

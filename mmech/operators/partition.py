@@ -14,6 +14,7 @@ from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import Array, QueryMatrix, product_of, read_only
 from mmech.operators.basic import Diagonal
+from mmech.storage.codec import storable
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 
@@ -24,6 +25,7 @@ MAX_BOX_VISITS = 2**30
 """Labels times attributes above which partitions are not looked at as boxes."""
 
 
+@storable("PartitionStack")
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionStack(QueryMatrix):
     """Several partitions of one domain, stacked: one query per group.
@@ -181,6 +183,7 @@ class PartitionStack(QueryMatrix):
         return sp.csc_array((ones, rows, ends), shape=self.shape).tocsr()
 
 
+@storable("PartitionGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionGram(QueryMatrix):
     """The gram of stacked partitions, never formed: O(t n) per vector.
@@ -232,6 +235,7 @@ class PartitionGram(QueryMatrix):
         return self.partitions.column_abs_sums()
 
 
+@storable("Partition")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Partition(PartitionStack):
     """One query per group of a partition of the domain.
@@ -271,6 +275,7 @@ class Partition(PartitionStack):
         return self.T @ Diagonal(self.row_abs_sums()).pinv()
 
 
+@storable("Conjunctions")
 @dataclass(frozen=True, eq=False, repr=False)
 class Conjunctions(QueryMatrix):
     """Boxes of cells: row r counts the records whose every attribute is allowed.

@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike
 
 from mmech.checks import check_choice, check_finite_array
 from mmech.operators.base import Array, QueryMatrix, read_only
+from mmech.storage.codec import storable
 
 __all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
 
 
+@storable("PIdentity")
 @dataclass(frozen=True, eq=False, repr=False)
 class PIdentity(QueryMatrix):
     r"""Identity queries and p extra queries, scaled to sensitivity one.
@@ -169,6 +171,7 @@ class PIdentity(QueryMatrix):
         return thin_factors(self._theta.T)
 
 
+@storable("ColumnScaledPIdentity")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class ColumnScaledPIdentity(PIdentity):
     """[I; Θ] diag(1/s) for any column scales s: what rounding makes of a p-Identity.
@@ -246,6 +249,7 @@ def thin_factors(columns: Array) -> tuple[Array, Array]:
     return read_only(q[:n]), read_only(q[n:])
 
 
+@storable("InverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class InverseGram(QueryMatrix):
     """(AᵀA)⁻¹ = S (I - Q₁Q₁ᵀ) S of a p-Identity A, with S = diag(s).
@@ -294,6 +298,7 @@ class InverseGram(QueryMatrix):
         return (1.0 - explained) * np.square(self.strategy.column_scales)
 
 
+@storable("PIdentityPinv")
 @dataclass(frozen=True, eq=False, repr=False)
 class PIdentityPinv(QueryMatrix):
     """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity.

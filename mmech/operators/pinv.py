@@ -17,6 +17,7 @@ from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.lsmr import Preconditioner, preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Pinv"]
@@ -32,6 +33,7 @@ RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
 
 
+@storable("Pinv")
 @dataclass(frozen=True, eq=False, repr=False)
 class Pinv(QueryMatrix):
     """The Moore-Penrose pseudoinverse A⁺ of any operator.

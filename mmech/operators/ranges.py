@@ -17,10 +17,12 @@ from mmech.operators.base import Array, QueryMatrix, product_of, read_only
 from mmech.operators.checks import check_operator
 from mmech.operators.explicit import Sparse
 from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
+from mmech.storage.codec import storable
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 
+@storable("WidthRange")
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRange(QueryMatrix):
     """All sums over contiguous ranges of one width: a sliding window.
@@ -108,6 +110,7 @@ class WidthRange(QueryMatrix):
         return np.ones(self.shape[0], np.int64)
 
 
+@storable("Ranges")
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranges(QueryMatrix):
     """Listed ranges of an ordered product domain: boxes given by two corners.
@@ -309,6 +312,7 @@ class _Reordered(QueryMatrix):
         return self.operator.is_nonnegative
 
 
+@storable("Permuted")
 @dataclass(frozen=True, eq=False, repr=False)
 class Permuted(_Reordered):
     """An operator over a relabelled domain: the columns in another order.
@@ -392,6 +396,7 @@ class Permuted(_Reordered):
         return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
 
 
+@storable("PermutedGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class PermutedGram(_Reordered):
     """A symmetric operator with its rows and columns in another order.

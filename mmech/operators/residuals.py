@@ -33,12 +33,14 @@ from mmech.operators.marginals import (
     mask_of,
 )
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 
 __all__ = ["Residuals"]
 
 Subset = tuple[int, ...]
 
 
+@storable("Residuals")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Residuals(QueryMatrix):
     r"""Several weighted residuals of one domain, stacked.

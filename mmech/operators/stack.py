@@ -12,10 +12,12 @@ import scipy.sparse as sp
 
 from mmech.operators.base import FORMS, Array, QueryMatrix, common_dtype, exact_sums
 from mmech.operators.compose import Transpose, check_operators, joined
+from mmech.storage.codec import storable
 
 __all__ = ["HStack", "VStack"]
 
 
+@storable("VStack")
 @dataclass(frozen=True, eq=False, repr=False)
 class VStack(QueryMatrix):
     """Operators over one domain, stacked: the union of their queries.
@@ -123,6 +125,7 @@ class VStack(QueryMatrix):
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
+@storable("HStack")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class HStack(Transpose):
     """Operators side by side: one set of queries over the union of their domains.

@@ -17,6 +17,7 @@ from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals, check_attributes
+from mmech.storage.codec import storable
 
 __all__ = ["MaximumEntropy", "maximum_entropy"]
 
@@ -30,6 +31,7 @@ HALVINGS = 60
 """Times that a step is halved before the descent is said to have ended."""
 
 
+@storable("MaximumEntropy")
 @dataclass(frozen=True, eq=False)
 class MaximumEntropy:
     r"""A distribution over cells and columns.

@@ -16,6 +16,7 @@ from mmech.operators.marginals import Marginals, check_attributes
 from mmech.operators.subsets import downward_closure
 from mmech.prior import SignalPrior
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
+from mmech.storage.codec import storable
 
 __all__ = ["ShrunkEstimate", "ShrunkPart", "shrink"]
 
@@ -26,6 +27,7 @@ GRID = np.linspace(-4.0, 4.0, 81)
 """Standard deviations at which the prior of a signal's size is integrated."""
 
 
+@storable("ShrunkPart")
 @dataclass(frozen=True, eq=False)
 class ShrunkPart:
     """One ANOVA part: the interactions of a set of attributes.
@@ -51,6 +53,8 @@ class ShrunkPart:
     evidence: float
 
 
+@storable("ShrunkEstimate")
+@dataclass(frozen=True, eq=False, repr=False)
 class ShrunkEstimate:
     r"""Posterior means and variances of tables of counts, from noisy marginals.
 
@@ -76,17 +80,10 @@ class ShrunkEstimate:
     ShrunkEstimate(2 sets of 1 attributes, 2 columns)
     """
 
-    def __init__(
-        self,
-        domain_shape: tuple[int, ...],
-        n_columns: int,
-        common: dict[Subset, ShrunkPart],
-        contrasts: dict[Subset, ShrunkPart],
-    ) -> None:
-        self.domain_shape = domain_shape
-        self.n_columns = n_columns
-        self.common = common
-        self.contrasts = contrasts
+    domain_shape: tuple[int, ...]
+    n_columns: int
+    common: dict[Subset, ShrunkPart]
+    contrasts: dict[Subset, ShrunkPart]
 
     def __repr__(self) -> str:
         return (

@@ -27,6 +27,7 @@ from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+from mmech.storage.codec import storable
 
 __all__ = [
     "BlockLevel",
@@ -52,6 +53,7 @@ CHUNK = 64
 """Columns of a gram that are computed at once."""
 
 
+@storable("SeparableGram")
 @dataclass(frozen=True, eq=False, repr=False)
 class SeparableGram(QueryMatrix):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.

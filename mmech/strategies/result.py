@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any
 
 from mmech.operators.base import QueryMatrix
+from mmech.storage.codec import storable
 
 __all__ = ["Callback", "Candidate", "StrategyResult"]
 
 
+@storable("Candidate")
 @dataclass(frozen=True)
 class Candidate:
     """One strategy that was considered.
@@ -41,6 +43,7 @@ class Candidate:
     note: str = ""
 
 
+@storable("StrategyResult")
 @dataclass(frozen=True, eq=False)
 class StrategyResult:
     """An optimized strategy and how it was found.

@@ -24,13 +24,21 @@ from mmech.checks import check_choice
 from mmech.privacy.ledger import LedgerEntry
 from mmech.reconstruction.shrinkage import ShrunkEstimate
 from mmech.release import charge
-from mmech_rf.blocks.labels import LABELS, draw_labels, label_blocks
+from mmech.storage.codec import storable
+from mmech_rf.blocks.labels import LABELS, LabelForest, draw_labels, label_blocks
 from mmech_rf.blocks.settings import BlockSettings
-from mmech_rf.blocks.votes import Differences, Distribution, LogOdds, Weights
+from mmech_rf.blocks.votes import (
+    Differences,
+    Distribution,
+    LogOdds,
+    Weights,
+    check_estimate,
+)
 from mmech_rf.forest.growth import complete_forest
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
@@ -46,7 +54,8 @@ class _CompleteTrees(AccountedForest):
     """Base of the forests with one complete tree per block of attributes."""
 
     _settings_type = BlockSettings
-    _released = "class counts"
+    _counted = "class counts"
+    _released: tuple[str, ...] = ("choice_", "_experts", "ensembles_")
 
     def _tree(self, block: tuple[int, ...], cost: Fraction) -> Ensemble:
         """Return the complete tree of a block."""
@@ -57,11 +66,20 @@ class _CompleteTrees(AccountedForest):
     def _describe(self) -> str:
         names = self.schema_.feature_names
         return "\n".join(
-            f"{self._released} by " + " and ".join(names[i] for i in block)
+            f"{self._counted} by " + " and ".join(names[i] for i in block)
             for block in self.choice_.blocks
         )
 
+    def _settle(self) -> None:
+        super()._settle()
+        for ensemble in self.ensembles_:
+            ensemble.check(self.schema_.domain_shape)
+        blocks = [tuple(ensemble.features.tolist()) for ensemble in self.ensembles_]
+        check_that(tuple(blocks) == self.choice_.blocks, "blocks")
+        check_that(len(blocks) == self.choice_.n_trees, "blocks")
 
+
+@storable("BlockForestClassifier")
 class BlockForestClassifier(_CompleteTrees):
     r"""Forest of complete trees on disjoint blocks of attributes.
 
@@ -156,6 +174,9 @@ class BlockForestClassifier(_CompleteTrees):
 
     strategy_: StrategyResult
     estimate_: ShrunkEstimate
+    _experts: LogOdds | Weights | Distribution
+    _method = "blocks"
+    _released = (*_CompleteTrees._released, "estimate_")
 
     def __init__(
         self,
@@ -287,11 +308,11 @@ class BlockForestClassifier(_CompleteTrees):
             fit = maximum_entropy(tables, values, variance=variance, total=n_records)
             self._experts = Distribution(fit)
         else:
-            self._experts = LogOdds(self.estimate_, blocks, self._settings)
+            self._experts = LogOdds(self.estimate_, tuple(blocks), self._settings)
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="blocks",
+            method=self._method,
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
@@ -302,7 +323,17 @@ class BlockForestClassifier(_CompleteTrees):
             accounting=self._accounting,
         )
 
+    def _settle(self) -> None:
+        super()._settle()
+        signed, schema = self.choice_.signed, self.schema_
+        check_that(signed == isinstance(self._experts, Differences), "votes")
+        if isinstance(self._experts, LogOdds):
+            check_that(self._experts.blocks == self.choice_.blocks, "votes")
+        k = 1 if signed else schema.n_classes
+        check_estimate(self.estimate_, schema.domain_shape, k)
 
+
+@storable("LabelForestClassifier")
 class LabelForestClassifier(_CompleteTrees):
     r"""Forest of complete trees on blocks, of which only the labels are released.
 
@@ -369,7 +400,10 @@ class LabelForestClassifier(_CompleteTrees):
     labels by ...
     """
 
-    _released = "labels"
+    _experts: LabelForest
+    _method = "labels"
+    _counted = "labels"
+    _takes_any_currency = True  # every release costs a pure epsilon
 
     privacy = "pure"
     delta = None
@@ -400,9 +434,6 @@ class LabelForestClassifier(_CompleteTrees):
         self.ledger = ledger
         self.random_state = random_state
         self.insecure_rng = insecure_rng
-
-    def _check_currency(self) -> None:
-        """Take a ledger of epsilon or of rho: every release costs a pure epsilon."""
 
     def _release_model(
         self,
@@ -438,9 +469,13 @@ class LabelForestClassifier(_CompleteTrees):
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="labels",
+            method=self._method,
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
             accounting=self._accounting,
         )
+
+    def _settle(self) -> None:
+        super()._settle()
+        check_that(self._experts.blocks == self.choice_.blocks, "votes")

@@ -28,9 +28,10 @@ from mmech.noise import assign_records
 from mmech.operators.base import product_of
 from mmech.privacy.neighbours import Relation
 from mmech.selection import flip
+from mmech.storage.codec import storable
 from mmech.strategies import block_partitions
 from mmech_rf.blocks.settings import BlockSettings
-from mmech_rf.private.votes import Experts
+from mmech_rf.private.votes import Experts, check_labels, check_that
 
 __all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
 
@@ -77,6 +78,7 @@ def label_blocks(
     return chosen
 
 
+@storable("LabelForest")
 @dataclass(frozen=True, eq=False)
 class LabelForest(Experts):
     """Trees on blocks of attributes, each with one vote.
@@ -99,6 +101,14 @@ class LabelForest(Experts):
     n_classes: int
 
     voting = "labels"
+
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless there is a class for every cell of the blocks."""
+        same = self.domain_shape == domain_shape and self.n_classes == n_classes
+        check_that(same and min(map(min, self.blocks)) >= 0, "blocks")
+        for block, labels in zip(self.blocks, self.labels, strict=True):
+            size = product_of(domain_shape[i] for i in block)
+            check_labels(labels, size, n_classes)
 
     def log_odds(self, codes: Codes) -> NDArray[np.float64]:
         """Return log(1 + votes) of every class: Laplace's rule of succession."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mmech import ParameterError, PrivacyLedger
 from mmech.privacy.cost import bounded_range_epsilon
+from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan, concentrated_plan
@@ -17,11 +18,13 @@ from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.choice import Choice
+from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 
 __all__ = ["DrawnForestClassifier"]
 
 
+@storable("DrawnForestClassifier")
 class DrawnForestClassifier(AccountedForest):
     r"""Forest of labelled trees, each drawn as a whole by the exponential mechanism.
 
@@ -113,6 +116,7 @@ class DrawnForestClassifier(AccountedForest):
     trees_: tuple[SelectedTree, ...]
     _experts: SelectedTrees
     _settings_type = DrawnSettings
+    _method = "trees"
 
     def __init__(
         self,
@@ -195,13 +199,20 @@ class DrawnForestClassifier(AccountedForest):
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="trees",
+            method=self._method,
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
-            n_scores=0 if experts.additive is None else len(experts.additive.views),
+            n_scores=experts.n_scores,
             accounting=self._accounting,
         )
+
+    def _settle(self) -> None:
+        super()._settle()
+        experts, choice = self._experts, self.choice_
+        numbers = len(experts.trees), experts.n_scores
+        check_that(numbers == (choice.n_trees, choice.n_scores), "trees")
+        self.trees_ = experts.trees
 
     def _describe(self) -> str:
         names = self.schema_.feature_names

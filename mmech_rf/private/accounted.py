@@ -33,7 +33,7 @@ from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.settings import CountSettings
-from mmech_rf.private.votes import Experts
+from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.schema import Schema
 
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
@@ -54,6 +54,9 @@ class AccountedForest(ForestClassifier):
 
     choice_: Choice
     _experts: Experts
+    _method: str
+    _takes_any_currency = False
+    _released: tuple[str, ...] | None = ("choice_", "_experts")
     settings: CountSettings | None = None
     _settings_type: type[CountSettings] = CountSettings
     _needs_cells = False
@@ -124,7 +127,8 @@ class AccountedForest(ForestClassifier):
 
     def _check_currency(self) -> None:
         """Raise if the shared ledger cannot pay for this kind of privacy."""
-        check_ledger(self.ledger, self.privacy)
+        if not self._takes_any_currency:
+            check_ledger(self.ledger, self.privacy)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         # What is released follows from the number of records, which may cost a release.
@@ -256,6 +260,16 @@ class AccountedForest(ForestClassifier):
             f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
             f"delta = {delta:g}, from {kind} {self._cost(self.releases_)},"
         )
+
+    def _settle(self) -> None:
+        choice = self.choice_
+        votes = choice.method, choice.voting
+        check_that(votes == (self._method, self._experts.voting), "votes")
+        self._experts.check(self.schema_.domain_shape, self.schema_.n_classes)
+        currency = {"pure": "epsilon", "zcdp": "rho"}[choice.accounting]
+        check_that({entry.currency for entry in self.releases_} == {currency}, "costs")
+        pure = choice.accounting == "pure" or self._takes_any_currency
+        check_that(pure or self._terms.promised is not None, "promises")
 
     # ---- post-processing -------------------------------------------------
 

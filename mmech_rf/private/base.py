@@ -7,6 +7,7 @@ shares) is settled here before a record is looked at.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import time
@@ -32,10 +33,17 @@ from mmech import (
     QueryMatrix,
     StrategyResult,
 )
-from mmech.checks import check_choice, check_epsilon, check_integer
-from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
-from mmech.privacy.ledger import LedgerEntry
+from mmech.checks import check_choice, check_delta, check_epsilon, check_integer
+from mmech.noise import (
+    LAWS,
+    check_insecure_rng,
+    keyed_argmax,
+    random_argmax,
+    random_key,
+)
+from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
 from mmech.privacy.neighbours import Relation
+from mmech.storage.codec import storable, write
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import (
     SPLITS,
@@ -58,6 +66,7 @@ from mmech_rf.private.ensembles import (
 )
 from mmech_rf.private.lineage import Lineage
 from mmech_rf.private.sizes import check_cells, check_leaves
+from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
@@ -66,6 +75,7 @@ __all__ = ["ForestClassifier"]
 STAGES = ("trees", "optimization", "measurement", "prediction")
 
 
+@storable("Terms")
 @dataclass(frozen=True)
 class Terms:
     """What a fit settled that a later `set_params` must not rewrite.
@@ -90,6 +100,12 @@ class Terms:
     promised: tuple[float, float] | None = None
     records_per_person: int = 1
 
+    def __post_init__(self) -> None:
+        Relation(self.neighbours, self.records_per_person)
+        if self.promised is not None:
+            check_epsilon(self.promised[0])
+            check_delta(self.promised[1])
+
     @property
     def relation(self) -> Relation:
         """Neighbour relation of the releases."""
@@ -105,8 +121,17 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     _tree_cells = "tree_cells"
     _holds_secrets = False
     _spends = True
+    _released: tuple[str, ...] | None = None
+    """Attributes of a fit that files hold beside those of all classes: what was
+    released, and what follows from it. None where there is no such model."""
+
+    schema_: Schema
+    ensembles_: list[Ensemble]
+    releases_: tuple[LedgerEntry, ...]
     _insecure_rng: np.random.Generator | None
     _lineage: Lineage
+    _terms: Terms
+    _tie_key: int
 
     def __init__(
         self,
@@ -534,10 +559,90 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             If the model holds exact counts: methods that answer a batch, and forests
             without noise.
         """
-        from mmech_rf.storage import save_model
-
         check_is_fitted(self)
-        save_model(path, self)
+        name = type(self).__name__
+        if self._holds_secrets:
+            raise TypeError(
+                f"a {name} cannot be saved, because it holds exact counts of the "
+                "records and releases votes of a batch, not a model; save the labels "
+                "it predicted, or fit a PrivateForestClassifier, whose model is "
+                "released"
+            )
+        if self._released is None:
+            raise TypeError(
+                f"a {name} cannot be saved, because only models made of released "
+                "numbers are; fit a PrivateForestClassifier"
+            )
+        write(path, "model", self)
+
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        """Return what files hold of a fit, with the attributes that have it."""
+        common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
+        own = cls._released or ()
+        names = [*common, "_parameters", "_tie_key", *own]
+        return {name.strip("_"): name for name in names}
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        """Parameters but for the schema, ledgers and sources of randomness."""
+        state = self.random_state
+        public = {name: getattr(self, name) for name in _public_names(type(self))}
+        return public | {
+            "epsilon": self._check_parameters(),
+            "random_state": state if isinstance(state, (int, np.integer)) else None,
+        }
+
+    @classmethod
+    def _restored(
+        cls,
+        *,
+        releases: tuple[LedgerEntry, ...],
+        terms: Terms,
+        schema: Schema,
+        columns: tuple[str, ...],
+        parameters: dict[str, Any],
+        tie_key: int,
+        privacy_statement: str,
+        **released: Any,
+    ) -> ForestClassifier:
+        """Return the model of a file, which anyone may have written, or raise."""
+        check_that(parameters.keys() == set(_public_names(cls)), "parameters")
+        model = cls(None if terms.inferred else schema, **parameters)
+        model._check_parameters()
+        for name in ("handle_unknown", "handle_missing"):
+            check_choice(getattr(model, name), name, POLICIES)
+        for entry in releases:
+            check_choice(entry.kind, "kind", (*KINDS, *LAWS))
+            check_choice(entry.currency, "currency", CURRENCIES)
+        check_that(len({entry.currency for entry in releases}) <= 1, "releases")
+        check_that(all(isinstance(name, str) for name in columns), "names")
+        check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
+        names = cls._stored()
+        state = {
+            "ledger": SPENT,
+            "ensembles_": [],
+            "releases_": releases,
+            "schema_": schema,
+            "classes_": schema.decode_target(np.arange(schema.n_classes)),
+            "n_features_in_": schema.n_features,
+            "_terms": terms,
+            "_tie_key": tie_key,
+        }
+        if columns:
+            state["feature_names_in_"] = np.array(columns, dtype=object)
+        for name, value in released.items():
+            state[names[name]] = list(value) if type(value) is tuple else value
+        model.__setstate__(state)
+        model._settle()
+        return model
+
+    def _settle(self) -> None:
+        """Raise unless what a file held fits together, and set what follows from it."""
 
     _what = "counts"
     _afterwards = "Predictions are post-processing: any number of them is free."
@@ -633,6 +738,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+NOT_IN_FILES = ("schema", "ledger", "insecure_rng")
+"""Parameters that files have in another place, or not at all."""
+
+POLICIES = ("error", "category", "drop", "clip")
+
+
+def _public_names(cls: type[ForestClassifier]) -> list[str]:
+    """Return the parameters that files hold: sources of randomness stay here."""
+    names = inspect.signature(cls).parameters
+    return [name for name in names if name not in NOT_IN_FILES]
 
 
 _PRIVATE_STATE = (

@@ -5,14 +5,40 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.storage.codec import storable
 from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.votes import check_labels, check_that
 from mmech_rf.private.voting import hard_votes, weight_votes
 from mmech_rf.workloads import training_workload
 
-__all__ = ["BatchTrainingClassifier"]
+__all__ = ["BatchTrainingClassifier", "CountedForest"]
 
 
-class BatchTrainingClassifier(ForestClassifier):
+class CountedForest(ForestClassifier):
+    """Base of the random forests whose leaf counts are released once."""
+
+    leaf_counts_: list[NDArray[np.int64] | NDArray[np.float64]]
+    leaf_labels_: list[NDArray[np.int64]]
+    expected_error_: float
+    _what = "leaf counts"
+    _released = ("ensembles_", "leaf_counts_", "leaf_labels_", "expected_error_")
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._break_ties(released_votes(self, codes), codes)
+
+    def _settle(self) -> None:
+        k = self.schema_.n_classes
+        check_that(len(self.ensembles_) > 0, "forests")
+        for ensemble, counts, labels in zip(
+            self.ensembles_, self.leaf_counts_, self.leaf_labels_, strict=True
+        ):
+            ensemble.check(self.schema_.domain_shape)
+            check_that(counts.shape == (ensemble.forest.n_leaves, k), "counts")
+            check_labels(labels, ensemble.forest.n_leaves, k)
+
+
+@storable("BatchTrainingClassifier")
+class BatchTrainingClassifier(CountedForest):
     """Random forest whose leaf counts are released through the matrix mechanism.
 
     With T the leaves of all trees as queries and D the table of counts, releases
@@ -107,7 +133,6 @@ class BatchTrainingClassifier(ForestClassifier):
     """
 
     _measures_marginals = True
-    _what = "leaf counts"
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
@@ -129,9 +154,6 @@ class BatchTrainingClassifier(ForestClassifier):
                 for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
             ]
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
-
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._break_ties(released_votes(self, codes), codes)
 
 
 def released_votes(

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mmech import QueryMatrix, StrategyResult, optimize
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import ParameterError
+from mmech.storage.codec import storable
 from mmech_rf.forest.forest import Forest
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@storable("Ensemble")
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """One forest over a subset of the attributes, with its share of the budget.
@@ -51,6 +53,15 @@ class Ensemble:
     features: NDArray[np.int64]
     forest: Forest
     epsilon: Fraction
+
+    def check(self, domain_shape: tuple[int, ...]) -> None:
+        """Raise unless it is of some attributes of a domain: a file may hold any."""
+        features = self.features.tolist()
+        if (
+            features != sorted({i for i in features if i >= 0})
+            or tuple(domain_shape[i] for i in features) != self.forest.domain_shape
+        ):
+            raise ValueError("a forest of other attributes")
 
     def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the columns of encoded records that this ensemble sees."""

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech.checks import check_choice
 from mmech.noise import assign_records
-from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.batch_training import released_votes
+from mmech.storage.codec import storable
+from mmech_rf.private.batch_training import CountedForest
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.schema import Schema
 
 __all__ = ["LaplaceForestClassifier"]
 
 
-class LaplaceForestClassifier(ForestClassifier):
+@storable("LaplaceForestClassifier")
+class LaplaceForestClassifier(CountedForest):
     """Random forest with Laplace noise on every leaf count: the usual baseline.
 
     With shared data every record is counted in all τ trees and the noise is
@@ -106,7 +107,6 @@ class LaplaceForestClassifier(ForestClassifier):
     """
 
     _needs_cells = False
-    _what = "leaf counts"
 
     def __init__(
         self,
@@ -184,6 +184,3 @@ class LaplaceForestClassifier(ForestClassifier):
                 for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
             ]
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
-
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._break_ties(released_votes(self, codes), codes)

@@ -6,7 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 from mmech import ParameterError
 from mmech.checks import check_epsilon, check_integer
@@ -41,25 +41,6 @@ class Settings:
         for own in fields(self):
             value = _checked(getattr(self, own.name), own)
             object.__setattr__(self, own.name, value)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them; fractions and infinities are text."""
-        return {own.name: _plain(getattr(self, own.name)) for own in fields(self)}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """Return the settings of a description; anything that does not fit raises."""
-        found = dict(stored)
-        for own in fields(cls):
-            if isinstance(own.default, (Fraction, float)):
-                found[own.name] = type(own.default)(found[own.name])
-        return cls(**found)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction) or value == math.inf:
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _checked(value: Any, own: Any) -> Any:

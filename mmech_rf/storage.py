@@ -1,0 +1,77 @@
+"""Released models as files: data that anyone may read, without pickle.
+
+A file holds what was released or is public: noisy counts or drawn trees and what votes
+were made of them, forests, schema, parameters, and the record of what was spent. Exact
+counts, noise sources, ledgers and timings have no place in it: a class of models names
+the attributes that have (``_released``), checks what it reads (``_settle``), and is
+`mmech.storage.codec.storable` like all that they are made of.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mmech.storage.codec import read
+from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
+from mmech_rf.drawn.classifier import DrawnForestClassifier
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.batch_training import BatchTrainingClassifier
+from mmech_rf.private.laplace_forest import LaplaceForestClassifier
+
+__all__ = ["MODELS", "load_model"]
+
+MODELS = (
+    BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    LaplaceForestClassifier,
+)
+"""Classes of this package whose models files hold, registered by their import."""
+
+
+def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
+    """Read a model that `save` wrote; it predicts the same labels, bit for bit.
+
+    Runs no code from the file: it may come from anyone. What the model was released
+    at is in its ``privacy_statement_``. Predicting is free; a new `fit` is refused,
+    because the budget of the model is spent: set ``ledger=None`` to spend another.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to read.
+
+    Returns
+    -------
+    BatchTrainingClassifier, BlockForestClassifier, DrawnForestClassifier,
+    LabelForestClassifier or LaplaceForestClassifier
+        Fitted, with a ledger that is spent. It has everything of the saved model
+        but its strategies.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If the file is damaged, not a model, or of a newer version.
+
+    See Also
+    --------
+    mmech.load : the same for strategies.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmech_rf import BatchTrainingClassifier, datasets, load_model
+    >>> car = datasets.load_car()
+    >>> model = BatchTrainingClassifier(car.schema, epsilon=1, n_trees=8)
+    >>> model = model.fit(car.data, car.target)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "car.npz"))
+    ...     copy = load_model(os.path.join(folder, "car.npz"))
+    >>> bool((copy.predict(car.data) == model.predict(car.data)).all())
+    True
+    """
+    model: ForestClassifier = read(path, "model", ForestClassifier)
+    return model
