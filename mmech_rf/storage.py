@@ -3,8 +3,8 @@
 A file holds what was released or is public: noisy counts or drawn trees and what votes
 were made of them, forests, schema, parameters, and the record of what was spent. Exact
 counts, noise sources, ledgers and timings have no place in it: a class of models names
-the attributes that have (``_released``), checks what it reads (``_settle``), and is
-`mmech.storage.codec.storable` like all that they are made of.
+the attributes that have one (``_released``) and checks what is read (``_settle``). It is
+`mmech.storage.codec.storable`, like all that its models are made of.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     OSError
         If the file cannot be opened.
     ValueError
-        If the file is damaged, not a model, or of a newer version.
+        If the file is damaged, not a model, of another version, or names a class that
+        is not storable.
 
     See Also
     --------

@@ -141,16 +141,17 @@ def _check_header(description: Any, what: str) -> None:
     form, version = description["format"], description.get("version")
     if form != FORMAT:
         raise ArchiveError(
-            f"has the format {form!r} but this mmech reads {FORMAT!r}; save the {what} "
+            f"has the format {form!r:.60} but this mmech reads {FORMAT!r}; save the {what} "
             "again"
         )
     if type(version) is not int or version != VERSION:
         raise ArchiveError(
-            f"has version {version!r} of the file format but this mmech reads "
+            f"has version {version!r:.60} of the file format but this mmech reads "
             f"{VERSION}; use the mmech that wrote it, or save the {what} again"
         )
     if description.get("holds") != what:
-        raise ArchiveError(f"holds a {description.get('holds')}, not a {what}")
+        found = description.get("holds")
+        raise ArchiveError(f"holds a {found!r:.60}, not a {what}")
 
 
 def _array(content: bytes) -> NDArray[Any]:

@@ -361,19 +361,19 @@ class _Reader:
         kind = _KINDS.get(tag)
         if kind is None:
             raise ArchiveError(
-                f"names the class {tag!r}, which this mmech does not know; import the "
+                f"names the class {tag!r:.60}, which this mmech does not know; import the "
                 "package that has it, update mmech, or check where the file comes from"
             )
         again = "use the mmech that wrote it, or save it again"
         if type(version) is not int or version != kind.version:
             raise ArchiveError(
-                f"has {tag} in version {version!r} but this mmech reads "
+                f"has {tag} in version {version!r:.60} but this mmech reads "
                 f"{kind.version}; {again}"
             )
         if other := stored.keys() ^ kind.attributes.keys():
-            names = ", ".join(sorted(other))
+            names = ", ".join(map(repr, sorted(other)))
             raise ArchiveError(
-                f"has {tag} with other arguments than this mmech reads ({names}); "
+                f"has {tag} with other arguments than this mmech reads ({names:.60}); "
                 f"{again}"
             )
         arguments = {name: self.decode(part) for name, part in stored.items()}

@@ -22,8 +22,7 @@ LAYERS = [
     {"marginals"},
     {"strategies", "error", "reduction", "prior", "integer_strategy"},
     {"release", "selection"},
-    {"reconstruction", "mechanism", "storage.strategies", "storage.export", "audit"}
-    | {"testing"},
+    {"reconstruction", "mechanism", "export", "audit", "testing"},
 ]
 """Modules and folders of the engine, lowest first: nothing imports from above it."""
 

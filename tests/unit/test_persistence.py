@@ -376,11 +376,35 @@ def test_other_files(path, tmp_path):
     with pytest.raises(ValueError, match="has the format 'mmech strategy' but this m"):
         load(path)
     _codec.write(path, "test", Fields())
-    with pytest.raises(ValueError, match="holds a test, not a strategy"):
+    with pytest.raises(ValueError, match="holds a 'test', not a strategy"):
         load(path)
     rewrite(path, lambda d: d.update(holds="strategy"))
     with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
         load(path)
+
+
+LONG = "\x1b[2J\n" * 10**3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(format=LONG),
+        lambda d: d.update(version=LONG),
+        lambda d: d.update(holds=LONG),
+        lambda d: d["entries"][0].update({"class": LONG}),
+        lambda d: d["entries"][0].update(version=LONG),
+        lambda d: d["entries"][0]["arguments"].update({LONG: 1}),
+    ],
+)
+def test_sentences_show_little_of_what_a_file_says(change, path):
+    save(path, Identity(2))
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=r"\\x1b") as caught:
+        load(path)
+    text = str(caught.value).removeprefix(str(path))
+    assert text.isprintable()
+    assert len(text) < 250
 
 
 @pytest.mark.parametrize("name", ["description_bytes", "file_bytes"])
