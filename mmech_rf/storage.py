@@ -3,7 +3,7 @@
 A file holds what was released or is public: noisy counts or drawn trees and what votes
 were made of them, forests, schema, parameters, and the record of what was spent. Exact
 counts, noise sources, ledgers and timings have no place in it: a class of models names
-the attributes that have one (``_released``) and checks what is read (``_settle``). It is
+the attributes that have one (``_released``), checks what is read (``_settle``), and is
 `mmech.storage.codec.storable`, like all that its models are made of.
 """
 

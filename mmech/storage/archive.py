@@ -141,13 +141,13 @@ def _check_header(description: Any, what: str) -> None:
     form, version = description["format"], description.get("version")
     if form != FORMAT:
         raise ArchiveError(
-            f"has the format {form!r:.60} but this mmech reads {FORMAT!r}; save the {what} "
-            "again"
+            f"has the format {form!r:.60} but this mmech reads {FORMAT!r}; write it "
+            "again with this mmech"
         )
     if type(version) is not int or version != VERSION:
         raise ArchiveError(
             f"has version {version!r:.60} of the file format but this mmech reads "
-            f"{VERSION}; use the mmech that wrote it, or save the {what} again"
+            f"{VERSION}; use the mmech that wrote it, or write it again"
         )
     if description.get("holds") != what:
         found = description.get("holds")

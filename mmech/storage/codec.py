@@ -361,10 +361,11 @@ class _Reader:
         kind = _KINDS.get(tag)
         if kind is None:
             raise ArchiveError(
-                f"names the class {tag!r:.60}, which this mmech does not know; import the "
-                "package that has it, update mmech, or check where the file comes from"
+                f"names the class {tag!r:.60}, which this mmech does not know; import "
+                "the package that has it, update mmech, or check where the file comes "
+                "from"
             )
-        again = "use the mmech that wrote it, or save it again"
+        again = "use the mmech that wrote it, or write it again"
         if type(version) is not int or version != kind.version:
             raise ArchiveError(
                 f"has {tag} in version {version!r:.60} but this mmech reads "

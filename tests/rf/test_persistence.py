@@ -265,7 +265,7 @@ def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
     """One sentence, and a true one: nothing is damaged."""
     fitted().save(path)
     rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
-    with pytest.raises(ValueError, match=r"has Ensemble with other arg.* \(.epsilon.\)"):
+    with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
         load_model(path)
 
 
