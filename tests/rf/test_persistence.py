@@ -18,6 +18,7 @@ from mmech import (
     save,
 )
 from mmech.storage import archive as _archive
+from mmech.storage import codec as _codec
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -212,6 +213,12 @@ def test_what_holds_exact_counts_is_not_saved(cls, reason, path):
         with pytest.raises(TypeError, match=reason):
             model.save(path)
     assert not path.exists()
+
+
+def test_no_class_that_holds_exact_counts_is_storable():
+    models = [k.cls for k in _codec._KINDS.values() if hasattr(k.cls, "_holds_secrets")]
+    assert BatchTrainingClassifier in models
+    assert not any(cls._holds_secrets for cls in models)
 
 
 def test_classes_from_elsewhere_are_not_saved(path):
