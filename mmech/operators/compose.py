@@ -17,7 +17,7 @@ from mmech.operators.base import (
     common_dtype,
     exact_sums,
 )
-from mmech.operators.explicit import Sparse
+from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
 
 __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
@@ -30,16 +30,10 @@ SPARSE_BLOCK = 2**23
 
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
-    parts = tuple(parts)
-    if not parts:
+    found = tuple(as_query_matrix(part, f"a part of {name}") for part in parts)
+    if not found:
         raise ValueError(f"{name} needs at least one operator, got none")
-    for part in parts:
-        if not isinstance(part, QueryMatrix):
-            raise TypeError(
-                f"{name} needs query matrices, got {type(part).__name__}; wrap "
-                "arrays with Dense and sparse matrices with Sparse"
-            )
-    return parts
+    return found
 
 
 def joined(parts: Sequence[QueryMatrix]) -> str:
@@ -218,7 +212,8 @@ class Scaled(QueryMatrix):
     operator: QueryMatrix
 
     def __post_init__(self) -> None:
-        check_operators([self.operator], "Scaled")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         object.__setattr__(self, "weight", check_weight(self.weight))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,10 +19,11 @@ from mmech.operators.base import (
     read_only,
 )
 
-__all__ = ["Dense", "Matrix", "Sparse", "as_query_matrix"]
+__all__ = ["Dense", "Matrix", "Sparse", "as_pair", "as_query_matrix"]
 
 Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
-"""What `as_query_matrix` takes; SciPy's sparse matrices have no types."""
+"""What `as_query_matrix` takes; SciPy's sparse matrices have no types, and a
+`StrategyResult` registers itself."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -282,15 +283,20 @@ def _sparse_product(matrix: Any, x: Array) -> Array:
     return np.asarray(matrix @ x)
 
 
-def as_query_matrix(value: Any, name: str) -> QueryMatrix:
+@singledispatch
+def as_query_matrix(value: Any, name: str, norm: str | None = None) -> QueryMatrix:
     """Return a query matrix as it is, and an array or sparse matrix wrapped.
 
     Parameters
     ----------
-    value : QueryMatrix, ndarray, or SciPy sparse array or matrix, shape (m, n)
-        Queries; entries are finite and real.
+    value : QueryMatrix, StrategyResult, ndarray, or SciPy sparse array or matrix
+        Queries; entries are finite and real. A `StrategyResult` stands for its
+        workload where that is asked for, and for its strategy elsewhere.
     name : str
         The argument's name, for error messages.
+    norm : {"L1", "L2"}, default=None
+        Norm that the noise is calibrated to, where there is one: a result that was
+        optimized for the other is refused.
 
     Returns
     -------
@@ -302,15 +308,45 @@ def as_query_matrix(value: Any, name: str) -> QueryMatrix:
     TypeError
         If the value is none of these.
     ValueError
-        If it is not two-dimensional, or an entry is not finite.
+        If it is not two-dimensional, an entry is not finite, or a result lacks its
+        workload or has another norm.
     """
-    if isinstance(value, QueryMatrix):
-        return value
     if sp.issparse(value):
         return Sparse(value)
-    if isinstance(value, np.ndarray):
-        return Dense(check_finite_array(value, name, ndim=2))
     raise TypeError(
         f"{name} must be a query matrix, a two-dimensional array or a SciPy sparse "
         f"matrix, got {type(value).__name__}; wrap other sequences with Dense"
     )
+
+
+@as_query_matrix.register
+def _(value: QueryMatrix, name: str, norm: str | None = None) -> QueryMatrix:
+    return value
+
+
+@as_query_matrix.register
+def _(value: np.ndarray, name: str, norm: str | None = None) -> QueryMatrix:
+    return Dense(check_finite_array(value, name, ndim=2))
+
+
+def as_pair(
+    workload: Any, strategy: Any, norm: str | None = None
+) -> tuple[QueryMatrix, QueryMatrix]:
+    """Return a workload and a strategy as query matrices over the same cells.
+
+    Raises
+    ------
+    TypeError
+        If `as_query_matrix` does not take one of them.
+    ValueError
+        If they have different numbers of columns, or the strategy is a result that
+        was optimized for another norm.
+    """
+    queries = as_query_matrix(workload, "workload")
+    measured = as_query_matrix(strategy, "strategy", norm)
+    if queries.shape[1] != measured.shape[1]:
+        raise ValueError(
+            f"workload has {queries.shape[1]} columns but strategy has "
+            f"{measured.shape[1]}; both must equal the number of domain cells"
+        )
+    return queries, measured

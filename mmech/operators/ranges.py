@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import Array, QueryMatrix, product_of, read_only
-from mmech.operators.checks import check_operator
-from mmech.operators.explicit import Sparse
+from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
@@ -278,7 +277,8 @@ class _Reordered(QueryMatrix):
     permutation: ArrayLike
 
     def __post_init__(self) -> None:
-        check_operator(self.operator, "operator")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         order = check_permutation(self.permutation, self.operator.shape[1])
         object.__setattr__(self, "permutation", order)
 

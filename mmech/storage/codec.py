@@ -26,6 +26,7 @@ from mmech.integer_strategy import integer_strategy
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAWS
 from mmech.operators.base import QueryMatrix
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import Marginal
 from mmech.release import Measurement
 from mmech.storage.archive import ArchiveError, position, read_archive, write_archive
@@ -151,7 +152,7 @@ def _is_saveable(operator: QueryMatrix | None) -> bool:
 
 
 def save_strategy(
-    path: str | os.PathLike[str], strategy: QueryMatrix | StrategyResult
+    path: str | os.PathLike[str], strategy: Matrix | StrategyResult
 ) -> None:
     """Write a strategy to one file, to be measured again elsewhere or audited.
 
@@ -162,9 +163,9 @@ def save_strategy(
     ----------
     path : str or path-like
         File to write.
-    strategy : QueryMatrix or StrategyResult
-        An operator of this package, or a result with its candidates and workload. A
-        workload with operators from elsewhere is left out.
+    strategy : QueryMatrix, ndarray, SciPy sparse matrix or StrategyResult
+        An operator of this package, a matrix, or a result with its candidates and
+        workload. A workload with operators from elsewhere is left out.
 
     Raises
     ------
@@ -190,12 +191,9 @@ def save_strategy(
     >>> copy.loss == result.loss, copy.strategy
     (True, PIdentity(p=4, n=64) shape=(68, 64))
     """
-    if not isinstance(strategy, (QueryMatrix, StrategyResult)):
-        raise TypeError(
-            "strategy must be a query matrix or a StrategyResult, got "
-            f"{type(strategy).__name__}; wrap arrays with Dense"
-        )
-    if isinstance(strategy, StrategyResult) and not _is_saveable(strategy.workload):
+    if not isinstance(strategy, StrategyResult):
+        strategy = as_query_matrix(strategy, "strategy")
+    elif not _is_saveable(strategy.workload):
         strategy = replace(strategy, workload=None)
     writer = _Writer()
     root = writer.encode(strategy)
@@ -313,7 +311,7 @@ def _build(
 
 
 def export_marginals(
-    mechanism: MatrixMechanism | QueryMatrix | StrategyResult,
+    mechanism: MatrixMechanism | Matrix | StrategyResult,
     measurement: Measurement,
 ) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
     """Return measured marginals as tables with the standard deviation of an entry.
@@ -326,7 +324,7 @@ def export_marginals(
 
     Parameters
     ----------
-    mechanism : MatrixMechanism, StrategyResult or QueryMatrix
+    mechanism : MatrixMechanism, QueryMatrix or StrategyResult
         What was measured: a strategy of marginals.
     measurement : Measurement
         What the mechanism's `measure` returned for it.
@@ -363,9 +361,7 @@ def export_marginals(
     if isinstance(mechanism, MatrixMechanism):
         strategy, form = mechanism.strategy, mechanism.released.form
     else:
-        strategy = (
-            mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
-        )
+        strategy = as_query_matrix(mechanism, "mechanism")
         law = LAWS.get(measurement.entry.kind)
         if law is None:
             raise TypeError(

@@ -17,7 +17,7 @@ from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
-from mmech.operators.explicit import Dense
+from mmech.operators.explicit import Dense, Matrix, as_pair
 from mmech.operators.marginals import Marginals
 from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import StrategyResult
@@ -40,8 +40,8 @@ INNER_ITERATIONS = 60
 
 
 def reweight(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
+    workload: Matrix,
+    strategy: Matrix,
     *,
     max_iter: int = 50,
     tolerance: float = 1e-6,
@@ -50,9 +50,9 @@ def reweight(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer, of rank at most 1024.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Strategy that supports them; made explicit.
     max_iter : int, default=50
         Number of updates.
@@ -79,6 +79,7 @@ def reweight(
     """
     check_integer(max_iter, "max_iter")
     check_tolerance(tolerance)
+    workload, strategy = as_pair(workload, strategy)
     before = error.loss(workload, strategy)
     if before == 0:
         return StrategyResult(strategy, "reweight", before, message="nothing is asked")

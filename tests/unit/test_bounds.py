@@ -257,7 +257,7 @@ def test_bound_ratio():
 
 def test_input_errors():
     with pytest.raises(TypeError, match="workload must be a query matrix"):
-        dual_bound(np.eye(2), epsilon=1)
+        dual_bound([[1]], epsilon=1)
     with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
         dual_bound(Identity(2), epsilon=0)
     with pytest.raises(ValueError, match="max_iter must be an integer >= 1"):
