@@ -494,11 +494,12 @@ def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> 
     """Return sums of whole numbers, as int64 only where they fit.
 
     Sums that wrap around would give a sensitivity that is too small, and with it
-    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact.
+    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact;
+    fast Fourier transforms leave whole numbers a little below or above.
     """
     floats = sums(_FLOAT64)
     if dtype == _INT64 and np.abs(floats).max(initial=0.0) < 2.0**53:
-        return floats.astype(np.int64)
+        return np.rint(floats).astype(np.int64)
     return floats
 
 

@@ -218,7 +218,7 @@ def _wide(numbers: Sums) -> Sums:
     return numbers.astype(object)
 
 
-def _times(left: Sums, right: Sums) -> Sums:
+def times(left: Sums, right: Sums) -> Sums:
     sizes = _largest(left), _largest(right)
     if max(*sizes, sizes[0] * sizes[1]) < FITS:
         return left * right
@@ -295,7 +295,7 @@ def _zeros_and_ones(operator: QueryMatrix, power: int, weights: Any) -> Sums | N
     if not isinstance(weights, int):
         return transposed_sums(operator, 1, weights)
     counts = operator.column_abs_sums()
-    return None if counts.dtype != np.int64 else _times(counts, weights)
+    return None if counts.dtype != np.int64 else times(counts, weights)
 
 
 def _alike(count: Callable[[Any, int], int]) -> Callable[..., Sums | None]:
@@ -334,12 +334,12 @@ def _sparse_sums(operator: Sparse, power: int, weights: Any) -> Sums:
 
 def _diagonal_sums(operator: Diagonal, power: int, weights: Any) -> Sums:
     values: Sums = np.abs(operator._values)
-    return _times(_times(values, values) if power == 2 else values, weights)
+    return times(times(values, values) if power == 2 else values, weights)
 
 
 def _scaled_sums(operator: Scaled, power: int, weights: Any) -> Sums:
     factor = abs(int(operator.weight)) ** power
-    return _times(column_sums(operator.operator, power, weights), factor)
+    return times(column_sums(operator.operator, power, weights), factor)
 
 
 def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
@@ -373,9 +373,9 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
     ]
 
     def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(_times(left[:, None], right[None, :])).ravel()
+        return np.asarray(times(left[:, None], right[None, :])).ravel()
 
-    return _times(reduce(outer, sides), weights)
+    return times(reduce(outer, sides), weights)
 
 
 def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums | None:
