@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from mmech.checks import check_integer
 from mmech.operators.base import Array, QueryMatrix, exact_sums
@@ -183,6 +184,21 @@ class Hierarchy(QueryMatrix):
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights."""
         return float(sum(abs(weight) for weight in self.weights.values()))
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse rows, n entries a level."""
+        own = self._entries(np.array(list(self.weights.values()), self._entry_dtype))
+        levels = enumerate(zip(self.weights, self.counts, strict=True))
+        ends = [
+            level * self.n + np.minimum(m * np.arange(1, count + 1), self.n)
+            for level, (m, count) in levels
+        ]
+        entries = np.repeat(own, self.n)
+        cells = np.tile(np.arange(self.n), own.size)
+        rows = np.concatenate([[0], *ends])
+        matrix = sp.csr_array((entries, cells, rows), shape=self.shape)
+        matrix.eliminate_zeros()
+        return matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)
