@@ -19,6 +19,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmech.checks import sizes_label
+from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, product_of
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
@@ -30,12 +31,6 @@ __all__ = [
     "joint_inverse_gram",
     "nearest_inverse_gram",
 ]
-
-MAX_FACTOR = 2048
-"""Largest attribute for which the generalized eigenproblem is solved."""
-
-MAX_CELLS = 2**24
-"""Largest domain whose joint spectrum is formed."""
 
 MAX_TERMS = 64
 """Largest number of stacked products."""
@@ -198,7 +193,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     if not 2 <= len(terms) <= MAX_TERMS:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]
-    if max(sizes) > MAX_FACTOR:
+    if max(sizes) > LIMITS.spectrum_factor:
         return None
     columns = [distinct_grams([f[i] for _, f in terms]) for i in range(len(sizes))]
     choice = [tuple(row) for row in np.transpose([places for _, places in columns])]
@@ -210,7 +205,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     if any(all(row[k] for row, k in zip(definite, g, strict=True)) for g in choice):
         return inverse
     # Together the products may have full rank: only an exact spectrum tells.
-    if product_of(sizes) > MAX_CELLS or not all(
+    if product_of(sizes) > LIMITS.spectrum_cells or not all(
         _is_definite(sum(grams)) for grams in inverse.grams
     ):
         return None

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
     QueryMatrix,
@@ -45,9 +46,6 @@ __all__ = [
 
 MAX_LATTICE_ATTRIBUTES = 20
 """Largest number of attributes whose 2^d subsets are listed."""
-
-MAX_ENUMERATED_CELLS = 2**31
-"""Products over larger domains than this are refused before they allocate."""
 
 
 def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
@@ -122,7 +120,7 @@ class Marginal(Kronecker):
         return f"{self.domain_shape}, {list(self.attributes)}"
 
     def _check_enumerable(self) -> None:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(self.shape[1])} cells does not fit in "
                 "memory; measure the records of so large a domain instead of its cells"
@@ -348,7 +346,7 @@ class Anova(QueryMatrix):
         return self._values[masks]
 
     def _matmat(self, x: Array, /) -> Array:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(self.shape[1])} cells does not fit in "
                 "memory; restrict the domain to fewer attributes"

@@ -12,16 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, product_of, read_only
 from mmech.operators.basic import Diagonal
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
-
-MAX_ENUMERATED_CELLS = 2**31
-"""Products over larger domains than this are refused before they allocate."""
-
-MAX_BOX_VISITS = 2**30
-"""Labels times attributes above which partitions are not looked at as boxes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,7 +108,7 @@ class PartitionStack(QueryMatrix):
         """
         if self.domain_shape is None:
             return None
-        if len(self.domain_shape) * self._labels.size > MAX_BOX_VISITS:
+        if len(self.domain_shape) * self._labels.size > LIMITS.box_visits:
             return None
         cells = np.arange(self._labels.shape[1])
         volume = np.ones(self.shape[0], np.int64)
@@ -340,7 +335,7 @@ class Conjunctions(QueryMatrix):
     def _layout(
         self,
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"products over {magnitude(self.shape[1])} cells do not fit in memory; "
                 "restrict the domain to fewer attributes"

@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, product_of, read_only
 from mmech.operators.explicit import Sparse, as_query_matrix
-from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
+from mmech.operators.marginals import check_domain_shape
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
@@ -204,7 +205,7 @@ class Ranges(QueryMatrix):
     def _corners(self) -> Sparse:
         """The signed corners C of W = C S, where S sums all cells up to a cell."""
         m, n = self.shape
-        if n > MAX_ENUMERATED_CELLS:
+        if n > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(n)} cells does not fit in memory; "
                 "restrict the domain to fewer attributes"

@@ -17,19 +17,14 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.partition import Conjunctions
-from mmech.reduction.columns import MAX_CELLS, reduce_columns
+from mmech.reduction.columns import reduce_columns
 
 __all__ = ["CellGroups", "reduce_boxes"]
-
-MAX_SIGNATURES = 200_000
-"""Sets of boxes after which the reduction is given up ..."""
-
-MAX_SIGNATURE_BYTES = 2**28
-"""... or bytes to hold them: one bit per set and box."""
 
 Bits = NDArray[np.uint64]
 
@@ -106,7 +101,7 @@ class CellGroups:
         DomainTooLargeError
             If the domain is too large to list.
         """
-        if product_of(self.domain_shape) > MAX_CELLS:
+        if product_of(self.domain_shape) > LIMITS.merged_cells:
             raise DomainTooLargeError(
                 "the domain is too large to list its cells; look up the codes of the "
                 "records instead"
@@ -250,7 +245,7 @@ def _refine(
             parts, inverse = _unique_rows(both, size)
             places.append(inverse[size:])
             size = len(parts)
-            if size > MAX_SIGNATURES or parts.nbytes > MAX_SIGNATURE_BYTES:
+            if size > LIMITS.box_sets or parts.nbytes > LIMITS.box_set_bytes:
                 raise DomainTooLargeError(
                     f"more than {size - 1} sets of boxes occur; the workload hardly "
                     "gets smaller"

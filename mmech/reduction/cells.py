@@ -14,6 +14,7 @@ from typing import Literal, overload
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
@@ -22,7 +23,6 @@ from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
-    MAX_CELLS,
     Groups,
     Weights,
     column_groups,
@@ -35,9 +35,6 @@ from mmech.reduction.columns import (
 from mmech.structure.shape import kronecker_terms
 
 __all__ = ["reduce_domain"]
-
-MAX_VISITED_CELLS = 2 * 10**6
-"""Above this size boxes are refined attribute by attribute, not cell by cell."""
 
 
 @overload
@@ -122,14 +119,14 @@ def _reduce(
     workload: QueryMatrix, proportional: bool
 ) -> tuple[QueryMatrix, Groups, Weights]:
     n = workload.shape[1]
-    if n > MAX_CELLS:
+    if n > LIMITS.merged_cells:
         return workload, np.zeros(0, np.int64), np.zeros(0)
     if _tells_all_apart(workload):
         return workload, np.arange(n), np.ones(n)
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms, proportional)
-    if n > MAX_VISITED_CELLS:
+    if n > LIMITS.visited_cells:
         found = _reduce_many_cells(workload)
         if found is not None:
             reduced, groups = found

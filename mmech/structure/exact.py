@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import BLOCK_ENTRIES, FORMS, Array, QueryMatrix
+from mmech.limits import LIMITS
+from mmech.operators.base import FORMS, Array, QueryMatrix
 from mmech.operators.basic import (
     AllRange,
     AllRangeGram,
@@ -75,15 +76,6 @@ FITS = 2**62
 
 EXACT_FLOATS = 2.0**53
 """Sums of whole numbers >= 0 that stay below this are exact in float64."""
-
-MAX_WIDE = 2**22
-"""Most entries that are added up as Python integers."""
-
-MAX_COLUMNS = 2**25
-"""Largest domain whose column sums are listed one by one."""
-
-MAX_LISTED = 2**25
-"""Most entries of an operator of unknown class that are listed."""
 
 
 # ---- bounds ----------------------------------------------------------------------
@@ -210,7 +202,7 @@ def _wide(numbers: Sums) -> Sums:
     """Return Python integers in place of 64-bit ones."""
     if isinstance(numbers, int) or numbers.dtype == object:
         return numbers
-    if numbers.size > MAX_WIDE:
+    if numbers.size > LIMITS.wide_sums:
         raise ValueError(
             "the column sums of the strategy do not fit into 64-bit integers; scale "
             "the strategy down"
@@ -364,7 +356,7 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
     parts = [column_sums(factor, power) for factor in operator.factors]
     largest = weights * math.prod(_largest(part) for part in parts)
     n = operator.shape[1]
-    limit = MAX_COLUMNS if largest < FITS else MAX_WIDE
+    limit = LIMITS.listed_entries if largest < FITS else LIMITS.wide_sums
     if n > limit or all(isinstance(part, int) for part in parts):
         return largest
     sides = [
@@ -444,13 +436,14 @@ def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
     if is_known(operator):
         return operator
     m, n = operator.shape
-    if m * n > MAX_LISTED:
+    if m * n > LIMITS.listed_entries:
         raise DomainTooLargeError(
             f"{operator!r} has {magnitude(m * n)} entries, too many to check that all "
-            f"are integers (limit {MAX_LISTED}); compose it of operators of mmech"
+            f"are integers (limit {LIMITS.listed_entries}); compose it of operators "
+            "of mmech"
         )
     entries = np.empty((m, n), np.int64)
-    width = max(1, BLOCK_ENTRIES // max(1, m, n))
+    width = max(1, LIMITS.block_entries // max(1, m, n))
     for start in range(0, n, width):
         size = min(width, n - start)
         unit = np.zeros((n, size), np.int64)
