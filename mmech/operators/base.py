@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -480,6 +480,42 @@ class QueryMatrix:
             return out
 
         return exact_sums(sums, self.dtype)
+
+
+class Symmetric(QueryMatrix):
+    """Base of the operators that equal their transpose."""
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._matmat(y)
+
+    @property
+    def T(self) -> Self:
+        """The operator itself, which is symmetric."""
+        return self
+
+
+class WithPowerSums(QueryMatrix):
+    """Base of the operators whose four norms are sums of powers of their entries."""
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sums of |entry|^power over the columns (axis 0) or the rows."""
+        raise NotImplementedError(f"{type(self).__name__} must define _power_sums")
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
 
 
 def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> Array:

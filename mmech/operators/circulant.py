@@ -13,6 +13,7 @@ from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    WithPowerSums,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -37,7 +38,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Circulant(QueryMatrix):
+class Circulant(WithPowerSums):
     """A square matrix whose columns are one column, moved down cell by cell.
 
     Entry (i, j) is ``column[(i - j) % n]``: a filter over hours of the day, days of the
@@ -142,24 +143,12 @@ class Circulant(QueryMatrix):
         """Return the operator of absolute entries."""
         return self if self.is_nonnegative else Circulant(np.abs(self._column))
 
-    def _sums(self, power: int) -> Array:
+    def _power_sums(self, power: int, axis: int) -> Array:
         def sums(dtype: np.dtype[Any]) -> Array:
             total = (np.abs(self._column.astype(dtype)) ** power).sum()
             return np.full(self.n, total, dtype)
 
         return exact_sums(sums, self.dtype)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: that of the first."""
-        return self._sums(1)
-
-    row_abs_sums = column_abs_sums
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column: that of the first."""
-        return self._sums(2)
-
-    row_square_sums = column_square_sums
 
     def diag(self) -> Array:
         """Return the main diagonal: the first entry, n times."""
@@ -171,7 +160,7 @@ class Circulant(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Toeplitz(QueryMatrix):
+class Toeplitz(WithPowerSums):
     """A matrix that is constant along its diagonals: a filter over ordered cells.
 
     Entry (i, j) is ``first_column[i - j]`` on and below the main diagonal and
@@ -309,11 +298,13 @@ class Toeplitz(QueryMatrix):
             return self
         return Toeplitz(np.abs(self._column), np.abs(self._row))
 
-    def _sums(self, power: int) -> Array:
-        """Return sums over columns: of windows of the diagonals, without differences.
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sums of windows of the diagonals, without differences.
 
         A window ends one block of its length and begins the next one.
         """
+        if axis == 1:
+            return self.T._power_sums(power, 0)
         m, n = self.shape
 
         def sums(dtype: np.dtype[Any]) -> Array:
@@ -325,22 +316,6 @@ class Toeplitz(QueryMatrix):
             return (ends + starts.ravel()[m - 1 : m + n - 1])[::-1]
 
         return exact_sums(sums, self.dtype)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._sums(1)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._sums(2)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self.T._sums(1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self.T._sums(2)
 
     def diag(self) -> Array:
         """Return the main diagonal: the first entry of the column."""

@@ -14,6 +14,7 @@ from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    WithPowerSums,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -27,7 +28,7 @@ Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dense(QueryMatrix):
+class Dense(WithPowerSums):
     """An explicit matrix as an operator.
 
     Parameters
@@ -108,22 +109,6 @@ class Dense(QueryMatrix):
         """Return the matrix of absolute values."""
         return self if self.is_nonnegative else Dense(np.abs(self._array))
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._power_sums(1, 0)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._power_sums(2, 0)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self._power_sums(1, 1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self._power_sums(2, 1)
-
     def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(
             lambda dtype: (np.abs(self._array.astype(dtype)) ** power).sum(axis=axis),
@@ -143,7 +128,7 @@ class Dense(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sparse(QueryMatrix):
+class Sparse(WithPowerSums):
     """A SciPy sparse matrix as an operator.
 
     Parameters
@@ -247,22 +232,6 @@ class Sparse(QueryMatrix):
             return out
 
         return exact_sums(sums, self.dtype)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._power_sums(1, 0)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._power_sums(2, 0)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self._power_sums(1, 1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self._power_sums(2, 1)
 
     def diag(self) -> Array:
         """Return the main diagonal."""

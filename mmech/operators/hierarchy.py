@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from mmech.checks import check_integer
-from mmech.operators.base import Array, QueryMatrix, exact_sums
+from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums
 from mmech.operators.compose import check_weight
 
 __all__ = ["Hierarchy", "HierarchyInverseGram"]
@@ -202,7 +202,7 @@ class Hierarchy(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HierarchyInverseGram(QueryMatrix):
+class HierarchyInverseGram(Symmetric):
     """(AᵀA)⁻¹ of a hierarchy that measures the cells.
 
     A level adds w² 11ᵀ to the gram of every block, which is a rank-one change of its
@@ -223,11 +223,6 @@ class HierarchyInverseGram(QueryMatrix):
 
     def _arguments(self) -> str:
         return self.strategy._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     def _matmat(self, x: Array, /) -> Array:
         weights, counts = self.strategy.weights, self.strategy.counts
@@ -256,13 +251,6 @@ class HierarchyInverseGram(QueryMatrix):
         out = blocks * whole
         out[-1] = blocks[-1] * last
         return out
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> HierarchyInverseGram:
-        """The operator itself, which is symmetric."""
-        return self
 
 
 def _block_sums(x: Array, times: int) -> Array:

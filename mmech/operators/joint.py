@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import sizes_label
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, product_of
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.structure.shape import has_full_column_rank, kronecker_terms
@@ -43,7 +43,7 @@ CLEAR_RANK = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JointInverseGram(QueryMatrix):
+class JointInverseGram(Symmetric):
     """(Σ_g c_g² ⊗_i G_gi)⁻¹ for Kronecker products of grams in a common basis.
 
     Where there is no common basis, what is off the diagonal is left out: an
@@ -71,11 +71,6 @@ class JointInverseGram(QueryMatrix):
 
     def _arguments(self) -> str:
         return sizes_label([grams[0].shape[0] for grams in self.grams])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     @cached_property
     def _factorisation(
@@ -146,13 +141,6 @@ class JointInverseGram(QueryMatrix):
         inner = self._transform._matmat(x.astype(np.float64, copy=False))
         inner /= self.spectrum.reshape(-1, 1)
         return self._transform._rmatmat(inner).astype(x.dtype, copy=False)
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> JointInverseGram:
-        """The operator itself, which is symmetric."""
-        return self
 
 
 def joint_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
 from mmech.operators.basic import Diagonal
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
@@ -177,7 +177,7 @@ class PartitionStack(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionGram(QueryMatrix):
+class PartitionGram(Symmetric):
     """The gram of stacked partitions, never formed: O(t n) per vector.
 
     Where groups are small, the explicit gram is sparse and multiplies faster,
@@ -214,13 +214,6 @@ class PartitionGram(QueryMatrix):
         buffer = np.empty((largest, x.shape[1]), x.dtype)
         _kernels.partition_gram_matmat(stack._labels, stack.offsets, x, buffer, out)
         return out
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> PartitionGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def diag(self) -> Array:
         """Return the number of partitions for every cell."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +56,6 @@ class Pinv(QueryMatrix):
 
     def _arguments(self) -> str:
         return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     @cached_property
     def _inverse_gram(self) -> NDArray[np.float64] | None:

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
+from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import check_domain_shape
 
@@ -271,7 +272,7 @@ class Ranges(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Reordered(QueryMatrix):
+class _Reordered(Wrapper):
     """Shared parts of the operators that take another one's cells in another order."""
 
     operator: QueryMatrix
@@ -295,19 +296,6 @@ class _Reordered(QueryMatrix):
     def shape(self) -> tuple[int, int]:
         """Shape of the operator."""
         return self.operator.shape
-
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is known to be negative."""
-        return self.operator.is_nonnegative
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -394,7 +382,7 @@ class Permuted(_Reordered):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PermutedGram(_Reordered):
+class PermutedGram(Symmetric, _Reordered):
     """A symmetric operator with its rows and columns in another order.
 
     Parameters
@@ -407,13 +395,6 @@ class PermutedGram(_Reordered):
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._matmat(x[self._inverse])[self._permutation]
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> PermutedGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator, permuted alike."""

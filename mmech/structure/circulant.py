@@ -40,7 +40,7 @@ def _circulant_sums(operator: Circulant, power: int, weights: Any) -> Sums | Non
 
 def _toeplitz_sums(operator: Toeplitz, power: int, weights: Any) -> Sums | None:
     if isinstance(weights, int):
-        sums = operator._sums(power)
+        sums = operator._power_sums(power, 0)
         return times(sums, weights) if sums.dtype == np.int64 else None
     return transposed_sums(operator, power, weights)
 
