@@ -52,10 +52,10 @@ class MatrixMechanism(Settled):
     Parameters
     ----------
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
-        Queries W to answer.
+        Queries W to answer, or the `StrategyResult` of an optimization for them.
     strategy : the same, shape (p, n), or StrategyResult, default=None
-        Queries A to measure; ``None`` optimizes one for the noise. The
-        result of an optimization for another norm is refused.
+        Queries A to measure; ``None`` takes that of the result, or optimizes one for
+        the noise. The result of an optimization for another norm is refused.
     epsilon, rho : float, str or Fraction
         Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
         turns a sum of rho into (epsilon, delta).

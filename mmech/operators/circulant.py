@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
@@ -157,6 +158,10 @@ class Circulant(WithPowerSums):
     def _explicit_entries(self) -> Array:
         places = np.subtract.outer(np.arange(self.n), np.arange(self.n))
         return self._column[places % self.n]
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return Toeplitz(self._column, self.T._column).to_sparse()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,3 +329,19 @@ class Toeplitz(WithPowerSums):
     def _explicit_entries(self) -> Array:
         m, n = self.shape
         return self._diagonals[np.subtract.outer(np.arange(m), np.arange(n)) + n - 1]
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        kept = np.flatnonzero(self._diagonals)
+        if kept.size == 0:
+            return sp.csr_array(self.shape, dtype=self.dtype)
+        values, offsets = self._diagonals[kept], self.shape[1] - 1 - kept
+        return sp.csr_array(
+            sp.diags_array(
+                list(values),
+                offsets=offsets.tolist(),
+                shape=self.shape,
+                format="csr",
+                dtype=self.dtype,
+            )
+        )

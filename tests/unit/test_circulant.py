@@ -130,3 +130,10 @@ def test_unstable_inverses_are_left_to_the_general_form():
     assert not has_full_column_rank(steep)
     assert not has_full_column_rank(Toeplitz([0, 1], [0, 0]))
     assert not has_full_column_rank(Toeplitz([1, 2, 3], [1, 0]))
+
+
+def test_sparse_forms_hold_no_rounding_errors():
+    band = Toeplitz([0.5, 0.25, *[0.0] * 98], np.eye(1, 60)[0] / 2)
+    assert band.to_sparse().nnz == 60 + 60
+    assert Circulant([0.5, 0.25, *[0.0] * 97]).to_sparse().nnz == 2 * 99
+    assert Toeplitz([0, 0], [0, 0, 0]).to_sparse().shape == (2, 3)
