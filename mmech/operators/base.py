@@ -494,8 +494,23 @@ class Symmetric(QueryMatrix):
         return self
 
 
-class WithPowerSums(QueryMatrix):
-    """Base of the operators whose four norms are sums of powers of their entries."""
+class Stored(QueryMatrix):
+    """Base of the operators that store their entries, and add up powers of them."""
+
+    @property
+    def _stored(self) -> Array:
+        """Every entry that is not zero at least once."""
+        raise NotImplementedError(f"{type(self).__name__} must define _stored")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored entries."""
+        return self._stored.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._stored >= 0).all())
 
     def _power_sums(self, power: int, axis: int) -> Array:
         """Return sums of |entry|^power over the columns (axis 0) or the rows."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,8 +14,8 @@ from mmech.checks import check_finite_array, check_integer
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Stored,
     Symmetric,
-    WithPowerSums,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -407,7 +406,7 @@ class AllRangeGram(Symmetric, _Sized):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagonal(Symmetric, WithPowerSums):
+class Diagonal(Symmetric, Stored):
     """A square diagonal matrix.
 
     Parameters
@@ -441,14 +440,8 @@ class Diagonal(Symmetric, WithPowerSums):
         return f"n={self._values.size}"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the diagonal."""
-        return self._values.dtype
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._values >= 0).all())
+    def _stored(self) -> Array:
+        return self._values
 
     def _matmat(self, x: Array, /) -> Array:
         return x * self._values.astype(x.dtype, copy=False)[:, None]

@@ -14,7 +14,7 @@ from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
-    WithPowerSums,
+    Stored,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -39,7 +39,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Circulant(WithPowerSums):
+class Circulant(Stored):
     """A square matrix whose columns are one column, moved down cell by cell.
 
     Entry (i, j) is ``column[(i - j) % n]``: a filter over hours of the day, days of the
@@ -80,18 +80,12 @@ class Circulant(WithPowerSums):
         """Number of queries and of domain cells, which are equal."""
         return (self.n, self.n)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored column."""
-        return self._column.dtype
-
     def _arguments(self) -> str:
         return f"{self.n} cells"
 
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._column >= 0).all())
+    @property
+    def _stored(self) -> Array:
+        return self._column
 
     @cached_property
     def eigenvalues(self) -> NDArray[np.complex128]:
@@ -165,7 +159,7 @@ class Circulant(WithPowerSums):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Toeplitz(WithPowerSums):
+class Toeplitz(Stored):
     """A matrix that is constant along its diagonals: a filter over ordered cells.
 
     Entry (i, j) is ``first_column[i - j]`` on and below the main diagonal and
@@ -247,14 +241,8 @@ class Toeplitz(WithPowerSums):
         return (self._column.size, self._row.size)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored entries."""
-        return self._column.dtype
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._diagonals >= 0).all())
+    def _stored(self) -> Array:
+        return self._diagonals
 
     def _matmat(self, x: Array, /) -> Array:
         padded = np.zeros((self._circle.n, x.shape[1]), x.dtype)

@@ -14,7 +14,7 @@ from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
-    WithPowerSums,
+    Stored,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -28,7 +28,7 @@ Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dense(WithPowerSums):
+class Dense(Stored):
     """An explicit matrix as an operator.
 
     Parameters
@@ -67,14 +67,8 @@ class Dense(WithPowerSums):
         return " x ".join(str(size) for size in self.shape)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored array."""
-        return self._array.dtype
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._array >= 0).all())
+    def _stored(self) -> Array:
+        return self._array
 
     def _matmat(self, x: Array, /) -> Array:
         return self._array.astype(x.dtype, copy=False) @ x
@@ -128,7 +122,7 @@ class Dense(WithPowerSums):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sparse(WithPowerSums):
+class Sparse(Stored):
     """A SciPy sparse matrix as an operator.
 
     Parameters
@@ -173,14 +167,8 @@ class Sparse(WithPowerSums):
         return f"{m} x {n}, nnz={self.matrix.nnz}"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored entries."""
-        return np.dtype(self.matrix.dtype)
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self.matrix.data >= 0).all())
+    def _stored(self) -> Array:
+        return self.matrix.data
 
     @cached_property
     def _converted(self) -> dict[np.dtype[Any], sp.csr_array]:
