@@ -11,6 +11,7 @@ from mmech.integer_strategy import integer_strategy
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAWS
 from mmech.operators.base import QueryMatrix
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import Marginal
 from mmech.release import Measurement
 from mmech.strategies.result import StrategyResult
@@ -20,7 +21,7 @@ __all__ = ["export_marginals"]
 
 
 def export_marginals(
-    mechanism: MatrixMechanism | QueryMatrix | StrategyResult,
+    mechanism: MatrixMechanism | Matrix | StrategyResult,
     measurement: Measurement,
 ) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
     """Return measured marginals as tables with the standard deviation of an entry.
@@ -33,7 +34,7 @@ def export_marginals(
 
     Parameters
     ----------
-    mechanism : MatrixMechanism, StrategyResult or QueryMatrix
+    mechanism : MatrixMechanism, QueryMatrix or StrategyResult
         What was measured: a strategy of marginals.
     measurement : Measurement
         What the mechanism's `measure` returned for it.
@@ -70,9 +71,7 @@ def export_marginals(
     if isinstance(mechanism, MatrixMechanism):
         strategy, form = mechanism.strategy, mechanism.released.form
     else:
-        strategy = (
-            mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
-        )
+        strategy = as_query_matrix(mechanism, "mechanism")
         law = LAWS.get(measurement.entry.kind)
         if law is None:
             raise TypeError(

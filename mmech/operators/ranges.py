@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import Array, QueryMatrix, product_of, read_only
-from mmech.operators.checks import check_operator
-from mmech.operators.explicit import Sparse
-from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
+from mmech.limits import LIMITS
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
+from mmech.operators.compose import Wrapper
+from mmech.operators.explicit import Sparse, as_query_matrix
+from mmech.operators.marginals import check_domain_shape
 from mmech.storage.codec import storable
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
@@ -208,7 +209,7 @@ class Ranges(QueryMatrix):
     def _corners(self) -> Sparse:
         """The signed corners C of W = C S, where S sums all cells up to a cell."""
         m, n = self.shape
-        if n > MAX_ENUMERATED_CELLS:
+        if n > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(n)} cells does not fit in memory; "
                 "restrict the domain to fewer attributes"
@@ -274,14 +275,15 @@ class Ranges(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Reordered(QueryMatrix):
+class _Reordered(Wrapper):
     """Shared parts of the operators that take another one's cells in another order."""
 
     operator: QueryMatrix
     permutation: ArrayLike
 
     def __post_init__(self) -> None:
-        check_operator(self.operator, "operator")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         order = check_permutation(self.permutation, self.operator.shape[1])
         object.__setattr__(self, "permutation", order)
 
@@ -297,19 +299,6 @@ class _Reordered(QueryMatrix):
     def shape(self) -> tuple[int, int]:
         """Shape of the operator."""
         return self.operator.shape
-
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is known to be negative."""
-        return self.operator.is_nonnegative
 
 
 @storable("Permuted")
@@ -398,7 +387,7 @@ class Permuted(_Reordered):
 
 @storable("PermutedGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class PermutedGram(_Reordered):
+class PermutedGram(Symmetric, _Reordered):
     """A symmetric operator with its rows and columns in another order.
 
     Parameters
@@ -411,13 +400,6 @@ class PermutedGram(_Reordered):
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._matmat(x[self._inverse])[self._permutation]
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> PermutedGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator, permuted alike."""

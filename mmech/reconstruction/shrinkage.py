@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import product_of
+from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
 from mmech.operators.subsets import downward_closure
 from mmech.prior import SignalPrior
-from mmech.reconstruction.marginal_estimate import MarginalEstimate
+from mmech.reconstruction.marginal_estimate import MarginalEstimate, as_marginals
 from mmech.storage.codec import storable
 
 __all__ = ["ShrunkEstimate", "ShrunkPart", "shrink"]
@@ -161,7 +162,7 @@ class ShrunkEstimate:
 
 
 def shrink(
-    strategy: Marginals,
+    strategy: Matrix,
     values: ArrayLike,
     *,
     variance: ArrayLike,
@@ -185,7 +186,7 @@ def shrink(
 
     Parameters
     ----------
-    strategy : Marginals, shape (p, n)
+    strategy : Marginals, Marginal or StrategyResult, shape (p, n)
         What was measured.
     values : array_like, shape (p,) or (p, k)
         Noisy answers, one column per class. One column of signed differences between
@@ -225,8 +226,7 @@ def shrink(
     >>> bool(5 < estimate.marginal([0])[0, 0] < 9)
     True
     """
-    if not isinstance(strategy, Marginals):
-        raise TypeError(f"strategy must be Marginals, got {type(strategy).__name__}")
+    strategy = as_marginals(strategy)
     array = check_finite_array(values, "values", ndim=np.ndim(values))
     array = np.asarray(array, dtype=np.float64)
     if array.ndim == 1:

@@ -14,14 +14,15 @@ from typing import Literal, overload
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
-    MAX_CELLS,
     Groups,
     Weights,
     column_groups,
@@ -35,24 +36,21 @@ from mmech.structure.shape import kronecker_terms
 
 __all__ = ["reduce_domain"]
 
-MAX_VISITED_CELLS = 2 * 10**6
-"""Above this size boxes are refined attribute by attribute, not cell by cell."""
-
 
 @overload
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: Literal[False] = False
+    workload: Matrix, *, proportional: Literal[False] = False
 ) -> tuple[QueryMatrix, Groups]: ...
 
 
 @overload
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: Literal[True]
+    workload: Matrix, *, proportional: Literal[True]
 ) -> tuple[QueryMatrix, Groups, Weights]: ...
 
 
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: bool = False
+    workload: Matrix, *, proportional: bool = False
 ) -> tuple[QueryMatrix, Groups] | tuple[QueryMatrix, Groups, Weights]:
     """Merge cells whose columns of the workload are equal; drop zero columns.
 
@@ -65,7 +63,7 @@ def reduce_domain(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W.
     proportional : bool, default=False
         Merge proportional columns too: the largest stands for the group and a record
@@ -112,7 +110,8 @@ def reduce_domain(
     >>> reduced.to_dense().ravel(), groups, weights
     (array([2, 6]), array([ 0,  0, -1,  0]), array([ 0.5,  1. ,  0. , -0.5]))
     """
-    reduced, groups, weights = _reduce(workload, proportional)
+    queries = as_query_matrix(workload, "workload")
+    reduced, groups, weights = _reduce(queries, proportional)
     return (reduced, groups, weights) if proportional else (reduced, groups)
 
 
@@ -120,14 +119,14 @@ def _reduce(
     workload: QueryMatrix, proportional: bool
 ) -> tuple[QueryMatrix, Groups, Weights]:
     n = workload.shape[1]
-    if n > MAX_CELLS:
+    if n > LIMITS.merged_cells:
         return workload, np.zeros(0, np.int64), np.zeros(0)
     if _tells_all_apart(workload):
         return workload, np.arange(n), np.ones(n)
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms, proportional)
-    if n > MAX_VISITED_CELLS:
+    if n > LIMITS.visited_cells:
         found = _reduce_many_cells(workload)
         if found is not None:
             reduced, groups = found

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 from mmech.operators.base import QueryMatrix
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.storage.codec import is_storable, read, write
 from mmech.strategies.result import StrategyResult
 
@@ -13,7 +14,7 @@ __all__ = ["load_strategy", "save_strategy"]
 
 
 def save_strategy(
-    path: str | os.PathLike[str], strategy: QueryMatrix | StrategyResult
+    path: str | os.PathLike[str], strategy: Matrix | StrategyResult
 ) -> None:
     """Write a strategy to one file, to be measured again elsewhere or audited.
 
@@ -24,9 +25,9 @@ def save_strategy(
     ----------
     path : str or path-like
         File to write.
-    strategy : QueryMatrix or StrategyResult
-        An operator, or a result with its candidates and workload. A workload that
-        cannot be stored is left out.
+    strategy : QueryMatrix, ndarray, SciPy sparse matrix or StrategyResult
+        An operator, a matrix, or a result with its candidates and workload. A workload
+        that cannot be stored is left out.
 
     Raises
     ------
@@ -53,12 +54,9 @@ def save_strategy(
     >>> copy.loss == result.loss, copy.strategy
     (True, PIdentity(p=4, n=64) shape=(68, 64))
     """
-    if not isinstance(strategy, (QueryMatrix, StrategyResult)):
-        raise TypeError(
-            "strategy must be a query matrix or a StrategyResult, got "
-            f"{type(strategy).__name__}; wrap arrays with Dense"
-        )
-    if isinstance(strategy, StrategyResult) and not is_storable(strategy.workload):
+    if not isinstance(strategy, StrategyResult):
+        strategy = as_query_matrix(strategy, "strategy")
+    elif not is_storable(strategy.workload):
         strategy = replace(strategy, workload=None)
     write(path, "strategy", strategy)
 

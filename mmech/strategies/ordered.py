@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.base import Array, QueryMatrix, Symmetric
 from mmech.operators.basic import (
     AllRangeGram,
     Diagonal,
@@ -55,7 +54,7 @@ CHUNK = 64
 
 @storable("SeparableGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class SeparableGram(QueryMatrix):
+class SeparableGram(Symmetric):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
 
     Products cost O(n) per vector.
@@ -80,19 +79,12 @@ class SeparableGram(QueryMatrix):
     def _arguments(self) -> str:
         return f"n={self.diagonal.size}"
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
         out = np.empty_like(x)
         _kernels.separable_gram_matmat(self.rising, self.falling, self.diagonal, x, out)
         return out
-
-    _rmatmat = _matmat
 
     def diag(self) -> Array:
         """Return the main diagonal, shape (n,)."""

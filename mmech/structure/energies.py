@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import BLOCK_ENTRIES, QueryMatrix, product_of
+from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
@@ -28,9 +29,6 @@ __all__ = ["anova_energies"]
 
 Sizes = tuple[int, ...]
 Floats = NDArray[np.float64]
-
-MAX_BOX_TERMS = 2**26
-"""Largest number of pairs of a kind of box and a subset of what it restricts."""
 
 
 def anova_energies(workload: QueryMatrix, domain_shape: Sizes) -> Floats | None:
@@ -154,10 +152,10 @@ def _box_energies(
     cells = np.array(sizes, np.float64)
     tested = kinds < cells
     orders = tested.sum(axis=1)
-    if (2.0**orders).sum() > MAX_BOX_TERMS:
+    if (2.0**orders).sum() > LIMITS.box_terms:
         raise DomainTooLargeError(
             "the boxes and the subsets of the attributes that they restrict are more "
-            f"than {MAX_BOX_TERMS} pairs; ask for boxes over fewer attributes"
+            f"than {LIMITS.box_terms} pairs; ask for boxes over fewer attributes"
         )
     inside = kinds * (1 - kinds / cells)
     outside = np.square(kinds) / cells
@@ -166,7 +164,9 @@ def _box_energies(
     total = np.zeros(2 ** len(sizes))
     for order in np.unique(orders).tolist():
         alike = np.flatnonzero(orders == order)
-        for rows in np.array_split(alike, -(-alike.size * 2**order // BLOCK_ENTRIES)):
+        for rows in np.array_split(
+            alike, -(-alike.size * 2**order // LIMITS.block_entries)
+        ):
             attributes = np.nonzero(tested[rows])[1].reshape(rows.size, order)
             masks = np.zeros((rows.size, 1), np.int64)
             values = shared[rows, None]

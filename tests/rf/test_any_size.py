@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, optimize
-from mmech.reduction import boxes as box_reduction
+from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, limits, optimize
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -120,8 +119,8 @@ def test_auto_lists_no_cells_of_boxes(monkeypatch):
     workload = Conjunctions(forest.leaf_masks())
     for name in ("_matmat", "_rmatmat"):
         monkeypatch.setattr(Conjunctions, name, None)
-    monkeypatch.setattr(box_reduction, "MAX_SIGNATURES", 1)
-    assert optimize(workload, seed=0).success
+    with limits.changed(box_sets=1):
+        assert optimize(workload, seed=0).success
 
 
 def test_hundreds_of_attributes_have_blocks():

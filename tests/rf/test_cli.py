@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import mmech
-from mmech.domain import discretise
+from mmech import limits
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
@@ -71,7 +71,7 @@ def fruit(files, *args):
 
 def test_names_in_the_help_are_those_of_the_library():
     assert tuple(evaluation.METHODS) == _compare.METHODS
-    assert discretise.MAX_BINS == _common.MAX_BINS
+    assert limits.LIMITS.bins == _common.MAX_BINS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])

@@ -15,17 +15,18 @@ from mmech import (
     Scaled,
     Total,
     VStack,
+    limits,
 )
 from mmech.operators import Pinv
-from mmech.operators import pinv as _pinv
 from mmech.operators.lsmr import preconditioner
 from mmech.reconstruction import least_squares
 
 
 @pytest.fixture
-def iterative(monkeypatch):
+def iterative():
     """Every pseudoinverse without a closed form goes to LSMR."""
-    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
+    with limits.changed(direct_size=0):
+        yield
 
 
 @pytest.fixture

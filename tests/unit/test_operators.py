@@ -38,9 +38,9 @@ from mmech import (
     Sum,
     Total,
     VStack,
+    limits,
 )
 from mmech.operators import AllRangeGram, Gram, Pinv, Transpose
-from mmech.operators import base as _base
 from mmech.operators import compose as _compose
 from mmech.operators import pinv as _pinv
 from mmech.testing import assert_query_matrix
@@ -76,11 +76,11 @@ def test_the_catalogue_covers_every_public_operator():
 
 
 @every_operator
-def test_conformance_in_blocks(name, monkeypatch):
+def test_conformance_in_blocks(name):
     # The block-wise fallbacks of a large domain, forced on a small one.
-    monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
     operator, dense = CATALOGUE[name]
-    assert_query_matrix(operator, dense, check_pinv=False)
+    with limits.changed(block_entries=10):
+        assert_query_matrix(operator, dense, check_pinv=False)
 
 
 @every_operator
@@ -109,17 +109,17 @@ def test_generic_fallbacks(name):
 
 
 @every_operator
-def test_pseudoinverse_by_lsmr(name, monkeypatch):
+def test_pseudoinverse_by_lsmr(name):
     # The path of operators too large to factorise.
     operator, dense = CATALOGUE[name]
     if np.linalg.cond(dense) > 1e4 and np.linalg.matrix_rank(dense) == min(dense.shape):
         pytest.skip("LSMR needs more iterations than the limit at this condition")
-    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
     inverse = ref.pinv(dense)
     scale = max(1.0, np.abs(inverse).max())
     iterative = Pinv(operator)
-    np.testing.assert_allclose(iterative.to_dense(), inverse, atol=1e-7 * scale)
-    np.testing.assert_allclose(iterative.T.to_dense(), inverse.T, atol=1e-7 * scale)
+    with limits.changed(direct_size=0):
+        np.testing.assert_allclose(iterative.to_dense(), inverse, atol=1e-7 * scale)
+        np.testing.assert_allclose(iterative.T.to_dense(), inverse.T, atol=1e-7 * scale)
 
 
 @every_operator
@@ -495,9 +495,9 @@ def test_rows_of_a_huge_box_domain():
 
 
 @pytest.mark.parametrize("target", ["to_dense", "to_sparse"])
-def test_large_conversions_warn(target, monkeypatch):
-    monkeypatch.setattr(_base, "DENSE_WARNING_ENTRIES", 5)
-    with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
+def test_large_conversions_warn(target):
+    warned = pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries")
+    with limits.changed(warned_entries=5), warned as record:
         getattr(Prefix(3), target)()
     assert record[0].filename == __file__
     with warnings.catch_warnings():
@@ -632,9 +632,9 @@ def test_a_factorisation_is_computed_once(monkeypatch):
     ],
     ids=["iterations", "condition"],
 )
-def test_lsmr_that_does_not_converge_warns(dense, monkeypatch):
-    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
-    with pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"):
+def test_lsmr_that_does_not_converge_warns(dense):
+    warned = pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped")
+    with limits.changed(direct_size=0), warned:
         Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))
 
 
