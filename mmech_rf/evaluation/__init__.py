@@ -3,7 +3,7 @@
 Reports test accuracy, which is not private: meant for public data.
 """
 
-from mmech_rf.evaluation.methods import METHODS, Method, make_methods
+from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
 from mmech_rf.evaluation.records import (
     Records,
@@ -25,6 +25,7 @@ from mmech_rf.evaluation.trials import (
     summarize,
     warm_up,
 )
+from mmech_rf.methods import METHODS, Method
 
 __all__ = [
     # what is compared, on what

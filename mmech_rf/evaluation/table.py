@@ -109,7 +109,8 @@ def accuracy_table(summaries: Sequence[Summary]) -> str:
     ]
     for epsilon in budgets or [None]:
         title = "any ε" if epsilon is None else f"ε = {_plain(epsilon)}"
-        cells = [_accuracy(row.get(epsilon) or row[None]) for row in rows.values()]
+        found = [row.get(epsilon) or row.get(None) for row in rows.values()]
+        cells = [_NOTHING if one is None else _accuracy(one) for one in found]
         columns.append(_Column((title,), cells))
     means = [
         sum(s.seconds["total"] for s in row.values()) / len(row)
