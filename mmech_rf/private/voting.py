@@ -56,7 +56,7 @@ def hard_votes(
 
 def weight_votes(
     forest: Forest,
-    leaf_counts: NDArray[np.float64],
+    leaf_counts: NDArray[np.int64] | NDArray[np.float64],
     codes: NDArray[np.int64],
 ) -> NDArray[np.float64]:
     """Return the sum over the trees of the counts in the visited leaves.
@@ -64,7 +64,7 @@ def weight_votes(
     Parameters
     ----------
     forest : Forest
-    leaf_counts : ndarray of float64, shape (n_leaves, k)
+    leaf_counts : ndarray of int64 or float64, shape (n_leaves, k)
         Released counts.
     codes : ndarray of int64, shape (b, d)
         Encoded records.

@@ -1,6 +1,7 @@
 """One table of methods serves the package, comparisons, pictures and commands."""
 
 import inspect
+import re
 from itertools import combinations
 
 import numpy as np
@@ -36,6 +37,23 @@ def test_a_row_makes_a_classifier_that_takes_its_options(name):
 def test_every_public_classifier_has_a_row():
     public = {name for name in mmech_rf.__all__ if name.endswith("Classifier")}
     assert public == ESTIMATORS.keys()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_docstring_holds_every_parameter_with_its_default(name):
+    """Texts are shared, and filled in for each class."""
+    cls = getattr(mmech_rf, name)
+    sections = re.split(r"\n\n(?=\w+\n-+\n)", cls.__doc__)
+    (text,) = (part for part in sections if part.startswith("Parameters\n"))
+    entries = re.findall(r"^(\w[\w, ]*) : (.+)$", text, re.MULTILINE)
+    types = {one: kind for names, kind in entries for one in names.split(", ")}
+    parameters = inspect.signature(cls).parameters
+    assert types.keys() == parameters.keys()
+    for own, parameter in parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            default = str(parameter.default)
+            assert types[own].split("default=")[1].strip('"') == default
+    assert "$" not in cls.__doc__
 
 
 def test_every_method_is_compared():
