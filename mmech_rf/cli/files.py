@@ -164,7 +164,7 @@ def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
     from mmech_rf.forest.checks import located
 
     try:
-        return schema.encode(X, y, **policies)  # type: ignore[call-overload]
+        return schema.encode(X, y, **policies)
     except ValueError as error:
         raise located(error, f"cannot use the data {path!r}") from error
 
