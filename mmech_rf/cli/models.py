@@ -393,6 +393,8 @@ def _structure(model: ForestClassifier) -> str:
             f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"
         )
     forests = [ensemble.forest for ensemble in model.ensembles_]
+    if not forests:
+        return "the model"
     trees = sum(forest.n_trees for forest in forests)
     leaves = sum(forest.n_leaves for forest in forests)
     groups = "" if len(forests) == 1 else f" in {len(forests)} ensembles"
