@@ -8,8 +8,6 @@ from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
 from mmech_rf.evaluation.records import (
     Records,
     load_records,
-    read_columns,
-    read_csv,
     read_schema,
 )
 from mmech_rf.evaluation.table import (
@@ -33,8 +31,6 @@ __all__ = [
     "Method",
     "Records",
     "load_records",
-    "read_columns",
-    "read_csv",
     "read_schema",
     "make_methods",
     # comparing
