@@ -17,17 +17,7 @@ _LINE_HEIGHT = 0.045  # of a label, as a share of the height of the axes
 
 
 def check_plot_path(path: str | os.PathLike[str]) -> None:
-    """Raise unless a picture of this kind can be drawn.
-
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    ValueError
-        If matplotlib is missing or cannot write this kind of file.
-    """
+    """Raise unless matplotlib is there and can write this kind of file."""
     if _ending(path) not in _KINDS:
         raise ValueError(
             f"a picture cannot be written as {os.fspath(path)!r}; its name must end "
@@ -47,17 +37,8 @@ def plot_accuracy(
 ) -> None:
     """Draw accuracy against epsilon, with one standard deviation up and down.
 
-    Parameters
-    ----------
-    summaries : sequence of Summary
-    path : path
-        Its ending chooses the kind of file: .png, .pdf or .svg.
-    title : str, optional
-
-    Raises
-    ------
-    ValueError
-        If matplotlib is missing or cannot write this kind of file.
+    The ending of `path` chooses the kind of file: .png, .pdf or .svg. Anything else,
+    and a missing matplotlib, is a `ValueError`.
     """
     check_plot_path(path)
     from matplotlib.figure import Figure

@@ -247,16 +247,7 @@ def _count_answers(method: Method, model: Any, n_queries: int) -> int:
 
 
 def summarize(trials: Iterable[Trial]) -> list[Summary]:
-    """Return means over the repeats, per method and budget, in order of appearance.
-
-    Parameters
-    ----------
-    trials : iterable of Trial
-
-    Returns
-    -------
-    list of Summary
-    """
+    """Return means over the repeats, per method and budget, in order of appearance."""
     groups: dict[tuple[str, Fraction | None], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.method.name, trial.epsilon), []).append(trial)
@@ -286,17 +277,7 @@ def _mean_or_none(values: list[float | None]) -> float | None:
 
 
 def warm_up(names: Iterable[str] = tuple(METHODS)) -> float:
-    """Fit methods once on a small problem, so that their kernels are compiled.
-
-    Parameters
-    ----------
-    names : iterable of str, default=all of `METHODS`
-
-    Returns
-    -------
-    float
-        Seconds it took.
-    """
+    """Fit methods on a small problem, to compile their kernels; return the seconds."""
     started = time.perf_counter()
     monks = load_records("monks-1")
     small = Records("warm-up", monks.X[:, :3], monks.y, monks.schema.select(range(3)))

@@ -77,24 +77,10 @@ def statement(
     afterwards: str,
     public: str,
 ) -> str:
-    """Return what was released, at which cost, to whom it gives protection.
+    """Return what was released, at which cost, and to whom it gives protection.
 
-    Parameters
-    ----------
-    terms : Terms
-    entries : sequence of LedgerEntry
-        Releases of the fit.
-    guarantee : str
-        What all of them guarantee together.
-    afterwards : str
-        What using the model costs.
-    public : str
-        What does not depend on records.
-
-    Returns
-    -------
-    str
-        One sentence a line, releases indented.
+    One sentence a line: what all entries guarantee together, each of them, what using
+    the model costs afterwards, and what is public.
     """
     lines = [
         f"Released by this fit: {guarantee} for neighbouring data sets that differ "
