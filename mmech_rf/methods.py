@@ -57,10 +57,14 @@ class Method:
         """Whether the method has a privacy budget."""
         return self.released != "not private"
 
+    @property
+    def factory(self) -> Any:
+        """The class, which is imported now."""
+        return getattr(import_module(f"mmech_rf.{self.home}"), self.estimator)
+
     def make(self, schema: Any, **parameters: Any) -> Any:
         """Return an unfitted classifier; parameters win over those that are set."""
-        make = getattr(import_module(f"mmech_rf.{self.home}"), self.estimator)
-        return make(schema, **{**self.parameters, **parameters})
+        return self.factory(schema, **{**self.parameters, **parameters})
 
 
 _CHOOSING = ("n_records", "privacy", "delta")
