@@ -10,24 +10,13 @@ the attributes that have one (``_released``), checks what is read (``_settle``),
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 from mmech.storage.codec import read
-from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
-from mmech_rf.drawn.classifier import DrawnForestClassifier
+from mmech_rf.methods import ESTIMATORS
 from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.batch_training import BatchTrainingClassifier
-from mmech_rf.private.laplace_forest import LaplaceForestClassifier
 
-__all__ = ["MODELS", "load_model"]
-
-MODELS = (
-    BatchTrainingClassifier,
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
-    LaplaceForestClassifier,
-)
-"""Classes of this package whose models files hold, registered by their import."""
+__all__ = ["load_model"]
 
 
 def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
@@ -44,10 +33,9 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
 
     Returns
     -------
-    BatchTrainingClassifier, BlockForestClassifier, DrawnForestClassifier,
-    LabelForestClassifier or LaplaceForestClassifier
-        Fitted, with a ledger that is spent. It has everything of the saved model
-        but its strategies.
+    estimator
+        Fitted, with a ledger that is spent; of a `PrivateForestClassifier` what it
+        chose. It has everything of the saved model but its strategies.
 
     Raises
     ------
@@ -74,5 +62,7 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     >>> bool((copy.predict(car.data) == model.predict(car.data)).all())
     True
     """
+    for home in set(ESTIMATORS.values()):  # files may name what was imported
+        import_module(f"mmech_rf.{home}")
     model: ForestClassifier = read(path, "model", ForestClassifier)
     return model

@@ -19,7 +19,7 @@ from mmech_rf import (
 )
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.grown import OptimizedForest
 from mmech_rf.private.payments import Payments
 
 SHAPE = (3, 2, 2)
@@ -130,7 +130,7 @@ def half_the_noise(draw, sample):
 def remember(monkeypatch):
     """Optimize each workload once; tests that repeat a fit are then quick."""
     known = {}
-    optimize = ForestClassifier._optimize
+    optimize = OptimizedForest._optimize
 
     def look_up(self, workloads):
         found = []
@@ -141,7 +141,7 @@ def remember(monkeypatch):
             found.append(known[key])
         return found
 
-    monkeypatch.setattr(ForestClassifier, "_optimize", look_up)
+    monkeypatch.setattr(OptimizedForest, "_optimize", look_up)
 
 
 def watch(monkeypatch):

@@ -51,22 +51,8 @@ def label_blocks(
 ) -> list[Subset]:
     """Return the attributes of every tree: the longest blocks with records enough.
 
-    Parameters
-    ----------
-    domain_shape : sequence of int
-        Number of values of every attribute.
-    epsilon : float
-        Budget, nats.
-    n_records : float
-        Public number of records, roughly.
-    settings : BlockSettings, optional
-        How many records a leaf needs.
-
-    Returns
-    -------
-    list of tuple of int
-        Blocks of neighbours, a partition of the attributes; single attributes where
-        records times epsilon are few.
+    Blocks of neighbours, a partition of the attributes; single attributes where the
+    public number of records times epsilon is small. Settings say how many a leaf needs.
     """
     needed = (settings or BlockSettings()).label_records
     finest, *coarser = block_partitions(domain_shape)
@@ -132,29 +118,8 @@ def draw_labels(
 ) -> LabelForest:
     """Assign every record to one tree, and draw the labels of all leaves.
 
-    The caller has paid epsilon. Labels of empty leaves are drawn like all others, so
-    that nothing shows which are empty.
-
-    Parameters
-    ----------
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
-        Records. Sensitive.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-    n_classes : int
-        Number of classes k.
-    blocks : sequence of tuple of int
-        Public attributes of every tree.
-    epsilon : Fraction
-        Budget of all labels together, nats.
-    relation : Relation
-        Neighbour relation of the guarantee.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
-
-    Returns
-    -------
-    LabelForest
+    The caller has paid epsilon for all labels together. Labels of empty leaves are
+    drawn like all others, so that nothing shows which are empty.
 
     Notes
     -----

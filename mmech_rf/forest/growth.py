@@ -485,20 +485,8 @@ def mean_leaves(
 ) -> Fraction:
     """Return how many leaves a random tree has on average, before one is grown.
 
-    Parameters
-    ----------
-    schema_or_domain_shape : Schema or sequence of int
-        A schema, or the sizes of the attributes.
-    depth : int
-        Number of tests on a path.
-    splits : {"multiway", "binary", "threshold"}, default="multiway"
-        Kind of split, see `grow_random_forest`.
-
-    Returns
-    -------
-    Fraction
-        Exact for multiway trees. An attribute with two-way tests counts as one of
-        two values, as often as a path can test it.
+    Exact for multiway trees. An attribute with two-way tests counts as one of two
+    values, as often as a path can test it.
 
     Examples
     --------

@@ -17,12 +17,8 @@ __all__ = ["CountSettings", "Settings", "setting"]
 def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     """Return a dataclass field with limits; the type of its default is its own.
 
-    Parameters
-    ----------
-    default : Fraction, float, int or tuple of int
-        A fraction is a share or a budget: exact, and above zero.
-    least, most : float
-        Limits, which the value may take; those of each number of a tuple.
+    A fraction is a share or a budget: exact, and above zero. Limits of a tuple are
+    those of each of its numbers.
     """
     return field(default=default, metadata={"least": least, "most": most})
 

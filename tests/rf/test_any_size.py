@@ -132,9 +132,9 @@ def test_sizes_are_refused_before_any_work(n_trees, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("a forest was grown")
 
-    base = "mmech_rf.private.base"
-    monkeypatch.setattr(f"{base}.grow_random_forest", work)
-    monkeypatch.setattr(f"{base}.complete_forest", work)
+    grown = "mmech_rf.private.grown"
+    monkeypatch.setattr(f"{grown}.grow_random_forest", work)
+    monkeypatch.setattr(f"{grown}.complete_forest", work)
     for name in ("training", "prediction", "subsample", "laplace"):
         assert fitted(name, 40, 50, n_trees=n_trees) is not None
 

@@ -59,6 +59,7 @@ from mmech_rf import (
     training_workload,
 )
 from mmech_rf.private import base as _base
+from mmech_rf.private import grown as _grown
 from mmech_rf.private.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
@@ -515,15 +516,15 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
         ]
 
     watch_all(add_noise)
-    monkeypatch.setattr(_base.ForestClassifier, "_optimize", strategies_of)
+    monkeypatch.setattr(_grown.OptimizedForest, "_optimize", strategies_of)
     seen, answers = rf_cases.watch(monkeypatch), []
-    answer = _base.ForestClassifier._answer
+    answer = _grown.GrownForest._answer
 
     def keep(self, mechanism, counts):
         answers.append(answer(self, mechanism, counts))
         return answers[-1]
 
-    monkeypatch.setattr(_base.ForestClassifier, "_answer", keep)
+    monkeypatch.setattr(_grown.GrownForest, "_answer", keep)
     model = release(classifier(name, epsilon=2, n_trees=4), X, y)
     (scale, noise), (one,), (got,) = drawn[0], seen, answers
     n = one.counts.shape[0]

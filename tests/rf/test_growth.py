@@ -706,7 +706,7 @@ def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):
     from mmech_rf.__main__ import main
 
     options = ["evaluate", "--data", "monks-1", "--repeats", "1", "--quiet"]
-    methods = ["--methods", "laplace-shared", "non-private"]
+    methods = ["--methods", "laplace", "non-private"]
     assert main([*options, "--trees", "inf", *methods]) == 0
     assert "monks-1, all multiway trees, depth auto" in capsys.readouterr().out
     assert main([*options, "--trees", "4", "--splits", "binary", *methods]) == 0

@@ -21,6 +21,7 @@ from mmech_rf import Schema
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.grown import GrownForest
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -219,10 +220,8 @@ def test_finds_the_number_of_records(found, monkeypatch):
 
 
 def test_finds_records_that_count_twice(found, monkeypatch):
-    table, leaves = ForestClassifier._count_table, Forest.count_leaves
-    monkeypatch.setattr(
-        ForestClassifier, "_count_table", lambda *seen: 2 * table(*seen)
-    )
+    table, leaves = GrownForest._count_table, Forest.count_leaves
+    monkeypatch.setattr(GrownForest, "_count_table", lambda *seen: 2 * table(*seen))
     monkeypatch.setattr(Forest, "count_leaves", lambda *seen: 2 * leaves(*seen))
     found(
         "laplace, costs 2.0 but is to cost 1",
