@@ -498,19 +498,19 @@ class Stored(QueryMatrix):
     """Base of the operators that store their entries, and add up powers of them."""
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         """Every entry that is not zero at least once."""
-        raise NotImplementedError(f"{type(self).__name__} must define _stored")
+        raise NotImplementedError(f"{type(self).__name__} must define _entries_held")
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the stored entries."""
-        return self._stored.dtype
+        return self._entries_held.dtype
 
     @cached_property
     def is_nonnegative(self) -> bool:  # type: ignore[override]
         """Whether no entry is negative."""
-        return bool((self._stored >= 0).all())
+        return bool((self._entries_held >= 0).all())
 
     def _power_sums(self, power: int, axis: int) -> Array:
         """Return sums of |entry|^power over the columns (axis 0) or the rows."""

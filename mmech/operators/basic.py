@@ -449,7 +449,7 @@ class Diagonal(Symmetric, Stored):
         return f"n={self._values.size}"
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         return self._values
 
     def _matmat(self, x: Array, /) -> Array:

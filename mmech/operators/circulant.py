@@ -86,7 +86,7 @@ class Circulant(Stored):
         return f"{self.n} cells"
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         return self._column
 
     @cached_property
@@ -244,7 +244,7 @@ class Toeplitz(Stored):
         return (self._column.size, self._row.size)
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         return self._diagonals
 
     def _matmat(self, x: Array, /) -> Array:

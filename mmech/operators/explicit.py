@@ -69,7 +69,7 @@ class Dense(Stored):
         return " x ".join(str(size) for size in self.shape)
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         return self._array
 
     def _matmat(self, x: Array, /) -> Array:
@@ -170,7 +170,7 @@ class Sparse(Stored):
         return f"{m} x {n}, nnz={self.matrix.nnz}"
 
     @property
-    def _stored(self) -> Array:
+    def _entries_held(self) -> Array:
         return self.matrix.data
 
     @cached_property

@@ -98,7 +98,10 @@ def kinds_of(base):
 
 def test_every_operator_of_the_package_can_be_saved():
     known = {kind.cls for kind in _codec._KINDS.values()}
-    left = {cls.__name__ for cls in kinds_of(QueryMatrix) - known}
+    whole = {
+        cls for cls in kinds_of(QueryMatrix) if cls._matmat is not QueryMatrix._matmat
+    }
+    left = {cls.__name__ for cls in whole - known}
     assert not {name for name in left if not name.startswith("_")}
 
 
