@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +25,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    exact_sums,
     product_of,
     read_only,
 )
@@ -33,6 +34,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
+from mmech.operators.table_tree import TableTree
 
 __all__ = [
     "Anova",
@@ -48,6 +50,12 @@ MAX_LATTICE_ATTRIBUTES = 20
 
 MAX_ENUMERATED_CELLS = 2**31
 """Products over larger domains than this are refused before they allocate."""
+
+MAX_TABLES = 2**12
+"""Products in the marginal algebra go by way of at most this number of marginals."""
+
+MAX_CANCELLATION = 1e5
+"""Largest sum of the weights of such marginals, in units of the least eigenvalue."""
 
 
 def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
@@ -77,6 +85,15 @@ def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"a marginal names each attribute once, got {chosen}")
     return tuple(sorted(chosen))
+
+
+def _check_enumerable(operator: QueryMatrix) -> None:
+    """Raise if the cells of a domain are too many to multiply."""
+    if operator.shape[1] > MAX_ENUMERATED_CELLS:
+        raise DomainTooLargeError(
+            f"a product over {magnitude(operator.shape[1])} cells does not fit in "
+            "memory; measure the records of so large a domain instead of its cells"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -121,15 +138,8 @@ class Marginal(Kronecker):
     def _arguments(self) -> str:
         return f"{self.domain_shape}, {list(self.attributes)}"
 
-    def _check_enumerable(self) -> None:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
-            raise DomainTooLargeError(
-                f"a product over {magnitude(self.shape[1])} cells does not fit in "
-                "memory; measure the records of so large a domain instead of its cells"
-            )
-
     def _matmat(self, x: Array, /) -> Array:
-        self._check_enumerable()
+        _check_enumerable(self)
         removed = tuple(
             i for i in range(len(self.domain_shape)) if i not in self.attributes
         )
@@ -138,7 +148,7 @@ class Marginal(Kronecker):
         return summed.reshape(self.shape[0], x.shape[1])
 
     def _rmatmat(self, y: Array, /) -> Array:
-        self._check_enumerable()
+        _check_enumerable(self)
         kept = [
             n if i in self.attributes else 1 for i, n in enumerate(self.domain_shape)
         ]
@@ -153,7 +163,7 @@ class Marginal(Kronecker):
 
     def column_abs_sums(self) -> Array:
         """Return ones: a record lies in one cell of the table."""
-        self._check_enumerable()
+        _check_enumerable(self)
         return np.ones(self.shape[1], np.int64)
 
     column_square_sums = column_abs_sums
@@ -168,6 +178,9 @@ class Marginal(Kronecker):
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginals(VStack):
     """Several weighted marginals of one domain, stacked.
+
+    Products sum every table from a smaller one that contains it, so that marginals of
+    h attributes cost about h + 1 passes over the cells together.
 
     Parameters
     ----------
@@ -229,9 +242,7 @@ class Marginals(VStack):
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Number of table cells in all, and number of domain cells."""
-        sizes = self.domain_shape
-        rows = sum(product_of(sizes[i] for i in key) for key in self.weights)
-        return (rows, product_of(sizes))
+        return (self._offsets[-1], product_of(self.domain_shape))
 
     domain_shape: tuple[int, ...]
     weights: Mapping[tuple[int, ...], float]
@@ -243,6 +254,32 @@ class Marginals(VStack):
         sizes = sizes_label(self.domain_shape)
         return f"{len(self.weights)} of {sizes}"
 
+    @cached_property
+    def _tables(self) -> TableTree:
+        return TableTree(self.domain_shape, self.weights)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        sizes = self.domain_shape
+        cells = (product_of(sizes[i] for i in key) for key in self.weights)
+        return [0, *accumulate(cells)]
+
+    def _matmat(self, x: Array, /) -> Array:
+        _check_enumerable(self)
+        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
+        weights = list(self.weights.values())
+        for number, table in self._tables.sums(x):
+            part = out[self._offsets[number] : self._offsets[number + 1]]
+            np.multiply(table, x.dtype.type(weights[number]), out=part)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        _check_enumerable(self)
+        parts = zip(pairwise(self._offsets), self.weights.values(), strict=True)
+        return self._tables.spread(
+            [y[start:stop] * y.dtype.type(weight) for (start, stop), weight in parts]
+        )
+
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights, at any domain size."""
         return float(sum(abs(weight) for weight in self.weights.values()))
@@ -250,6 +287,20 @@ class Marginals(VStack):
     def l2_sensitivity(self) -> float:
         """Return the root of the summed squared weights, at any domain size."""
         return math.hypot(*self.weights.values())
+
+    def _column_sums(self, power: int) -> Array:
+        _check_enumerable(self)
+        n = self.shape[1]
+        total = sum(abs(weight) ** power for weight in self.weights.values())
+        return exact_sums(lambda dtype: np.full(n, total, dtype), self.dtype)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norms of the columns, all equal, shape (n,)."""
+        return self._column_sums(1)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norms of the columns, all equal, shape (n,)."""
+        return self._column_sums(2)
 
     def weight_array(self) -> NDArray[np.float64]:
         """Return the weights on the lattice, shape (2^d,)."""
@@ -282,7 +333,8 @@ class Anova(QueryMatrix):
     """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.
 
     P_s projects on the interactions of exactly the attributes s. Products cost one
-    small orthogonal transform per attribute and direction.
+    small orthogonal transform per attribute and direction, or fewer passes by way of
+    marginals where few have weights.
 
     Parameters
     ----------
@@ -347,13 +399,35 @@ class Anova(QueryMatrix):
             masks = (masks[:, None] | bits).ravel()
         return self._values[masks]
 
+    @cached_property
+    def _by_tables(self) -> tuple[TableTree, NDArray[np.float64]] | None:
+        """Tables and weights u with Σ_a u_a M_aᵀM_a = Σ_s κ_s P_s, if that is faster.
+
+        The weights are differences of eigenvalues: they are taken only where what
+        cancels costs few digits of the smallest eigenvalue.
+        """
+        from mmech import _kernels
+
+        weights = self._values.copy()
+        _kernels.superset_differences(weights)
+        used = np.flatnonzero(weights)
+        sizes = np.abs(self._values[self._values != 0])
+        if not 0 < used.size <= MAX_TABLES or (
+            np.abs(weights).sum() > MAX_CANCELLATION * sizes.min()
+        ):
+            return None
+        tree = TableTree(self.domain_shape, map(attributes_of, used.tolist()))
+        if tree.work > len(self.domain_shape) * self.shape[1]:
+            return None
+        return tree, weights[used] / subset_cells(self.domain_shape)[used]
+
     def _matmat(self, x: Array, /) -> Array:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
-            raise DomainTooLargeError(
-                f"a product over {magnitude(self.shape[1])} cells does not fit in "
-                "memory; restrict the domain to fewer attributes"
-            )
+        _check_enumerable(self)
         floats = x.astype(np.float64, copy=False)
+        if self._by_tables is not None:
+            tree, weights = self._by_tables
+            tables = {number: t * weights[number] for number, t in tree.sums(floats)}
+            return tree.spread(tables).astype(x.dtype, copy=False)
         contrasts = self._transform._matmat(floats) * self._spectrum[:, None]
         return self._transform._rmatmat(contrasts).astype(x.dtype, copy=False)
 

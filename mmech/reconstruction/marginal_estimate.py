@@ -23,6 +23,7 @@ from mmech.operators.marginals import (
     check_attributes,
 )
 from mmech.operators.subsets import downward_closure
+from mmech.operators.table_tree import TableTree
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum
 
@@ -167,16 +168,19 @@ class MarginalEstimate:
             total -= total.mean(axis=axis, keepdims=True)
         return total / precision
 
-    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
-        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
-        sizes = self._sizes(kept)
-        entries = product_of(sizes) * self._columns
+    def _check_table(self, kept: Subset) -> None:
+        entries = product_of(self._sizes(kept)) * self._columns
         if entries > LIMITS.table_entries:
             raise DomainTooLargeError(
                 f"a table over {len(kept)} attributes has {magnitude(entries)} "
                 f"entries, too many (at most {LIMITS.table_entries}); ask for fewer "
                 "attributes"
             )
+
+    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
+        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
+        self._check_table(kept)
+        sizes = self._sizes(kept)
         out = np.zeros((*sizes, self._columns))
         for size in range(len(kept) + 1):
             for subset in combinations(kept, size):
@@ -316,5 +320,13 @@ class MarginalEstimate:
         DomainTooLargeError
             If there are more than about 10^8 of them.
         """
-        kept = tuple(i for i, n in enumerate(self.domain_shape) if n > 1)
-        return self._out(self._assemble(kept, exact=False).reshape(-1, self._columns))
+        self._check_table(tuple(range(len(self.domain_shape))))
+        blocks = [attributes for attributes, *_ in self._blocks]
+        closure = downward_closure(blocks, self.domain_shape)
+        parts = []
+        for subset in closure:
+            alpha = self._alpha(subset)
+            assert alpha is not None
+            share = product_of(self._sizes(subset)) / self.shape[0]
+            parts.append(alpha.reshape(-1, self._columns) * share)
+        return self._out(TableTree(self.domain_shape, closure).spread(parts))

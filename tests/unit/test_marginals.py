@@ -19,6 +19,7 @@ from mmech import (
     Identity,
     Kronecker,
     Marginal,
+    MarginalEstimate,
     Marginals,
     MatrixMechanism,
     Ones,
@@ -52,6 +53,66 @@ QUICK = {"max_evaluations": 3000, "seed": 0}
 
 def search(workload, **options):
     return optimize(workload, template="marginals", **(QUICK | options))
+
+
+# ------------------------------------------------------------------ products
+
+
+@st.composite
+def stacked_tables(draw):
+    """Marginals with whole weights, over attributes that may have a single value."""
+    sizes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=6)))
+    subsets = st.sets(st.integers(0, len(sizes) - 1)).map(sorted).map(tuple)
+    keys = draw(st.lists(subsets, min_size=1, max_size=9, unique=True))
+    weights = st.integers(-9, 9).filter(bool)
+    return Marginals(sizes, {key: draw(weights) for key in keys})
+
+
+@settings(max_examples=100)
+@given(stacked_tables(), st.integers(1, 3), st.integers(0, 99))
+def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
+    rng, (m, n) = np.random.default_rng(seed), marginals.shape
+    one_by_one = VStack(marginals.blocks)
+    x = rng.integers(-(2**40), 2**40, (n, columns))
+    y = rng.integers(-(2**40), 2**40, (m, columns))
+    for ours, theirs in [
+        (marginals @ x, one_by_one @ x),
+        (marginals.rmatmat(y), one_by_one.rmatmat(y)),
+    ]:
+        assert ours.dtype == np.int64
+        np.testing.assert_array_equal(ours, theirs)
+    single = marginals @ x.astype(np.float32)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, marginals @ x, rtol=1e-5, atol=2.0**28)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_few_passes_over_the_cells(order):
+    sizes = (3,) * 9
+    tree = all_marginals(sizes, order)._tables
+    assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
+
+
+@settings(max_examples=60)
+@given(stacked_tables(), st.integers(0, 99))
+def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
+    """Whether or not tables are the faster way, products are the transforms'."""
+    for operator in (marginals.gram(), marginals.gram().pinv()):
+        x = np.random.default_rng(seed).normal(size=(operator.shape[1], 2))
+        wanted = ref.anova(operator.domain_shape, operator.eigenvalues) @ x
+        size = np.abs(wanted).max()
+        np.testing.assert_allclose(operator @ x, wanted, rtol=0, atol=1e-9 * size)
+
+
+def test_least_squares_of_many_tables(rng):
+    sizes = (4,) * 6
+    marginals = all_marginals(sizes, 2)
+    values = rng.normal(size=(marginals.shape[0], 2))
+    wanted = np.linalg.lstsq(marginals.to_dense(), values, rcond=None)[0]
+    assert marginals.gram().pinv()._by_tables is not None
+    np.testing.assert_allclose(marginals.pinv() @ values, wanted, atol=1e-10)
+    estimate = MarginalEstimate(marginals, values)
+    np.testing.assert_allclose(estimate.to_dense(), wanted, atol=1e-10)
 
 
 # ------------------------------------------------------------------ random workloads
