@@ -524,7 +524,7 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
     n, d = inside.shape
     lists = np.zeros((n, d), np.int64)
     lengths = np.zeros(n, np.int64)
-    gain = np.full(n, -1.0)
+    gain = np.empty(n)
     mate = np.full(n, -1)
     stale = np.ones(n, np.bool_)
     costs = np.cbrt(mass * cells)
@@ -533,35 +533,31 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
             if inside[a, i]:
                 lists[a, lengths[a]] = i
                 lengths[a] += 1
+    # A stale gain bounds the true one from above: looked up only when it is largest,
+    # and not further than to a mate that reaches it.
+    gain[:] = np.inf
     while True:
-        for a in range(n):
-            if alive[a] and stale[a]:
-                gain[a] = -1.0
-                mate[a] = -1
-                for b in range(n):
-                    if alive[b] and b != a:
-                        own = _merge_gain(
-                            inside,
-                            lists,
-                            lengths,
-                            sizes,
-                            cells,
-                            mass,
-                            costs,
-                            limits,
-                            a,
-                            b,
-                        )
-                        if own > gain[a]:
-                            gain[a] = own
-                            mate[a] = b
-                stale[a] = False
         a = -1
         for c in range(n):
             if alive[c] and gain[c] > 0.0 and (a < 0 or gain[c] > gain[a]):
                 a = c
         if a < 0:
             return
+        if stale[a]:
+            bound = gain[a]
+            gain[a] = -1.0
+            for b in range(n):
+                if alive[b] and b != a:
+                    own = _merge_gain(
+                        inside, lists, lengths, sizes, cells, mass, costs, limits, a, b
+                    )
+                    if own > gain[a]:
+                        gain[a] = own
+                        mate[a] = b
+                        if own >= bound:
+                            break
+            stale[a] = False
+            continue
         b = mate[a]
         for j in range(lengths[b]):
             i = lists[b, j]
@@ -584,17 +580,17 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                     alive[c] = False
         costs[a] = np.cbrt(mass[a] * cells[a])
         stale[a] = True
+        gain[a] = np.inf
         for c in range(n):
             if alive[c] and c != a:
-                if mate[c] >= 0 and (mate[c] == a or not alive[mate[c]]):
-                    stale[c] = True
-                else:
-                    own = _merge_gain(
-                        inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
-                    )
-                    if own > gain[c]:
-                        gain[c] = own
-                        mate[c] = a
+                own = _merge_gain(
+                    inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
+                )
+                stale[c] |= mate[c] == a or (mate[c] >= 0 and not alive[mate[c]])
+                if own >= gain[c]:
+                    gain[c] = own
+                    mate[c] = a
+                    stale[c] = False
 
 
 # ----------------------------------------------------------- p-Identity descent

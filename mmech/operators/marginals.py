@@ -34,7 +34,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
-from mmech.operators.table_tree import TableTree
+from mmech.operators.table_tree import TableTree, attributes_of, mask_of
 
 __all__ = [
     "Anova",
@@ -69,6 +69,8 @@ def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
         ) from None
     if not sizes:
         raise ValueError("domain_shape must name at least one attribute, got none")
+    if set(map(type, sizes)) == {int} and min(sizes) >= 1:  # as most often
+        return sizes
     return tuple(check_integer(size, "an attribute size") for size in sizes)
 
 
@@ -126,8 +128,22 @@ class Marginal(Kronecker):
         kept = check_attributes(attributes, len(sizes))
         object.__setattr__(self, "domain_shape", sizes)
         object.__setattr__(self, "attributes", kept)
-        leaves = {n: (Total(n), Identity(n)) for n in set(sizes)}
-        super().__init__([leaves[n][i in kept] for i, n in enumerate(sizes)])
+
+    @cached_property  # type: ignore[misc]
+    def factors(self) -> Sequence[QueryMatrix]:
+        """Identities and totals, made when first asked for."""
+        leaves = {n: (Total(n), Identity(n)) for n in set(self.domain_shape)}
+        kept = set(self.attributes)
+        return tuple(leaves[n][i in kept] for i, n in enumerate(self.domain_shape))
+
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of table cells, and number of domain cells."""
+        sizes = self.domain_shape
+        return (product_of(sizes[i] for i in self.attributes), product_of(sizes))
 
     domain_shape: tuple[int, ...]
     attributes: tuple[int, ...]
@@ -510,16 +526,6 @@ def check_lattice(d: int) -> None:
             f"{d} attributes have 2^{d} subsets, too many to list (at most "
             f"{MAX_LATTICE_ATTRIBUTES} attributes)"
         )
-
-
-def mask_of(attributes: Iterable[int]) -> int:
-    """Return the bit mask of a subset of attributes."""
-    return sum(1 << i for i in attributes)
-
-
-def attributes_of(mask: int) -> tuple[int, ...]:
-    """Return the subset of attributes of a bit mask."""
-    return tuple(i for i in range(int(mask).bit_length()) if mask >> i & 1)
 
 
 def lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.float64]:

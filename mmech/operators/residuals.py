@@ -30,9 +30,9 @@ from mmech.operators.marginals import (
     _contrasts,
     check_attributes,
     check_domain_shape,
-    mask_of,
 )
 from mmech.operators.stack import VStack
+from mmech.operators.table_tree import mask_of
 
 __all__ = ["Residuals"]
 

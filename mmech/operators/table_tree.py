@@ -19,7 +19,7 @@ import numpy as np
 
 from mmech.operators.base import Array
 
-__all__ = ["TableTree"]
+__all__ = ["TableTree", "attributes_of", "mask_of"]
 
 
 class TableTree:
@@ -96,7 +96,7 @@ class TableTree:
 
     def _groups(self, table: int, count: int) -> list[int]:
         """Split the attributes of a table into runs of about as many cells each."""
-        bits = _bits(table)
+        bits = attributes_of(table)
         logs = [math.log(self._sizes[bit]) for bit in bits]
         groups, filled, total = [0], 0.0, sum(logs)
         for place, (bit, log) in enumerate(zip(bits, logs, strict=True)):
@@ -109,14 +109,14 @@ class TableTree:
         return groups
 
     def _cells(self, table: int) -> int:
-        return math.prod(self._sizes[bit] for bit in _bits(table))
+        return math.prod(self._sizes[bit] for bit in attributes_of(table))
 
     def _axes(
         self, table: int, child: int, columns: int
     ) -> tuple[list[int], list[int]]:
         """Return the shape of a table with runs of axes joined, and which ones stay."""
         shape, kept = [1], [True]
-        for bit in _bits(table):
+        for bit in attributes_of(table):
             stays = bool(child >> bit & 1)
             if kept[-1] == stays:
                 shape[-1] *= self._sizes[bit]
@@ -191,5 +191,11 @@ class TableTree:
         return total
 
 
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+def mask_of(attributes: Iterable[int]) -> int:
+    """Return the bit mask of a subset of attributes."""
+    return sum(1 << i for i in attributes)
+
+
+def attributes_of(mask: int) -> tuple[int, ...]:
+    """Return the subset of attributes of a bit mask."""
+    return tuple(i for i, bit in enumerate(reversed(f"{int(mask):b}")) if bit == "1")

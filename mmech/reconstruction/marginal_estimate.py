@@ -19,7 +19,6 @@ from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,
     Marginals,
-    attributes_of,
     check_attributes,
 )
 from mmech.operators.subsets import downward_closure
@@ -124,11 +123,11 @@ class MarginalEstimate:
                 table = array[start:stop].reshape(*self._sizes(kept), self._columns)
                 self._blocks.append((kept, float(weight), float(stop - start), table))
             start = stop
-        # Bit b of entry i: block b contains attribute i.
-        self._holders = [0] * len(self.domain_shape)
+        # The numbers of the blocks that contain an attribute.
+        self._holders: list[set[int]] = [set() for _ in self.domain_shape]
         for number, (kept, *_) in enumerate(self._blocks):
             for i in kept:
-                self._holders[i] |= 1 << number
+                self._holders[i].add(number)
 
     def __repr__(self) -> str:
         return (
@@ -152,14 +151,13 @@ class MarginalEstimate:
         return self._alphas[subset]
 
     def _interactions(self, subset: Subset) -> Floats | None:
-        holding = (1 << len(self._blocks)) - 1
-        for i in subset:
-            holding &= self._holders[i]
-        if holding == 0:
+        holders = sorted((self._holders[i] for i in subset), key=len)
+        holding = set.intersection(*holders) if holders else range(len(self._blocks))
+        if not holding:
             return None
         total = np.zeros((*self._sizes(subset), self._columns))
         precision = 0.0
-        for number in attributes_of(holding):
+        for number in sorted(holding):
             attributes, weight, cells, table = self._blocks[number]
             axes = tuple(i for i, a in enumerate(attributes) if a not in subset)
             total += (weight / cells) * table.sum(axis=axes)

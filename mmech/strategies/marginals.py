@@ -23,11 +23,10 @@ from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginals,
-    attributes_of,
     check_domain_shape,
-    mask_of,
     subset_cells,
 )
+from mmech.operators.table_tree import attributes_of, mask_of
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import TIE, Found, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
