@@ -299,47 +299,7 @@ def marginals_loss(theta, cells, energies, eigenvalues, gradient):
     return total * total * gain
 
 
-@kernel
-def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
-    # Monotone updates θ_a <- (c_a θ_a⁴ Σ_{s⊆a} v_s/κ_s²)^{1/3}, normalised to sum one,
-    # in place; scratch (2, 2^d) float64. Returns (loss, iterations).
-    size = theta.shape[0]
-    eigenvalues = scratch[0]
-    pull = scratch[1]
-    previous = np.inf
-    loss = np.inf
-    iteration = 0
-    for iteration in range(max_iter):
-        for a in range(size):
-            eigenvalues[a] = theta[a] * theta[a] * cells[a]
-        superset_sums(eigenvalues)
-        loss = 0.0
-        for s in range(size):
-            if energies[s] > 0.0:
-                if eigenvalues[s] <= 0.0:
-                    return np.inf, iteration
-                ratio = energies[s] / eigenvalues[s]
-                loss += ratio
-                pull[s] = ratio / eigenvalues[s]
-            else:
-                pull[s] = 0.0
-        if previous - loss <= tolerance * loss:
-            break
-        previous = loss
-        subset_sums(pull)
-        total = 0.0
-        for a in range(size):
-            if theta[a] > 0.0:
-                theta[a] = (cells[a] * theta[a] ** 4 * pull[a]) ** (1.0 / 3.0)
-                total += theta[a]
-        for a in range(size):
-            theta[a] /= total
-            if theta[a] < 1e-9:
-                theta[a] = 0.0
-    return loss, iteration
-
-
-# ---- marginals from a pool of blocks ------------------------------------------
+# ---- marginals as blocks of listed subsets ------------------------------------------
 
 
 @kernel
@@ -355,7 +315,8 @@ def pool_descend(
     precisions,
     pulls,
 ):
-    # As marginals_descend on listed subsets: block a holds the subsets
+    # Monotone updates of the weights of blocks, normalised to sum one,
+    # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
     # members[starts[a]:stops[a]] int64, has cells[a] float64 table cells, and
     # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)

@@ -43,7 +43,6 @@ TEMPLATES = (
     "identity",
     "workload",
     "marginals",
-    "marginal_pool",
     "hierarchy",
     "pidentity",
     "kronecker",

@@ -176,29 +176,6 @@ def test_marginals_loss_and_gradient(d, rng):
     np.testing.assert_allclose(results[0][1], results[1][1], atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("max_iter", [1, 7, 400])
-def test_marginals_descend(d, max_iter, rng):
-    theta, cells, energies = marginals_problem(rng, d)
-    energies[0] = 1
-    theta /= theta.sum()
-    twin = theta.copy()
-    scratch = np.empty((2, 2**d))
-    found = _kernels.marginals_descend(theta, cells, energies, max_iter, 1e-9, scratch)
-    wanted = reference.marginals_descend(twin, cells, energies, max_iter, 1e-9, None)
-    assert found[0] == pytest.approx(wanted[0])
-    assert abs(found[1] - wanted[1]) <= 1  # rounding may decide the last step
-    np.testing.assert_allclose(theta, twin, atol=1e-6)
-
-
-def test_marginals_that_do_not_support_the_workload():
-    theta = np.array([1.0, 0.0])
-    loss, _ = _kernels.marginals_descend(
-        theta, np.ones(2), np.ones(2), 10, 1e-9, np.empty((2, 2))
-    )
-    assert loss == np.inf
-
-
 def random_pool(rng, n_blocks=9, d=6):
     """Blocks of a few attributes with the subsets inside them, numbered."""
     blocks = [

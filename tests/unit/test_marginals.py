@@ -15,7 +15,6 @@ from mmech import (
     AllRange,
     Conjunctions,
     Dense,
-    DomainTooLargeError,
     Identity,
     Kronecker,
     Marginal,
@@ -544,25 +543,6 @@ def test_gradient_equals_finite_differences(sizes, signed, rng):
     assert now == pytest.approx(loss(workload, Marginals(sizes, keys)))
 
 
-def test_a_weight_of_zero_stays_zero_under_descent(rng):
-    sizes = (2, 3, 2)
-    energies = anova_energies(all_marginals(sizes, 2), sizes)
-    theta = rng.random(8)
-    theta[[1, 6]] = 0
-    theta /= theta.sum()
-    start = theta.copy()
-    cells, scratch = subset_cells(sizes), np.empty((2, 8))
-    final, _ = _kernels.marginals_descend(theta, cells, energies, 500, 1e-12, scratch)
-    assert (theta[[1, 6]] == 0).all()
-    assert theta.sum() == pytest.approx(1)
-    before = _kernels.marginals_loss(start, cells, energies, *np.empty((2, 8)))
-    assert final <= before
-    # A dropped marginal pushes away: the derivative at zero is positive.
-    gradient = np.empty(8)
-    _kernels.marginals_loss(theta, cells, energies, np.empty(8), gradient)
-    assert (gradient[[1, 6]] > 0).all()
-
-
 # ------------------------------------------------------------------ errors
 
 
@@ -628,12 +608,6 @@ def test_a_weight_of_zero_stays_zero_under_descent(rng):
             lambda: all_marginals((2, 3), 3),
             ValueError,
             "order must be at most the number of attributes, 2, got 3",
-        ),
-        (
-            lambda: search(all_marginals((2,) * 21, 1)),
-            DomainTooLargeError,
-            r"lists the 2\^21 subsets of 21 attributes, too many \(at most 20.*; use "
-            "template 'marginal_pool'",
         ),
         (
             lambda: search(Prefix(6)),
