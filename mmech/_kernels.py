@@ -249,20 +249,9 @@ def superset_differences(values):
 
 
 @kernel
-def subset_sums(values):
-    # In place: values[a] becomes the sum over all s ⊆ a; values (2^d,) float64.
-    size = values.shape[0]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            for s in range(start, start + step):
-                values[s + step] += values[s]
-        step *= 2
-
-
-@kernel
 def subset_differences(values):
-    # In place inverse of subset_sums (Möbius transform); values (2^d,) float64.
+    # In place: the values whose sums over all subsets are given (Möbius transform);
+    # values (2^d,) float64.
     size = values.shape[0]
     step = 1
     while step < size:
@@ -270,33 +259,6 @@ def subset_differences(values):
             for s in range(start, start + step):
                 values[s + step] -= values[s]
         step *= 2
-
-
-@kernel
-def marginals_loss(theta, cells, energies, eigenvalues, gradient):
-    # (Σθ)² Σ_s v_s / κ_s of the strategy {θ_a M_a}; cells c_a = n / n_a and energies
-    # v_s (2^d,) float64; fills eigenvalues κ and the gradient in θ, (2^d,) float64.
-    size = theta.shape[0]
-    total = 0.0
-    for a in range(size):
-        total += abs(theta[a])
-        eigenvalues[a] = theta[a] * theta[a] * cells[a]
-    superset_sums(eigenvalues)
-    gain = 0.0
-    for s in range(size):
-        if energies[s] > 0.0:
-            ratio = energies[s] / eigenvalues[s]
-            gain += ratio
-            gradient[s] = ratio / eigenvalues[s]
-        else:
-            gradient[s] = 0.0
-    subset_sums(gradient)
-    for a in range(size):
-        sign = 1.0 if theta[a] >= 0.0 else -1.0
-        gradient[a] = 2.0 * total * gain * sign - 2.0 * total * total * (
-            theta[a] * cells[a] * gradient[a]
-        )
-    return total * total * gain
 
 
 # ---- marginals as blocks of listed subsets ------------------------------------------

@@ -283,24 +283,8 @@ def superset_differences(values):
     _signed_lattice(values, set.issubset)
 
 
-def subset_sums(values):
-    _lattice(values, set.issuperset)
-
-
 def subset_differences(values):
     _signed_lattice(values, set.issuperset)
-
-
-def marginals_loss(theta, cells, energies, eigenvalues, gradient):
-    def value(weights):
-        eigenvalues[:] = np.square(weights) * cells
-        superset_sums(eigenvalues)
-        used = energies > 0
-        gain = (energies[used] / eigenvalues[used]).sum()
-        return np.abs(weights).sum() ** 2 * gain
-
-    gradient[:] = finite_differences(value, theta, step=1e-5)
-    return value(theta)
 
 
 def pool_descend(

@@ -1,7 +1,6 @@
-"""The marginals objective, beside sparse and vectorised lattice sums."""
+"""Tables of counts and sums over the lattice, beside a pass for each."""
 
 import numpy as np
-import scipy.sparse as sp
 
 from mmech import (
     Dense,
@@ -13,16 +12,10 @@ from mmech import (
     optimize,
     svd_bound,
 )
-from mmech._kernels import marginals_loss, superset_sums
+from mmech._kernels import superset_sums
 from mmech.operators.marginals import _contrasts
 
 from ._common import check
-
-
-def problem(d):
-    """Weights θ, table sizes c and energies v on all 2^d subsets."""
-    rng = np.random.default_rng(0)
-    return 0.1 + rng.random(2**d), rng.integers(1, 30, 2**d) * 1.0, rng.random(2**d)
 
 
 def numpy_superset_sums(values):
@@ -34,69 +27,6 @@ def numpy_superset_sums(values):
         pairs[:, 0] += pairs[:, 1]
         step *= 2
     return sums
-
-
-def numpy_subset_sums(values):
-    sums = values.copy()
-    step = 1
-    while step < sums.size:
-        pairs = sums.reshape(-1, 2, step)
-        pairs[:, 1] += pairs[:, 0]
-        step *= 2
-    return sums
-
-
-def loss_and_gradient(theta, cells, energies, superset, subset):
-    """(Σθ)² Σ_s v_s / κ_s and its gradient, given the two lattice sums."""
-    kappa = superset(theta**2 * cells)
-    ratio = energies / kappa
-    total, gain = theta.sum(), ratio.sum()
-    pull = subset(ratio / kappa)
-    return total**2 * gain, 2 * total * gain - 2 * total**2 * theta * cells * pull
-
-
-class MarginalsObjective:
-    """One evaluation of loss and gradient over all subsets of d attributes."""
-
-    params = ([10, 16, 20],)
-    param_names = ("attributes",)
-    timeout = 300
-
-    def setup(self, d):
-        self.problem = problem(d)
-        self.scratch = np.empty(2**d), np.empty(2**d)
-        loss, gradient = self.time_numpy(d)
-        check(self.time_mmech(d), loss)
-        check(self.scratch[1], gradient)
-
-    def time_mmech(self, d):
-        return marginals_loss(*self.problem, *self.scratch)
-
-    def time_numpy(self, d):
-        return loss_and_gradient(*self.problem, numpy_superset_sums, numpy_subset_sums)
-
-
-class MarginalsBesideSparse:
-    """The same over ten attributes, beside the explicit matrix [s ⊆ a] of 3^10 ones."""
-
-    def setup(self):
-        self.problem = problem(10)
-        self.scratch = np.empty(2**10), np.empty(2**10)
-        one, zeta = sp.csr_array([[1.0, 1.0], [0.0, 1.0]]), sp.csr_array([[1.0]])
-        for _ in range(10):
-            zeta = sp.kron(zeta, one, format="csr")
-        self.zeta, self.transposed = sp.csr_array(zeta), sp.csr_array(zeta.T)
-        loss, gradient = self.time_sparse()
-        check(self.time_mmech(), loss)
-        check(self.scratch[1], gradient)
-
-    def time_mmech(self):
-        return marginals_loss(*self.problem, *self.scratch)
-
-    def time_sparse(self):
-        return loss_and_gradient(
-            *self.problem, lambda v: self.zeta @ v, lambda v: self.transposed @ v
-        )
 
 
 class MarginalTables:

@@ -31,14 +31,12 @@ from mmech import (
     UnsupportedWorkloadError,
     VStack,
     WidthRange,
-    _kernels,
     all_marginals,
     loss,
     optimize,
     rmse,
     supports,
 )
-from mmech.operators.marginals import subset_cells
 from mmech.strategies.marginals import domain_shape_of, marginals_strategy
 from mmech.structure.energies import anova_energies
 from mmech_rf import datasets, grow_random_forest, training_workload
@@ -507,40 +505,6 @@ def test_shallow_trees_of_every_seed(seed):
 @pytest.mark.parametrize("depth", [3, 4, 5])
 def test_deep_trees_are_not_worse_than_the_identity(depth):
     assert marginals_strategy(car_forest(0, depth), seed=0).loss <= 221184 * (1 + 1e-9)
-
-
-# ------------------------------------------------------------------ kernels
-
-
-@pytest.mark.parametrize("sizes", [(4,), (2, 3), (3, 2, 2), (1, 2, 1, 3)], ids=str)
-@pytest.mark.parametrize("signed", [False, True])
-def test_gradient_equals_finite_differences(sizes, signed, rng):
-    count = 2 ** len(sizes)
-    cells = subset_cells(sizes)
-    energies = anova_energies(Kronecker([AllRange(n) for n in sizes]), sizes)
-    theta = 0.2 + rng.random(count)
-    if signed:
-        theta *= rng.choice([-1, 1], count)
-
-    def value(weights, gradient=None):
-        gradient = np.empty(count) if gradient is None else gradient
-        return _kernels.marginals_loss(
-            weights, cells, energies, np.empty(count), gradient
-        )
-
-    gradient = np.empty(count)
-    now = value(theta, gradient)
-    wanted = ref.finite_differences(value, theta)
-    np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-6 * now)
-    # Scaling all weights changes nothing.
-    assert gradient @ theta == pytest.approx(0, abs=1e-9 * now)
-    assert value(3 * theta) == pytest.approx(now)
-    keys = {
-        tuple(i for i in range(len(sizes)) if mask >> i & 1): weight
-        for mask, weight in enumerate(theta)
-    }
-    workload = Kronecker([AllRange(n) for n in sizes])
-    assert now == pytest.approx(loss(workload, Marginals(sizes, keys)))
 
 
 # ------------------------------------------------------------------ errors
