@@ -382,11 +382,3 @@ class Conjunctions(QueryMatrix):
     def column_square_sums(self) -> Array:
         """Return the number of boxes that contain each cell, shape (n,)."""
         return self.column_abs_sums()
-
-    def sensitivity_bound(self) -> float:
-        """Return an upper bound on the sensitivity at any domain size.
-
-        No cell lies in more boxes than the least, over attributes, of the most
-        boxes that allow one value.
-        """
-        return float(min(mask.sum(axis=0).max(initial=0) for mask in self._masks))
