@@ -169,8 +169,14 @@ class PartitionStack(QueryMatrix):
 
     def row_abs_sums(self) -> Array:
         """Return the number of cells of every group."""
-        rows = self._labels + self.offsets[:-1, None]
-        return np.bincount(rows.ravel(), minlength=self.shape[0])
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.int64]:
+        groups = np.diff(self.offsets).tolist()
+        pairs = zip(self._labels, groups, strict=True)
+        sizes = [np.bincount(row, minlength=n) for row, n in pairs]
+        return read_only(np.concatenate(sizes))
 
     row_square_sums = row_abs_sums
 
