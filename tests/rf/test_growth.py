@@ -33,13 +33,13 @@ from mmech_rf import (
     default_depth,
     fletcher_islam_depth,
     grow_random_forest,
+    limits,
     prediction_workload,
     training_workload,
     workloads,
 )
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
-from mmech_rf.limits import LIMITS
 from mmech_rf.private.batch_training import released_votes
 
 KINDS = {"c": Attribute.categorical, "o": Attribute.ordinal}
@@ -247,8 +247,7 @@ def test_workloads_in_both_forms_are_the_boxes(case):
         for box in boxes(forest, tree)
     ]
     for limit in (2**20, 0):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LIMITS, "stored_labels", limit)
+        with limits.changed(stored_labels=limit):
             T = training_workload(forest)
         assert np.array_equal(T.to_dense(), dense)
         assert T.sensitivity() == forest.n_trees
@@ -478,14 +477,16 @@ def test_a_value_that_was_excluded_is_not_tested_again():
         Forest(**arrays, value=[1, -1, 1, -1, -1])
 
 
-def test_growth_that_would_be_too_large_is_refused(monkeypatch):
+def test_growth_that_would_be_too_large_is_refused():
     with pytest.raises(DomainTooLargeError, match="choose a smaller depth"):
         grow_random_forest((2,) * 100, 1, 60, splits="binary", seed=0)
     with pytest.raises(DomainTooLargeError, match="bin the attributes first"):
         grow_random_forest((2**30, 2), 1, 1, splits="binary", seed=0)
-    monkeypatch.setattr(LIMITS, "forest_nodes", 20)
     # Few tests are certain, but the trees that are drawn have more.
-    with pytest.raises(DomainTooLargeError, match=r"1 trees .* than 20 nodes"):
+    with (
+        limits.changed(forest_nodes=20),
+        pytest.raises(DomainTooLargeError, match=r"1 trees .* than 20 nodes"),
+    ):
         grow_random_forest((50,), 1, 30, splits="binary", seed=0)
 
 
