@@ -19,8 +19,11 @@ SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 # The first call of a kernel compiles it, which no deadline can foresee. With
 # the default seed the examples are fixed; any other seed draws fresh ones.
 settings.register_profile(
-    "mmech", deadline=None, derandomize=SEED == 0, print_blob=True
+    "mmech", deadline=None, derandomize=SEED == 0, print_blob=True, max_examples=50
 )
+settings.register_profile(
+    "thorough", settings.get_profile("mmech"), max_examples=500
+)  # pytest --hypothesis-profile=thorough
 settings.load_profile("mmech")
 
 

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech.exceptions import DomainTooLargeError
 from mmech_rf import _kernels, limits
@@ -48,9 +48,6 @@ def forests_with_records(draw):
     classes = rng.integers(0, 3, n_records)
     trees = rng.integers(0, forest.n_trees, n_records)
     return forest, codes, classes, trees
-
-
-few_examples = settings(max_examples=60, deadline=None)
 
 
 # ------------------------------------------------------------- worked by hand
@@ -138,7 +135,6 @@ def test_more_attributes_than_bits_in_a_word():
 
 
 # ---------------------------------------------------------- against the twins
-@few_examples
 @given(forests_with_records())
 def test_routing_and_counting_equal_the_twins(drawn):
     forest, codes, classes, trees = drawn
@@ -154,7 +150,6 @@ def test_routing_and_counting_equal_the_twins(drawn):
     assert assigned.sum() == len(codes)
 
 
-@few_examples
 @given(forests())
 def test_labels_and_masks_equal_the_twins(forest):
     labels = forest.apply_domain()
@@ -165,7 +160,6 @@ def test_labels_and_masks_equal_the_twins(forest):
         assert np.array_equal(mask, twin)
 
 
-@few_examples
 @given(forests())
 def test_leaves_of_a_tree_partition_the_domain(forest):
     cells = rf_reference.cells(forest.domain_shape)
@@ -179,7 +173,6 @@ def test_leaves_of_a_tree_partition_the_domain(forest):
         assert (inside[start:stop].sum(axis=1) >= 1).all()
 
 
-@few_examples
 @given(forests())
 def test_no_attribute_is_tested_twice_on_a_path(forest):
     def walk(tree, used):
@@ -193,7 +186,6 @@ def test_no_attribute_is_tested_twice_on_a_path(forest):
         walk(tree, frozenset())
 
 
-@few_examples
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.integers(0, 5),
@@ -205,7 +197,6 @@ def test_growth_equals_the_twin(shape, depth, seed):
     assert rf_reference.as_nested(forest) == rf_reference.grow(shape, seeds, depth)
 
 
-@few_examples
 @given(forests())
 def test_paths_equal_the_twin(forest):
     for tree, nested in enumerate(rf_reference.as_nested(forest)):

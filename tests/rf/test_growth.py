@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech import (
     DomainTooLargeError,
@@ -44,7 +44,6 @@ from mmech_rf.private.batch_training import released_votes
 
 KINDS = {"c": Attribute.categorical, "o": Attribute.ordinal}
 TWO_WAY = ("binary", "threshold")
-few = settings(max_examples=40, deadline=None)
 CAR = (4, 4, 4, 3, 3, 3)
 
 
@@ -194,7 +193,6 @@ def child_state(state, branch):
 
 
 # ---- two-way tests -------------------------------------------------------------
-@few
 @given(schemas(), st.sampled_from(TWO_WAY), st.integers(0, 5), st.integers(0, 2**40))
 def test_growth_equals_the_recursion(schema, splits, depth, seed):
     forest = grow_random_forest(schema, 2, depth, splits=splits, seed=seed)
@@ -202,7 +200,6 @@ def test_growth_equals_the_recursion(schema, splits, depth, seed):
     assert nested(forest) == slow_grow(schema, splits, seeds, depth)
 
 
-@few
 @given(forests())
 def test_leaves_partition_the_domain_into_boxes(case):
     _, forest = case
@@ -220,7 +217,6 @@ def test_leaves_partition_the_domain_into_boxes(case):
         assert own.any(axis=1).all()
 
 
-@few
 @given(forests(), st.integers(0, 2**32))
 def test_counting_equals_counting_by_leaf(case, seed):
     _, forest = case
@@ -236,7 +232,6 @@ def test_counting_equals_counting_by_leaf(case, seed):
     assert np.array_equal(assigned, expected[1])
 
 
-@few
 @given(forests())
 def test_workloads_in_both_forms_are_the_boxes(case):
     _, forest = case
@@ -253,7 +248,6 @@ def test_workloads_in_both_forms_are_the_boxes(case):
         assert T.sensitivity() == forest.n_trees
 
 
-@few
 @given(forests())
 def test_paths_hold_for_the_records_of_their_leaf(case):
     _, forest = case
@@ -523,7 +517,6 @@ def test_default_depths():
 
 
 # ---- complete forests ------------------------------------------------------------
-@few
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(0, 4))
 def test_complete_forests_are_all_marginals(shape, depth):
     depth = min(depth, len(shape))

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 import mmech.reduction.boxes
@@ -43,7 +43,6 @@ def every_cell(sizes):
     return np.array(list(itertools.product(*map(range, sizes))))
 
 
-@settings(max_examples=200)
 @given(boxes(), st.booleans(), st.sampled_from([1, -3]))
 def test_boxes_are_merged_like_columns(masks, with_left, weight):
     workload = Conjunctions(masks)

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 import reference as ref
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from mmech import (
@@ -147,7 +147,6 @@ def projected(dense, sizes):
     return [np.trace(ref.anova(sizes, row) @ gram) for row in np.eye(count)]
 
 
-@settings(max_examples=150)
 @given(workloads())
 def test_energies_equal_explicit_projections(problem):
     workload, dense, sizes = problem
@@ -232,7 +231,6 @@ def test_large_partitions_are_out_of_reach():
 # ------------------------------------------------------------------ loss and guarantees
 
 
-@settings(max_examples=100)
 @given(workloads())
 def test_the_loss_is_that_of_the_strategy(problem):
     workload, dense, sizes = problem
@@ -250,7 +248,6 @@ def test_the_loss_is_that_of_the_strategy(problem):
     assert result.loss <= np.square(dense).sum() * (1 + 1e-9)
 
 
-@settings(max_examples=60)
 @given(workloads())
 def test_never_worse_than_the_marginals_that_are_asked(problem):
     workload, _, sizes = problem
