@@ -72,6 +72,27 @@ class Limits(ChangeableLimits):
 
     Attributes
     ----------
+    dense_entries : int
+        Entries of an explicit matrix, 1 GiB of 8 bytes each, above which it is made
+        with a warning.
+    block_entries : int
+        Entries of a matrix that are listed at a time, 32 MiB, where it is gone through
+        in blocks.
+    direct_cells : int
+        Smaller side of a matrix up to which its pseudoinverse is factorised. Above it
+        every product with the pseudoinverse is found by iteration.
+    eigen_cells : int
+        Smaller side of a matrix up to which its gram is decomposed.
+    dual_cells : int
+        Smaller side of a workload up to which the dual bound, and the optimum for
+        Gaussian noise with it, are found.
+    compared_entries : int
+        Entries of a workload of fractions up to which equal columns are merged.
+    visited_cells : int
+        Cells of a workload of boxes up to which equal columns are found cell by cell,
+        not attribute by attribute.
+    box_signatures : int
+        Sets of boxes after which the search attribute by attribute is given up.
     table_entries : int
         Largest table of counts that is made from records, or that an estimate returns:
         1 GiB of 8 bytes each. More is refused.
@@ -88,6 +109,14 @@ class Limits(ChangeableLimits):
         With more sets there are fewer tries.
     """
 
+    dense_entries: int = 2**27
+    block_entries: int = limit(2**22, least=1)
+    direct_cells: int = 2048
+    eigen_cells: int = 4096
+    dual_cells: int = 3000
+    compared_entries: int = 2**24
+    visited_cells: int = 2 * 10**6
+    box_signatures: int = 200_000
     table_entries: int = 2**27
     listed_cells: int = 2**24
     joint_entries: int = 2**23

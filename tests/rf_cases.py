@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from sklearn.base import clone
 
-from mmech import PrivacyLedger
+from mmech import PrivacyLedger, Records
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
@@ -128,7 +128,11 @@ def half_the_noise(draw, sample):
 
 
 def remember(monkeypatch):
-    """Optimize each workload once; tests that repeat a fit are then quick."""
+    """Optimize each workload once; tests that repeat a fit are then quick.
+
+    Patched, because a strategy depends on nothing but the workload: hundreds of fits
+    of one test would find the same one.
+    """
     known = {}
     optimize = ForestClassifier._optimize
 
@@ -145,16 +149,18 @@ def remember(monkeypatch):
 
 
 def watch(monkeypatch):
-    """Return a list that gets mechanism, counts, answers of every release."""
+    """Return a list that gets mechanism, counts, answers of every release.
+
+    Patched, because the seam knows rows, not the mechanism whose tables they are.
+    """
     seen = []
     measure = MatrixMechanism.measure
 
     def measure_and_note(self, counts, **words):
         measurement = measure(self, counts, **words)
+        kept = counts if isinstance(counts, Records) else np.array(counts)
         seen.append(
-            SimpleNamespace(
-                mechanism=self, counts=np.array(counts), measurement=measurement
-            )
+            SimpleNamespace(mechanism=self, counts=kept, measurement=measurement)
         )
         return measurement
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.operators.base import BLOCK_ENTRIES, QueryMatrix
+from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
@@ -40,7 +41,6 @@ from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
 from mmech.structure.energies import anova_energies
 from mmech.structure.shape import (
-    DENSE_CELLS,
     frobenius_squared,
     has_full_column_rank,
     is_uniform,
@@ -142,7 +142,7 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     known = pair_rule(strategy).gain(workload, strategy)
     if known is not None:
         return known
-    if strategy.shape[1] <= DENSE_CELLS:
+    if strategy.shape[1] <= LIMITS.eigen_cells:
         return _dense_gain(workload, strategy)
     return float(row_gains(workload, strategy).sum())
 
@@ -543,7 +543,7 @@ def _range_gains(
     scale = squares[upper + 1] + squares[lower]
     gains = scale - 2.0 * products[lower, upper + 1]
     lost = np.flatnonzero(gains < RANGE_CANCELLATION * scale)
-    height = max(1, BLOCK_ENTRIES // coefficients.shape[1])
+    height = max(1, LIMITS.block_entries // coefficients.shape[1])
     for start in range(0, lost.size, height):
         rows = lost[start : start + height]
         steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
@@ -556,7 +556,7 @@ def _row_gains_by_blocks(
 ) -> NDArray[np.float64]:
     pinv = strategy.pinv()
     gains = np.empty(workload.shape[0])
-    height = max(1, BLOCK_ENTRIES // max(*workload.shape, strategy.shape[0]))
+    height = max(1, LIMITS.block_entries // max(*workload.shape, strategy.shape[0]))
     for start in range(0, workload.shape[0], height):
         stop = min(start + height, workload.shape[0])
         rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)

@@ -19,16 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError, PerformanceWarning
+from mmech.limits import LIMITS
 
 __all__ = ["FORMS", "Forms", "QueryMatrix"]
 
 Array = NDArray[Any]
-
-DENSE_WARNING_ENTRIES = 2**27
-"""`to_dense` warns above this many entries (1 GiB of float64)."""
-
-BLOCK_ENTRIES = 2**22
-"""Entries of one dense block in block-wise fallbacks (32 MiB of float64)."""
 
 EXHAUSTIVE_ENTRIES = 2**33
 """Block-wise fallbacks refuse matrices with more entries than this."""
@@ -376,7 +371,7 @@ class QueryMatrix:
 
     def _warn_dense(self, target: str) -> None:
         entries = self.shape[0] * self.shape[1]
-        if entries > DENSE_WARNING_ENTRIES:
+        if entries > LIMITS.dense_entries:
             warnings.warn(
                 f"{target} materialises {self.shape[0]} x {self.shape[1]} = "
                 f"{entries} entries; keep the operator implicit if you can",
@@ -443,7 +438,7 @@ class QueryMatrix:
         self._check_exhaustive()
         m, n = self.shape
         stop = n if stop is None else stop
-        width = max(1, BLOCK_ENTRIES // max(1, max(m, n)))
+        width = max(1, LIMITS.block_entries // max(1, max(m, n)))
         for start in range(0, stop, width):
             size = min(width, stop - start)
             unit = np.zeros((n, size), self._entry_dtype)
@@ -454,7 +449,7 @@ class QueryMatrix:
         """Yield (first row, dense block of rows)."""
         self._check_exhaustive()
         m, n = self.shape
-        height = max(1, BLOCK_ENTRIES // max(1, max(m, n)))
+        height = max(1, LIMITS.block_entries // max(1, max(m, n)))
         for start in range(0, m, height):
             size = min(height, m - start)
             yield start, self._rows(start, start + size)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.limits import LIMITS
 from mmech.operators.base import FORMS, Array, QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product
@@ -21,12 +22,9 @@ from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Pinv"]
 
-DIRECT_SIZE = 2048
-"""Up to this smaller dimension the pseudoinverse is factorised once."""
-
 DIRECT_ENTRIES = 2**28
-"""... unless the operator has more entries: its products with the identity are
-formed."""
+"""Operators with more entries are not factorised: that forms their products with the
+identity."""
 
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
@@ -73,7 +71,7 @@ class Pinv(QueryMatrix):
     def _inverse_gram(self) -> NDArray[np.float64] | None:
         """(AᵀA)⁺ or (AAᵀ)⁺, whichever is smaller; None when too large."""
         m, n = self.operator.shape
-        if min(m, n) > DIRECT_SIZE or m * n > DIRECT_ENTRIES:
+        if min(m, n) > LIMITS.direct_cells or m * n > DIRECT_ENTRIES:
             return None
         smaller = self.operator if n <= m else self.operator.T
         gram = smaller.gram()._dense().astype(np.float64)

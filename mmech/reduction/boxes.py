@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.checks import check_operator
 from mmech.operators.compose import Product, Scaled
@@ -26,11 +27,8 @@ from mmech.reduction.columns import MAX_CELLS, reduce_columns
 
 __all__ = ["CellGroups", "reduce_boxes"]
 
-MAX_SIGNATURES = 200_000
-"""Sets of boxes after which the reduction is given up ..."""
-
 MAX_SIGNATURE_BYTES = 2**28
-"""... or bytes to hold them: one bit per set and box."""
+"""Bytes of sets of boxes, one bit per set and box, after which it is given up too."""
 
 Bits = NDArray[np.uint64]
 
@@ -251,7 +249,7 @@ def _refine(
             parts, inverse = _unique_rows(both, size)
             places.append(inverse[size:])
             size = len(parts)
-            if size > MAX_SIGNATURES or parts.nbytes > MAX_SIGNATURE_BYTES:
+            if size > LIMITS.box_signatures or parts.nbytes > MAX_SIGNATURE_BYTES:
                 raise DomainTooLargeError(
                     f"more than {size - 1} sets of boxes occur; the workload hardly "
                     "gets smaller"

@@ -14,6 +14,7 @@ from typing import Literal, overload
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
@@ -34,9 +35,6 @@ from mmech.reduction.columns import (
 from mmech.structure.shape import kronecker_terms
 
 __all__ = ["reduce_domain"]
-
-MAX_VISITED_CELLS = 2 * 10**6
-"""Above this size boxes are refined attribute by attribute, not cell by cell."""
 
 
 @overload
@@ -127,7 +125,7 @@ def _reduce(
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms, proportional)
-    if n > MAX_VISITED_CELLS:
+    if n > LIMITS.visited_cells:
         found = _reduce_many_cells(workload)
         if found is not None:
             reduced, groups = found

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.compose import Product, Scaled
@@ -24,9 +25,6 @@ __all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
 
 Groups = NDArray[np.int64]
 Weights = NDArray[np.float64]
-
-DENSE_ENTRIES = 2**24
-"""Up to this size the columns of a non-integer workload are compared entry by entry."""
 
 HASHES = 2
 """Independent 64-bit hashes per column of an integer workload."""
@@ -87,7 +85,7 @@ def column_groups(
     groups = _equal_columns(workload)
     weights = (groups >= 0).astype(np.float64)
     first = first_members(groups)
-    if not proportional or workload.shape[0] * first.size > DENSE_ENTRIES:
+    if not proportional or workload.shape[0] * first.size > LIMITS.compared_entries:
         return groups, weights
     columns = restrict_columns(workload, first)._dense().T
     own, ratios = _proportional_rows(columns)
@@ -127,7 +125,7 @@ def _equal_columns(workload: QueryMatrix) -> Groups:
             groups = _equal_rows(np.asarray(workload._rmatmat(weights)))
         if _agrees(workload, groups, rng.standard_normal((m, 1))):
             return groups
-    if m * n <= DENSE_ENTRIES:
+    if m * n <= LIMITS.compared_entries:
         return _equal_rows(np.ascontiguousarray(workload._dense().T))
     return np.arange(n)
 
@@ -256,7 +254,7 @@ def _(workload: VStack) -> QueryMatrix:
 def restrict_columns(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     """Return the workload restricted to some columns, in the structure it has."""
     m, n = workload.shape
-    if n * m <= DENSE_ENTRIES:
+    if n * m <= LIMITS.compared_entries:
         return Dense(workload._dense()[:, columns])
     ones = np.ones(columns.size, np.int64)
     places = (columns, np.arange(columns.size))

@@ -10,6 +10,7 @@ import numpy as np
 
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Scaled
@@ -31,7 +32,7 @@ from mmech.strategies.marginals import (
 from mmech.strategies.registry import PRIVACY, TIE, Found, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import domain_shape_of
-from mmech.structure.shape import DENSE_CELLS, kronecker_terms, measured_loss_bound
+from mmech.structure.shape import kronecker_terms, measured_loss_bound
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
 __all__ = [
@@ -151,7 +152,7 @@ def look_at_workload(
     lower = measured_loss_bound(workload)
     if lower >= found.best_loss:
         return Skip("pruned: the loss is a lower bound above the best", lower)
-    if min(m, n) > DENSE_CELLS or m * n > DENSE_ENTRIES:
+    if min(m, n) > LIMITS.eigen_cells or m * n > DENSE_ENTRIES:
         return Skip("the rank of so large a workload is out of reach", lower)
     return None
 

@@ -19,6 +19,7 @@ from mmech.checks import check_integer, check_tolerance
 from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Dense
 from mmech.operators.merged import Merged
@@ -32,9 +33,6 @@ from mmech.structure.shape import kronecker_terms
 __all__ = ["DENSE", "dual_strategy"]
 
 Floats = NDArray[np.float64]
-
-MAX_SIDE = bounds.DUAL_SIZE
-"""Largest smaller side of a workload for an explicit strategy."""
 
 MAX_ENTRIES = 2**27
 """Largest explicit strategy (1 GiB of float64)."""
@@ -61,7 +59,7 @@ def look_at_dense(workload: QueryMatrix, found: Found) -> Skip | None:
 
 def _is_in_reach(workload: QueryMatrix) -> bool:
     m, n = workload.shape
-    return min(m, n) <= MAX_SIDE and min(m, n) * n <= MAX_ENTRIES
+    return min(m, n) <= LIMITS.dual_cells and min(m, n) * n <= MAX_ENTRIES
 
 
 def dual_strategy(
@@ -102,7 +100,7 @@ def dual_strategy(
     if not _is_in_reach(reduced):
         raise DomainTooLargeError(
             f"template 'dense' needs eigendecompositions of size {min(reduced.shape)} "
-            f"for {workload!r}, above {MAX_SIDE}, or a strategy of more than "
+            f"for {workload!r}, above {LIMITS.dual_cells}, or a strategy of more than "
             f"{MAX_ENTRIES} entries; use template='residuals' or 'identity', or a "
             "workload with Kronecker structure"
         )

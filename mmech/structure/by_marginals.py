@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import BLOCK_ENTRIES, Array, QueryMatrix
+from mmech.limits import LIMITS
+from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Scaled, Sum
 from mmech.operators.kronecker import Kronecker
@@ -155,7 +156,7 @@ def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
     out = np.zeros((m, total.shape[1]), total.dtype)
     for group in groups:
         table = tables(group.attributes)
-        height = max(1, BLOCK_ENTRIES // table.size)
+        height = max(1, LIMITS.block_entries // table.size)
         for start in range(0, group.rows.size, height):
             part = slice(start, start + height)
             rows = group.rows[part]

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import BLOCK_ENTRIES, QueryMatrix, product_of
+from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
@@ -166,7 +167,9 @@ def _box_energies(
     total = np.zeros(2 ** len(sizes))
     for order in np.unique(orders).tolist():
         alike = np.flatnonzero(orders == order)
-        for rows in np.array_split(alike, -(-alike.size * 2**order // BLOCK_ENTRIES)):
+        for rows in np.array_split(
+            alike, -(-alike.size * 2**order // LIMITS.block_entries)
+        ):
             attributes = np.nonzero(tested[rows])[1].reshape(rows.size, order)
             masks = np.zeros((rows.size, 1), np.int64)
             values = shared[rows, None]

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import BLOCK_ENTRIES, FORMS, Array, QueryMatrix
+from mmech.limits import LIMITS
+from mmech.operators.base import FORMS, Array, QueryMatrix
 from mmech.operators.basic import (
     AllRange,
     AllRangeGram,
@@ -450,7 +451,7 @@ def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
             f"are integers (limit {MAX_LISTED}); compose it of operators of mmech"
         )
     entries = np.empty((m, n), np.int64)
-    width = max(1, BLOCK_ENTRIES // max(1, m, n))
+    width = max(1, LIMITS.block_entries // max(1, m, n))
     for start in range(0, n, width):
         size = min(width, n - start)
         unit = np.zeros((n, size), np.int64)

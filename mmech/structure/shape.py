@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
@@ -29,7 +30,6 @@ from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
 
 __all__ = [
-    "DENSE_CELLS",
     "frobenius_squared",
     "has_full_column_rank",
     "is_uniform",
@@ -41,9 +41,6 @@ __all__ = [
     "unscaled",
     "weighted_blocks",
 ]
-
-DENSE_CELLS = 4096
-"""Largest domain for which an n x n eigendecomposition is computed."""
 
 Sizes = tuple[int, ...]
 Factors = tuple[QueryMatrix, ...]
@@ -197,11 +194,11 @@ def _(strategy: VStack) -> bool:
 def squared_singular_values(workload: QueryMatrix) -> NDArray[np.float64]:
     """Return the squared singular values, in no particular order."""
     m, n = workload.shape
-    if min(m, n) > DENSE_CELLS:
+    if min(m, n) > LIMITS.eigen_cells:
         raise DomainTooLargeError(
             f"the singular values of {workload!r} need a dense matrix of size "
-            f"{min(m, n)}, above {DENSE_CELLS}; use Kronecker structure or a smaller "
-            "workload"
+            f"{min(m, n)}, above {LIMITS.eigen_cells}; use Kronecker structure or a "
+            "smaller workload"
         )
     smaller = workload if n <= m else workload.T
     values = np.linalg.eigvalsh(smaller.gram()._dense().astype(np.float64))

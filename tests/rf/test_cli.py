@@ -15,7 +15,6 @@ from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
 from mmech_rf.cli import compare as _compare
 from mmech_rf.cli import main
-from mmech_rf.data import openml
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
@@ -126,23 +125,17 @@ def test_evaluate_built_in_data_at_several_budgets(run):
     assert first.strip() in second  # the same at every budget
 
 
-def test_evaluate_a_set_of_openml(run, monkeypatch):
+def test_evaluate_a_set_of_openml(run, asked):
     """A fetched set is used as a built-in one is; a failure is one sentence."""
-    bunch = datasets.load_monks(1)
-    bunch.data[0, 0] = ""
-
-    def download(name, **options):
-        if name == "adult":
-            raise ConnectionError("cannot fetch 'adult': no route; read a csv file")
-        return bunch
-
-    monkeypatch.setattr(openml, "download", download)
     args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
     code, out, _ = run(*args, "heart", "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
     assert_refused(run(*args, "heart"), "or choose --missing drop")
-    assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
+    asked.down = True
+    with pytest.warns(UserWarning, match="network error"):
+        outcome = run(*args, "adult")
+    assert_refused(outcome, "error: cannot fetch 'adult'", "no route to host")
 
 
 def test_evaluate_a_csv_file_and_write_every_trial(run, files):
@@ -367,12 +360,12 @@ def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
     assert_refused(outcome, 'pip install "mmech[plot]"')
 
 
-def test_an_interrupt_ends_with_one_line(run, monkeypatch):
-    def interrupt(*args, **kwargs):
+def test_an_interrupt_ends_with_one_line(run, watch_all):
+    def interrupt(draw, sample):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluation, "evaluate", interrupt)
-    args = ("evaluate", "--data", "monks-1", "--methods", "majority", "--quiet")
+    watch_all(interrupt)
+    args = ("evaluate", "--data", "monks-1", "--methods", "laplace-shared", "--quiet")
     assert run(*args) == (130, "", "mmech-rf: interrupted\n")
 
 

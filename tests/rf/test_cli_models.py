@@ -8,6 +8,7 @@ import warnings
 
 import pandas as pd
 import pytest
+from processes import largest_file
 
 from mmech_rf import (
     Attribute,
@@ -278,17 +279,14 @@ def test_existing_files_are_kept_unless_forced(run, files):
     assert labels.read_text() == "mine"
 
 
-def test_nothing_half_written_stays(run, files, monkeypatch):
+def test_nothing_half_written_stays(run, files):
     run(*fit(files, "--depth", 3))
     before = {path.name for path in files.iterdir()}
-
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("mmech_rf.cli.files.csv.writer", interrupt)
-    target = ("--out", files / "labels.csv")
-    outcome = run("predict", files / "fruit.npz", files / "new.csv", *target)
-    assert outcome[0] == 130
+    args = ("predict", files / "fruit.npz", files / "new.csv")
+    assert run(*args)[0] == 0
+    with largest_file(2):
+        outcome = run(*args, "--out", files / "labels.csv")
+    assert_refused(outcome, "File too large")
     assert {path.name for path in files.iterdir()} == before
 
 

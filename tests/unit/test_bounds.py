@@ -24,13 +24,13 @@ from mmech import (
     VStack,
     all_marginals,
     dual_bound,
+    limits,
     loss,
     optimize,
     svd_bound,
 )
 from mmech.error import bounds
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
-from mmech.structure import shape as _structure
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
     (Prefix(64), 2.09986),
@@ -217,7 +217,7 @@ def test_cheap_bounds_of_large_workloads():
     )
 
 
-def test_unions_of_products_with_commuting_grams(monkeypatch):
+def test_unions_of_products_with_commuting_grams():
     def union(n):
         first = Kronecker([Prefix(n), Identity(n), Identity(2)])
         return VStack([first, -2 * Kronecker([Identity(n), Prefix(n), Identity(2)])])
@@ -225,8 +225,7 @@ def test_unions_of_products_with_commuting_grams(monkeypatch):
     small = union(5)
     singular = np.linalg.svd(small.to_dense().astype(float), compute_uv=False)
     wanted = singular.sum() ** 2 / 50
-    with monkeypatch.context() as context:
-        context.setattr(_structure, "DENSE_CELLS", 0)
+    with limits.changed(eigen_cells=0):
         actual = svd_loss_bound(small)
     assert wanted * (1 - 1e-9) <= actual <= wanted * (1 + 1e-13)
     bound, name = cheap_loss_bound(union(64))

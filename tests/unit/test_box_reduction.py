@@ -9,8 +9,6 @@ import reference as ref
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-import mmech.reduction.boxes
-import mmech.reduction.cells
 from mmech import (
     CellGroups,
     Conjunctions,
@@ -21,6 +19,7 @@ from mmech import (
     Scaled,
     Total,
     UnsupportedWorkloadError,
+    limits,
     reduce_boxes,
     reduce_domain,
 )
@@ -64,15 +63,12 @@ def test_boxes_are_merged_like_columns(masks, with_left, weight):
 
 
 @pytest.mark.parametrize("proportional", [False, True])
-def test_reduce_domain_does_not_visit_many_cells(monkeypatch, proportional):
+def test_reduce_domain_does_not_visit_many_cells(proportional):
     forest = grow_random_forest((4, 3, 5, 2), 2, 1, seed=1)
     workload = Conjunctions(forest.leaf_masks())
     wanted, by_cell = reduce_domain(workload)
-    monkeypatch.setattr(mmech.reduction.cells, "MAX_VISITED_CELLS", 20)
-    monkeypatch.setattr(
-        Conjunctions, "_rmatmat", lambda *_: pytest.fail("cells are visited")
-    )
-    reduced, groups = reduce_domain(workload, proportional=proportional)[:2]
+    with limits.changed(visited_cells=20):
+        reduced, groups = reduce_domain(workload, proportional=proportional)[:2]
     assert np.array_equal(groups, by_cell)
     assert np.array_equal(reduced.to_dense(), wanted.to_dense())
 
@@ -105,10 +101,12 @@ def test_nothing_is_asked():
     assert groups.expand().shape == (9,)
 
 
-def test_too_many_sets_of_boxes(monkeypatch):
-    monkeypatch.setattr(mmech.reduction.boxes, "MAX_SIGNATURES", 10)
+def test_too_many_sets_of_boxes():
     forest = grow_random_forest((5,) * 6, 8, 2, seed=0)
-    with pytest.raises(DomainTooLargeError, match="sets of boxes occur"):
+    with (
+        limits.changed(box_signatures=10),
+        pytest.raises(DomainTooLargeError, match="sets of boxes occur"),
+    ):
         reduce_boxes(Conjunctions(forest.leaf_masks()))
 
 

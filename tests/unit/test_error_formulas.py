@@ -28,15 +28,13 @@ from mmech import (
     WidthRange,
     all_marginals,
     expected_error,
+    limits,
     loss,
     per_query_error,
     rmse,
     supports,
     svd_bound,
 )
-from mmech.error import pairs
-from mmech.operators import base as _base
-from mmech.structure import shape as _structure
 from mmech.structure.shape import frobenius_squared, measured_loss_bound
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
@@ -209,22 +207,20 @@ def test_products_cost_no_more_than_their_factors():
     assert svd_bound(workload, epsilon=1) == pytest.approx(2 * bound**8)
 
 
-def test_block_wise_row_errors(monkeypatch):
-    monkeypatch.setattr(pairs, "BLOCK_ENTRIES", 10)
-    monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
+def test_block_wise_row_errors():
     wanted = ref.per_query_loss(ref.all_range(4), ref.pidentity(THETA))
-    actual = per_query_error(AllRange(4), PIdentity(THETA), epsilon=1)
+    with limits.changed(block_entries=10):
+        actual = per_query_error(AllRange(4), PIdentity(THETA), epsilon=1)
     np.testing.assert_allclose(actual, 2 * wanted)
 
 
-def test_large_domains_without_an_eigendecomposition(monkeypatch):
-    for module in (pairs, _structure):
-        monkeypatch.setattr(module, "DENSE_CELLS", 2)
+def test_large_domains_without_an_eigendecomposition():
     strategy = VStack([Total(4), 3 * Identity(4)])
     wanted = ref.loss(ref.prefix(4), strategy.to_dense())
-    assert loss(Prefix(4), strategy) == pytest.approx(wanted)
-    with pytest.raises(DomainTooLargeError, match="dense matrix of size 4, above 2"):
-        svd_bound(Prefix(4), epsilon=1)
+    with limits.changed(eigen_cells=2):
+        assert loss(Prefix(4), strategy) == pytest.approx(wanted)
+        with pytest.raises(DomainTooLargeError, match="matrix of size 4, above 2"):
+            svd_bound(Prefix(4), epsilon=1)
 
 
 def test_the_laplace_mechanism_on_large_cells():

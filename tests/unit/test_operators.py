@@ -38,11 +38,9 @@ from mmech import (
     Sum,
     Total,
     VStack,
+    limits,
 )
 from mmech.operators import AllRangeGram, Gram, Pinv, Transpose
-from mmech.operators import base as _base
-from mmech.operators import compose as _compose
-from mmech.operators import pinv as _pinv
 from mmech.testing import assert_query_matrix
 
 every_operator = pytest.mark.parametrize("name", CATALOGUE)
@@ -76,11 +74,11 @@ def test_the_catalogue_covers_every_public_operator():
 
 
 @every_operator
-def test_conformance_in_blocks(name, monkeypatch):
+def test_conformance_in_blocks(name):
     # The block-wise fallbacks of a large domain, forced on a small one.
-    monkeypatch.setattr(_base, "BLOCK_ENTRIES", 10)
     operator, dense = CATALOGUE[name]
-    assert_query_matrix(operator, dense, check_pinv=False)
+    with limits.changed(block_entries=10):
+        assert_query_matrix(operator, dense, check_pinv=False)
 
 
 @every_operator
@@ -109,17 +107,18 @@ def test_generic_fallbacks(name):
 
 
 @every_operator
-def test_pseudoinverse_by_lsmr(name, monkeypatch):
+def test_pseudoinverse_by_lsmr(name):
     # The path of operators too large to factorise.
     operator, dense = CATALOGUE[name]
     if np.linalg.cond(dense) > 1e4 and np.linalg.matrix_rank(dense) == min(dense.shape):
         pytest.skip("LSMR needs more iterations than the limit at this condition")
-    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
     inverse = ref.pinv(dense)
     scale = max(1.0, np.abs(inverse).max())
-    iterative = Pinv(operator)
-    np.testing.assert_allclose(iterative.to_dense(), inverse, atol=1e-7 * scale)
-    np.testing.assert_allclose(iterative.T.to_dense(), inverse.T, atol=1e-7 * scale)
+    with limits.changed(direct_cells=0):
+        iterative = Pinv(operator)
+        found, transposed = iterative.to_dense(), iterative.T.to_dense()
+    np.testing.assert_allclose(found, inverse, atol=1e-7 * scale)
+    np.testing.assert_allclose(transposed, inverse.T, atol=1e-7 * scale)
 
 
 @every_operator
@@ -495,14 +494,14 @@ def test_rows_of_a_huge_box_domain():
 
 
 @pytest.mark.parametrize("target", ["to_dense", "to_sparse"])
-def test_large_conversions_warn(target, monkeypatch):
-    monkeypatch.setattr(_base, "DENSE_WARNING_ENTRIES", 5)
-    with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
-        getattr(Prefix(3), target)()
-    assert record[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        getattr(Total(3), target)()
+def test_large_conversions_warn(target):
+    with limits.changed(dense_entries=5):
+        with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
+            getattr(Prefix(3), target)()
+        assert record[0].filename == __file__
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            getattr(Total(3), target)()
 
 
 # ------------------------------------------------------------------ structure kept
@@ -611,13 +610,15 @@ def test_weights_are_merged():
     assert isinstance(scaled.operator, Prefix)
 
 
-def test_a_factorisation_is_computed_once(monkeypatch):
+def test_a_factorisation_is_computed_once():
     calls = []
-    original = _pinv.symmetric_pinv
-    monkeypatch.setattr(
-        _pinv, "symmetric_pinv", lambda gram: calls.append(1) or original(gram)
-    )
-    inverse = Pinv(AllRange(4))
+
+    class Counting(Dense):
+        def gram(self):
+            calls.append(1)
+            return super().gram()
+
+    inverse = Pinv(Counting(AllRange(4).to_dense()))
     for _ in range(3):
         inverse.matvec(np.ones(10))
         inverse.rmatvec(np.ones(4))
@@ -632,9 +633,11 @@ def test_a_factorisation_is_computed_once(monkeypatch):
     ],
     ids=["iterations", "condition"],
 )
-def test_lsmr_that_does_not_converge_warns(dense, monkeypatch):
-    monkeypatch.setattr(_pinv, "DIRECT_SIZE", 0)
-    with pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"):
+def test_lsmr_that_does_not_converge_warns(dense):
+    with (
+        limits.changed(direct_cells=0),
+        pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"),
+    ):
         Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))
 
 
@@ -695,14 +698,13 @@ def test_spectral_solvers(operator, as_seen_by_scipy):
 
 
 @pytest.mark.parametrize("block", [1, 40, 2**23])
-def test_row_norms_of_a_product_with_small_groups(block, monkeypatch):
+def test_row_norms_of_a_product_with_small_groups(block):
     """From nonzeros, a few rows at a time: the squares of the dense product."""
     rng = np.random.default_rng(0)
     labels = np.stack([rng.permutation(np.arange(96) % 48) for _ in range(5)])
     groups = PartitionStack(labels, [48] * 5)
     few = rng.random((17, 240)) < 0.02
     picks = sp.csr_array(np.where(few, rng.integers(-3, 4, few.shape), 0))
-    monkeypatch.setattr(_compose, "SPARSE_BLOCK", block)
     for left in (
         [Sparse(picks)],
         [Sparse(sp.csr_array(np.eye(17, dtype=int)[::-1])), Sparse(picks)],
@@ -710,7 +712,8 @@ def test_row_norms_of_a_product_with_small_groups(block, monkeypatch):
         product = Product(*left, groups)
         assert product._sparse_rows() is not None
         expected = np.square(product.to_dense()).sum(axis=1)
-        assert np.array_equal(product.row_square_sums(), expected)
+        with limits.changed(block_entries=block):
+            assert np.array_equal(product.row_square_sums(), expected)
 
 
 def test_row_norms_of_a_product_with_large_groups_are_dense():

@@ -33,6 +33,7 @@ from mmech import (
     VStack,
     WidthRange,
     all_marginals,
+    limits,
     loss,
     optimize,
     per_query_error,
@@ -346,13 +347,13 @@ def test_domains_too_large_to_list():
         assert groups.size == 0
 
 
-def test_large_workloads_of_fractions_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr("mmech.reduction.columns.DENSE_ENTRIES", 3)
-    reduced, groups = reduce_domain(Dense([[0.5, 0.5], [1.0, 1.0]]))
-    assert reduced.shape == (2, 2)
-    assert groups.tolist() == [0, 1]
-    # Integers need no explicit entries.
-    reduced, groups = reduce_domain(Product(Prefix(2), Total(2).T, Total(5)))
+def test_large_workloads_of_fractions_are_left_as_they_are():
+    with limits.changed(compared_entries=3):
+        reduced, groups = reduce_domain(Dense([[0.5, 0.5], [1.0, 1.0]]))
+        assert reduced.shape == (2, 2)
+        assert groups.tolist() == [0, 1]
+        # Integers need no explicit entries.
+        reduced, groups = reduce_domain(Product(Prefix(2), Total(2).T, Total(5)))
     assert reduced.shape[1] == 1
 
 
