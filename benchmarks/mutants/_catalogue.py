@@ -27,11 +27,8 @@ SELECTION = "tests/unit/test_selection.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
 THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
-CURRENCIES = "tests/unit/test_currencies.py"
-PRICES = f"{CURRENCIES}::test_prices_in_rho"
-OVER = f"{CURRENCIES}::test_a_ledger_that_went_over_pays_for_nothing_more"
-PEOPLE = f"{CURRENCIES}::test_noise_for_a_person_of_several_records"
-PEOPLE_IN_DRAWS = f"{CURRENCIES}::test_selections_for_a_person_of_several_records"
+RHO = "tests/unit/test_ledger_in_rho.py"
+PRICES = f"{RHO}::test_every_kind_of_release_has_its_price"
 
 DATASETS = "tests/rf/test_datasets.py"
 AUDIT = "tests/statistical/test_fit_audit.py"
@@ -216,14 +213,14 @@ NEIGHBOURS = (
         "mmech/release.py",
         "factor = relation.factor**law.power",
         "factor = Relation(relation.neighbours).factor**law.power",
-        (PEOPLE,),
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
     ),
     Mutant(
         "a person of several records as one record: selections",
         "mmech/selection.py",
         "(1 if monotone else 2) * relation.factor)",
         "(1 if monotone else 2) * Relation(relation.neighbours).factor)",
-        (PEOPLE_IN_DRAWS,),
+        (f"{SELECTION}::test_the_rate_is_that_of_all_records_of_a_person",),
     ),
     Mutant(
         "replacement as an addition: selections",
@@ -347,14 +344,14 @@ CHARGES = (
         "mmech/privacy/ledger.py",
         "            self._succeeded = True\n",
         "            pass\n",
-        (OVER,),
+        (f"{RHO}::test_the_old_ledger_is_closed",),
     ),
     Mutant(
         "releases before a ledger went over to rho forgotten",
         "mmech/privacy/ledger.py",
         "other._entries = entries",
         "other._entries = []",
-        (OVER,),
+        (f"{RHO}::test_what_was_released_is_carried_over_at_its_price_in_rho",),
     ),
     Mutant(
         "budgets and mechanisms that can be rewritten",

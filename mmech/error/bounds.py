@@ -313,7 +313,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     m, n = workload.shape
     size = min(m, n) if m * n <= CHEAP_ENTRIES else n
     with one_blas_thread():
-        if size <= CHEAP_DUAL_SIZE:
+        if size <= min(CHEAP_DUAL_SIZE, LIMITS.dual_cells):
             steps = int(min(max(CHEAP_WORK / size**3, 1), 100))
             result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
             return result.bound, "dual"
