@@ -1,4 +1,4 @@
-"""A server that answers as OpenML does.
+"""Exact releases, and a server that answers as OpenML does.
 
 The folder ``openml`` holds a few rows of every set in the format of OpenML's API: what
 its servers answer to the requests that `fetch_openml` makes: which number has a name
@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 import pytest
+import rf_cases
 import sklearn.datasets._openml as openml
 
 RECORDED = Path(__file__).parent / "openml"
@@ -73,3 +74,9 @@ def asked(monkeypatch, tmp_path):
     monkeypatch.setattr(openml.time, "sleep", lambda _: None)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))
     return server
+
+
+@pytest.fixture
+def noiseless(watch_all):
+    """Every release is exact; the value lists the scales asked for."""
+    return rf_cases.silence(watch_all)
