@@ -39,15 +39,7 @@ from mmech_rf import (
 from mmech_rf.forest import growth
 from mmech_rf.private.batch_training import released_votes
 
-TWO_WAY = ("binary", "threshold")
 CAR = (4, 4, 4, 3, 3, 3)
-
-
-@st.composite
-def schemas(draw):
-    texts = st.tuples(st.sampled_from("con"), st.integers(1, 5))
-    drawn = draw(st.lists(texts, min_size=1, max_size=4))
-    return schema_of(*(f"{kind}{size}" for kind, size in drawn))
 
 
 # ---- depth ---------------------------------------------------------------------
