@@ -127,22 +127,25 @@ def half_the_noise(draw, sample):
     return noisy
 
 
+KNOWN = {}
+"""Strategies that were optimized, by template and workload."""
+
+
 def remember(monkeypatch):
     """Optimize each workload once; tests that repeat a fit are then quick.
 
     Patched, because a strategy depends on nothing but the workload: hundreds of fits
     of one test would find the same one.
     """
-    known = {}
     optimize = ForestClassifier._optimize
 
     def look_up(self, workloads):
         found = []
         for workload in workloads:
             key = self.template, workload.shape, workload.to_dense().tobytes()
-            if key not in known:
-                known[key] = optimize(self, [workload])[0]
-            found.append(known[key])
+            if key not in KNOWN:
+                KNOWN[key] = optimize(self, [workload])[0]
+            found.append(KNOWN[key])
         return found
 
     monkeypatch.setattr(ForestClassifier, "_optimize", look_up)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from cli_cases import write_rows
 
 import mmech
 from mmech.domain import discretise
@@ -14,21 +15,9 @@ from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
 from mmech_rf.cli import compare as _compare
-from mmech_rf.cli import main
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
-
-
-@pytest.fixture
-def run(capsys):
-    """Call the command line; return exit code, output and errors."""
-
-    def call(*args):
-        capsys.readouterr()
-        return main([str(arg) for arg in args]), *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
@@ -53,11 +42,6 @@ def files(tmp_path):
     ]
     write_rows(tmp_path / "fruit.csv", [("size", "colour", "weight", "sold"), *rows])
     return tmp_path
-
-
-def write_rows(path, rows):
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(rows)
 
 
 def fruit(files, *args):
