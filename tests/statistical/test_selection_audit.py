@@ -3,8 +3,9 @@
 A rare candidate that lies behind by one in the exponent, and draws level with one more
 record, is chosen with chance 0.27 and then 0.5. That shows an epsilon of 0.62, so that
 bounds at confidence 0.999 exceed the claim of 1 less than once in 10 ** 9 runs, and
-fall below 0.4 as rarely. At twice the rate the chances are 0.12 and 0.5: the bound is
-about 1.22, four standard errors above the claim (``benchmarks.mutants``).
+fall below 0.2 less than once in 10 ** 6. At twice the rate the chances are 0.12 and
+0.5: the bound is about 1.22, four standard errors above the claim
+(``benchmarks.mutants``).
 """
 
 import numpy as np
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.statistical
 
 CONFIDENCE = 0.999
 RUNS = 4000
-FITS = 1000
+FITS = 2000
 CHOICES = [
     (name, neighbours)
     for name in (
@@ -49,7 +50,7 @@ def test_choices_between_two_candidates(name, neighbours):
         statistic=case.statistic,
     )
     assert not bound.refutes(case.claimed)
-    assert bound.refutes(0.4 * case.claimed)
+    assert bound.refutes(0.2 * case.claimed)
 
 
 def label_audit(first, second):
@@ -78,4 +79,4 @@ def label_audit(first, second):
 def test_a_whole_private_forest():
     bound = label_audit(["yes"], ["yes", "no"])
     assert not bound.refutes(1.0)
-    assert bound.refutes(0.1)
+    assert bound.refutes(0.05)
