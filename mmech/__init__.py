@@ -26,6 +26,7 @@ from mmech.exceptions import (
     PrivacyLeakWarning,
     UnsupportedWorkloadError,
 )
+from mmech.export import export_marginals
 from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
@@ -56,6 +57,7 @@ from mmech.operators import (
     Sparse,
     Suffix,
     Sum,
+    Toeplitz,
     Total,
     VStack,
     WidthRange,
@@ -79,9 +81,6 @@ from mmech.reduction.boxes import CellGroups, reduce_boxes
 from mmech.reduction.cells import reduce_domain
 from mmech.release import Measurement, noisy_release
 from mmech.selection import exponential_mechanism, permute_and_flip
-from mmech.storage.codec import export_marginals
-from mmech.storage.codec import load_strategy as load
-from mmech.storage.codec import save_strategy as save
 from mmech.strategies import (
     Candidate,
     StrategyResult,
@@ -89,6 +88,8 @@ from mmech.strategies import (
     optimize,
     reweight,
 )
+from mmech.strategies.files import load_strategy as load
+from mmech.strategies.files import save_strategy as save
 from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
 
 __version__ = "0.1.0"
@@ -125,6 +126,7 @@ __all__ = [
     "Sparse",
     "Suffix",
     "Sum",
+    "Toeplitz",
     "Total",
     "VStack",
     "WidthRange",

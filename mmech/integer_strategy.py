@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
 from mmech.operators.compose import Product, Scaled
@@ -73,9 +74,6 @@ WEIGHT_TOTAL = 2**20
 
 WEIGHT_TOLERANCE = 1e-9
 """Relative distance at which real weights count as multiples of the smallest."""
-
-MAX_ENTRIES = 2**25
-"""Largest explicit matrix that is rounded entry by entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -418,42 +416,49 @@ def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | Non
 def _product(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
     if len(strategy.factors) != 2:
         return None
-    rows = _weighted_rows(strategy, norm)
-    return _sums_of_queries(strategy, norm, bits) if rows is None else rows
+    return _combined(*strategy.factors, norm, bits)
 
 
-def _weighted_rows(strategy: Product, norm: str) -> IntegerStrategy | None:
+@singledispatch
+def _combined(
+    left: QueryMatrix, queries: QueryMatrix, norm: str, bits: int
+) -> IntegerStrategy | None:
+    """Return combinations of whole queries without rounding the queries."""
+    return None
+
+
+@_combined.register(Diagonal)
+def _weighted_rows(
+    left: Diagonal, queries: QueryMatrix, norm: str, bits: int
+) -> IntegerStrategy | None:
     """Rows of an integer matrix with real weights keep their entries."""
-    if not isinstance(strategy.factors[0], Diagonal):
-        return None
-    weights = np.abs(strategy.factors[0].diag().astype(np.float64))
+    weights = np.abs(left.diag().astype(np.float64))
     kept = np.flatnonzero(weights > 0)
-    rows = _whole_entries(strategy.factors[1])
+    rows = _whole_entries(queries)
     if rows is None or kept.size == 0:
         return None
     if kept.size < weights.size:
-        if rows.shape[0] * rows.shape[1] > MAX_ENTRIES:
+        if rows.shape[0] * rows.shape[1] > LIMITS.rounded_entries:
             return None
         rows = Dense(np.ascontiguousarray(rows.to_dense()[kept]))
     whole = np.array(_whole_weights(weights[kept].tolist(), norm), np.int64)
     return IntegerStrategy((IntegerBlock(rows, whole),), rows, norm)
 
 
-def _sums_of_queries(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
+@_combined.register(Dense)
+def _sums_of_queries(
+    left: Dense, queries: QueryMatrix, norm: str, bits: int
+) -> IntegerStrategy | None:
     """S W with whole W: round S, measure S'W."""
-    if strategy.dtype == np.int64:
+    whole_queries = _whole_entries(queries)
+    if left.dtype == queries.dtype == np.int64 or whole_queries is None:
         return None
-    if not isinstance(strategy.factors[0], Dense):
-        return None
-    queries = _whole_entries(strategy.factors[1])
-    if queries is None:
-        return None
-    coefficients = strategy.factors[0].to_dense()
+    coefficients = left.to_dense()
     largest = np.abs(coefficients).max(initial=0.0)
     if largest == 0:
         return None
     whole = np.rint((coefficients / largest) * 2**bits).astype(np.int64)
-    matrix = Product(Dense(whole), queries)
+    matrix = Product(Dense(whole), whole_queries)
     if min(matrix._norm_bounds or (2**62,)) >= 2**62:
         return None
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
@@ -484,14 +489,19 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     )
 
 
+@singledispatch
 def _whole_entries(operator: QueryMatrix) -> QueryMatrix | None:
     """Return an operator as an integer one, if all its entries are whole."""
-    if operator.dtype == np.int64:
+    return as_integer_matrix(operator) if operator.dtype == np.int64 else None
+
+
+@_whole_entries.register
+def _(operator: Dense) -> QueryMatrix | None:
+    array = operator.to_dense()
+    if array.dtype == np.int64:
         return as_integer_matrix(operator)
-    if isinstance(operator, Dense):
-        array = operator.to_dense()
-        if (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**53:
-            return Dense(array.astype(np.int64))
+    if (array == np.rint(array)).all() and np.abs(array).max(initial=0) < 2**53:
+        return Dense(array.astype(np.int64))
     return None
 
 
@@ -502,11 +512,12 @@ def _rounded(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
     never raises the sensitivity.
     """
     m, n = strategy.shape
-    if m * n > MAX_ENTRIES and not isinstance(strategy, (Sparse, Diagonal)):
+    if m * n > LIMITS.rounded_entries and not isinstance(strategy, (Sparse, Diagonal)):
         raise DomainTooLargeError(
             f"the strategy {strategy!r} has {magnitude(m * n)} real entries without "
-            f"structure, too many to round to integers (limit {MAX_ENTRIES}); use a "
-            "template with structure, such as 'kronecker' or 'marginals'"
+            "structure, too many to round to integers (limit "
+            f"{LIMITS.rounded_entries}); use a template with structure, such as "
+            "'kronecker' or 'marginals'"
         )
     largest = _size(strategy, norm)
     if largest == 0:

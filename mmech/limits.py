@@ -72,27 +72,6 @@ class Limits(ChangeableLimits):
 
     Attributes
     ----------
-    dense_entries : int
-        Entries of an explicit matrix, 1 GiB of 8 bytes each, above which it is made
-        with a warning.
-    block_entries : int
-        Entries of a matrix that are listed at a time, 32 MiB, where it is gone through
-        in blocks.
-    direct_cells : int
-        Smaller side of a matrix up to which its pseudoinverse is factorised. Above it
-        every product with the pseudoinverse is found by iteration.
-    eigen_cells : int
-        Smaller side of a matrix up to which its gram is decomposed.
-    dual_cells : int
-        Smaller side of a workload up to which the dual bound, and the optimum for
-        Gaussian noise with it, are found.
-    compared_entries : int
-        Entries of a workload of fractions up to which equal columns are merged.
-    visited_cells : int
-        Cells of a workload of boxes up to which equal columns are found cell by cell,
-        not attribute by attribute.
-    box_signatures : int
-        Sets of boxes after which the search attribute by attribute is given up.
     table_entries : int
         Largest table of counts that is made from records, or that an estimate returns:
         1 GiB of 8 bytes each. More is refused.
@@ -107,21 +86,101 @@ class Limits(ChangeableLimits):
     design_targets : int
         Sets to cover by all tries of such a search together, beyond the first two.
         With more sets there are fewer tries.
+    file_bytes, description_bytes : int
+        Largest size that a file unpacks to, and that of the description in it, of which
+        objects are made that are many times as large. More is refused.
+    bins : int
+        Most bins of an attribute: each takes time to cut. More is refused.
+    warned_entries : int
+        Entries of an explicit matrix, 1 GiB of float64, above which making it warns.
+    exhaustive_entries : int
+        Most entries that are visited where an operator has no closed form. More is
+        refused.
+    block_entries : int
+        Entries that are explicit at a time there: 32 MiB of float64.
+    enumerated_cells : int
+        Largest domain with a number for every cell. Products over more are refused.
+    listed_entries : int
+        Most entries of an integer operator of unknown class, or sums of its columns,
+        that are listed. More entries are refused, and one bound stands for more sums.
+    wide_sums : int
+        The same of sums that do not fit into 64 bits.
+    listed_subsets : int
+        Most subsets of attributes that are listed. More is refused.
+    box_visits : int
+        Most labels times attributes of partitions that are looked at as boxes.
+    box_terms : int
+        Most pairs of a kind of box and a subset of what it restricts. More is refused.
+    dense_cells : int
+        Largest domain of an n x n matrix whose eigenvalues, or sums over blocks, are
+        computed.
+    direct_size, direct_entries : int
+        Smaller side, and entries, up to which a pseudoinverse is factorised once, and
+        not solved for column by column.
+    spectrum_cells, spectrum_factor : int
+        Largest domain whose joint spectrum under stacked products is formed, and
+        largest attribute of it.
+    rounded_entries : int
+        Most real entries of a strategy that are rounded one by one. More is refused.
+    merged_cells : int
+        Most cells, or queries, of a workload whose equal columns are merged. A larger
+        one is left as it is.
+    visited_cells : int
+        Above this number of cells boxes are merged attribute by attribute.
+    compared_entries : int
+        Most entries of a workload of fractions whose columns are compared.
+    box_sets, box_set_bytes : int
+        Most sets of boxes, and bytes to hold them, on the way to merged cells. More is
+        refused.
+    pidentity_cells : int
+        Largest domain without an order for template "pidentity". More is refused.
+    union_cells : int
+        Largest domain of template "union". More is refused.
+    dual_cells : int
+        Largest smaller side of a workload for the dual bound, and for template "dense"
+        which starts from it. More is refused.
+    dual_entries : int
+        Most entries of an explicit strategy of template "dense": 1 GiB. More is
+        refused.
+    reweighted_rank, reweighted_entries : int
+        Largest rank and most entries of a strategy whose rows are reweighted. More is
+        refused.
     """
 
-    dense_entries: int = 2**27
-    block_entries: int = limit(2**22, least=1)
-    direct_cells: int = 2048
-    eigen_cells: int = 4096
-    dual_cells: int = 3000
-    compared_entries: int = 2**24
-    visited_cells: int = 2 * 10**6
-    box_signatures: int = 200_000
     table_entries: int = 2**27
     listed_cells: int = 2**24
     joint_entries: int = 2**23
     design_sets: int = 10**6
     design_targets: int = 10_000
+    file_bytes: int = 2**31
+    description_bytes: int = 2**26
+    bins: int = 100_000
+    warned_entries: int = 2**27
+    exhaustive_entries: int = 2**33
+    block_entries: int = limit(2**22, least=1)
+    enumerated_cells: int = 2**31
+    listed_entries: int = 2**25
+    wide_sums: int = 2**22
+    listed_subsets: int = 2**22
+    box_visits: int = 2**30
+    box_terms: int = 2**26
+    dense_cells: int = 4096
+    direct_size: int = 2048
+    direct_entries: int = 2**28
+    spectrum_cells: int = 2**24
+    spectrum_factor: int = 2048
+    rounded_entries: int = 2**25
+    merged_cells: int = 2**26
+    visited_cells: int = 2 * 10**6
+    compared_entries: int = 2**24
+    box_sets: int = 200_000
+    box_set_bytes: int = 2**28
+    pidentity_cells: int = 2**15
+    union_cells: int = 2**22
+    dual_cells: int = 3000
+    dual_entries: int = 2**27
+    reweighted_rank: int = 1024
+    reweighted_entries: int = 2**24
 
 
 LIMITS = Limits()

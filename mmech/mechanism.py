@@ -22,8 +22,7 @@ from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
-from mmech.operators.checks import check_same_domain
-from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -53,10 +52,10 @@ class MatrixMechanism(Settled):
     Parameters
     ----------
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
-        Queries W to answer.
+        Queries W to answer, or the `StrategyResult` of an optimization for them.
     strategy : the same, shape (p, n), or StrategyResult, default=None
-        Queries A to measure; ``None`` optimizes one for the noise. The
-        result of an optimization for another norm is refused.
+        Queries A to measure; ``None`` takes that of the result, or optimizes one for
+        the noise. The result of an optimization for another norm is refused.
     epsilon, rho : float, str or Fraction
         Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
         turns a sum of rho into (epsilon, delta).
@@ -417,21 +416,12 @@ def _checked_pair(
     workload: Any, strategy: Any, law: Law
 ) -> tuple[QueryMatrix, QueryMatrix]:
     """Return a workload and a strategy that supports it, optimized if there is none."""
-    workload = as_query_matrix(workload, "workload")
-    if strategy is None:
-        privacy = "pure" if law.norm == "L1" else "zcdp"
-        strategy = optimize(workload, privacy=privacy).strategy
-    elif isinstance(strategy, StrategyResult):
-        if strategy.norm != law.norm:
-            raise ValueError(
-                f"the strategy was optimized for {strategy.norm} sensitivity but "
-                f"{law.name} noise is calibrated to {law.norm} sensitivity; "
-                "optimize for the same noise, or pass result.strategy to measure "
-                "it all the same"
-            )
-        strategy = strategy.strategy
-    strategy = as_query_matrix(strategy, "strategy")
-    check_same_domain(workload, strategy)
+    if strategy is None and isinstance(workload, StrategyResult):
+        strategy = workload
+    elif strategy is None:
+        workload = as_query_matrix(workload, "workload")
+        strategy = optimize(workload, privacy="pure" if law.norm == "L1" else "zcdp")
+    workload, strategy = as_pair(workload, strategy, law.norm)
     if not error.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)
     return workload, strategy

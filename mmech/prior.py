@@ -13,12 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.storage.codec import storable
+
 __all__ = ["SignalPrior"]
 
 Subset = tuple[int, ...]
 Floats = NDArray[np.float64]
 
 
+@storable("SignalPrior")
 @dataclass(frozen=True)
 class SignalPrior:
     r"""How the contrasts of a table between its classes are expected to be spread.

@@ -13,6 +13,8 @@ import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from mmech_rf.methods import ESTIMATORS as _ESTIMATORS
+
 if _TYPE_CHECKING:
     from mmech_rf import datasets, fetch
     from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
@@ -76,18 +78,11 @@ __all__ = [
     "Tuning",
     "tune",
 ]
+__all__ += [name for name in _ESTIMATORS if name not in __all__]
 
 _HOMES = {
     "storage": ["load_model"],
-    "blocks.classifier": ["BlockForestClassifier", "LabelForestClassifier"],
-    "private.batch_prediction": ["BatchPredictionClassifier"],
-    "private.batch_training": ["BatchTrainingClassifier"],
-    "private.laplace_forest": ["LaplaceForestClassifier"],
-    "private.nonprivate": ["NonPrivateForestClassifier"],
-    "private.private_forest": ["PrivateForestClassifier"],
-    "private.subsample_aggregate": ["SubsampleAggregateClassifier"],
     "blocks.settings": ["BlockSettings"],
-    "drawn.classifier": ["DrawnForestClassifier"],
     "drawn.settings": ["DrawnSettings"],
     "forest": [
         "Forest",
@@ -105,12 +100,12 @@ _HOMES = {
 def __getattr__(name: str) -> _Any:
     if name in ("datasets", "fetch"):
         return _importlib.import_module(f"mmech_rf.{name}")
-    for home, names in _HOMES.items():
-        if name in names:
-            found = getattr(_importlib.import_module(f"mmech_rf.{home}"), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    homes = (home for home, names in _HOMES.items() if name in names)
+    home = _ESTIMATORS.get(name) or next(homes, None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(_importlib.import_module(f"mmech_rf.{home}"), name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

@@ -26,6 +26,7 @@ from mmech_rf.data.generated import (
     load_nursery,
     load_tic_tac_toe,
 )
+from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
 __all__ = [
@@ -98,6 +99,7 @@ def load_csv(
     schema: Schema,
     *,
     with_target: bool = True,
+    decode: bool = True,
     multiline: bool = False,
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
@@ -115,6 +117,9 @@ def load_csv(
     schema : Schema
     with_target : bool, default=True
         Set it to False for records without a class column: ``target`` is then None.
+    decode : bool, default=True
+        Set it to False to leave labels as text, which may be missing or wrong, as that
+        of attributes may.
     multiline : bool, default=False
         Set it to True for a file whose quoted fields hold line breaks. A quote that is
         not closed may then swallow the lines up to the next one.
@@ -132,7 +137,7 @@ def load_csv(
     ValueError
         If a column is missing, or a line does not parse (too many or too few fields, a
         quote that is not closed, bytes that are not UTF-8), or a label is not one of
-        the classes. It names the line or row, not what stands there.
+        the classes. It names file and line or row, not what stands there.
 
     Examples
     --------
@@ -148,10 +153,11 @@ def load_csv(
     """
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
-    cells = read_cells(path, wanted, multiline=multiline)
-    target: NDArray[Any] | None = None
-    if with_target:
-        target = schema.decode_target(schema.encode_target(cells[:, -1]))
+    with located(f"cannot use the data {os.fspath(path)!r}"):
+        cells = read_cells(path, wanted, multiline=multiline)
+        target: NDArray[Any] | None = cells[:, -1] if with_target else None
+        if with_target and decode:
+            target = schema.decode_target(schema.encode_target(target))
     return Bunch(
         data=cells[:, : len(names)],
         target=target,

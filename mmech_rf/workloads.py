@@ -125,17 +125,8 @@ def explicit_rows(workload: Product) -> Sparse | None:
     """Return QTᵀT multiplied out, where it has few nonzeros.
 
     A query shares leaves with few cells where trees are deep. Products then cost
-    those cells, not all labels of T.
-
-    Parameters
-    ----------
-    workload : Product, shape (b, n)
-        What `prediction_workload` returns.
-
-    Returns
-    -------
-    Sparse or None
-        ``None`` for masks, and for more than 2^25 nonzeros.
+    those cells, not all labels of T. ``None`` for masks, and for more than 2^25
+    nonzeros.
     """
     left, leaves = workload.factors
     if not isinstance(leaves, PartitionStack):

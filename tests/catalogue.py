@@ -36,6 +36,7 @@ from mmech import (
     Sparse,
     Suffix,
     Sum,
+    Toeplitz,
     Total,
     VStack,
     WidthRange,
@@ -90,6 +91,9 @@ QUERY_LEAVES = np.array([[1, 0, 0, 1, 0, 1], [0, 0, 1, 0, 1, 1]])
 I2, I3 = ref.identity(2), ref.identity(3)
 P2, P3 = ref.prefix(2), ref.prefix(3)
 T3 = ref.ones(1, 3)
+DECAY = [1, 0.5, 0.375, 0.3125]
+TOEPLITZ = ref.toeplitz([2, -1, 5], [2, 3, 0, 4])
+TRIANGLE = ref.toeplitz([2, 0, 0], [2, 1, -1])
 STACK = ref.partition_stack(LABELS, GROUPS)
 PI = ref.pidentity(THETA)
 
@@ -136,6 +140,24 @@ CATALOGUE = {
         Circulant([2, -1, 0, 5]).gram(),
         circulant([2, -1, 0, 5]).T @ circulant([2, -1, 0, 5]),
     ),
+    "toeplitz-1": (Toeplitz([3]), [[3]]),
+    "toeplitz": (Toeplitz([2, -1, 5], [2, 3, 0, 4]), TOEPLITZ),
+    "toeplitz-transposed": (Toeplitz([2, -1, 5], [2, 3, 0, 4]).T, TOEPLITZ.T),
+    "toeplitz-gram": (
+        Toeplitz([2, -1, 5], [2, 3, 0, 4]).gram(),
+        ref.product(TOEPLITZ.T, TOEPLITZ),
+    ),
+    "toeplitz-symmetric": (Toeplitz([2, 1, 0]), ref.toeplitz([2, 1, 0], [2, 1, 0])),
+    "toeplitz-column": (Toeplitz([1, -2, 0, 3], [1]), [[1], [-2], [0], [3]]),
+    "toeplitz-row": (Toeplitz([0], [0, 1, 2]), [[0, 1, 2]]),
+    "toeplitz-float": (Toeplitz(DECAY, [1, 0.5]), ref.toeplitz(DECAY, [1, 0.5])),
+    "toeplitz-lower": (Toeplitz(DECAY, [1, 0, 0, 0]), ref.toeplitz(DECAY, 4 * [0.0])),
+    "toeplitz-upper": (Toeplitz([2, 0, 0], [2, 1, -1]), TRIANGLE),
+    "toeplitz-inverse": (
+        Toeplitz([2, 0, 0], [2, 1, -1]).pinv(),
+        np.linalg.inv(TRIANGLE),
+    ),
+    "toeplitz-zero": (Toeplitz([0, 0], [0, 0, 0]), np.zeros((2, 3))),
     # ranges and relabelled domains
     "suffix-1": (Suffix(1), [[1]]),
     "suffix": (Suffix(5), ref.suffix(5)),

@@ -26,12 +26,58 @@ def description(path):
         return json.loads(archive.read("description.json"))
 
 
+def find(content, *keys):
+    """Return what stands in a file, following references to other objects.
+
+    The first key is the class of an object, of which the first in the file is meant, or
+    an argument of the model.
+    """
+    entries = content["entries"]
+    classes = [entry["class"] for entry in entries]
+    if keys and keys[0] in classes:
+        found, keys = entries[classes.index(keys[0])]["arguments"], keys[1:]
+    else:
+        found = entries[-1]["arguments"]
+    for key in keys:
+        found = found[key]
+        if isinstance(found, dict) and found.keys() & {"entry", "object", "mapping"}:
+            ((kind, found),) = found.items()
+            found = entries[found]["arguments"] if kind == "entry" else found
+    return found
+
+
 def set_in(*keys, to):
-    """Return a change that sets one entry of a description."""
+    """Return a change that sets what stands in a file."""
 
     def change(content):
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] = to
+        header = content if keys[0] in content else None
+        (header or find(content, *keys[:-1]))[keys[-1]] = to
+
+    return change
+
+
+def add_to(*keys, amount=1):
+    """Return a change of a number in a file."""
+
+    def change(content):
+        find(content, *keys[:-1])[keys[-1]] += amount
+
+    return change
+
+
+def drop_last(*keys):
+    """Return a change that takes away the last part of something in a file."""
+
+    def change(content):
+        del find(content, *keys)[-1]
+
+    return change
+
+
+def set_class(name):
+    """Return a change of the class of the model."""
+
+    def change(content):
+        content["entries"][-1]["class"] = name
 
     return change

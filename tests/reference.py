@@ -37,6 +37,15 @@ def suffix(n):
     return np.array([[int(j >= i) for j in range(n)] for i in range(n)])
 
 
+def toeplitz(column, row):
+    return np.array(
+        [
+            [column[i - j] if i >= j else row[j - i] for j in range(len(row))]
+            for i in range(len(column))
+        ]
+    )
+
+
 def width_range(n, width):
     return np.array(
         [[int(lo <= j < lo + width) for j in range(n)] for lo in range(n - width + 1)]

@@ -19,7 +19,7 @@ from mmech_rf import (
 )
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.grown import OptimizedForest
 from mmech_rf.private.payments import Payments
 
 SHAPE = (3, 2, 2)
@@ -137,7 +137,7 @@ def remember(monkeypatch):
     Patched, because a strategy depends on nothing but the workload: hundreds of fits
     of one test would find the same one.
     """
-    optimize = ForestClassifier._optimize
+    optimize = OptimizedForest._optimize
 
     def look_up(self, workloads):
         found = []
@@ -148,7 +148,7 @@ def remember(monkeypatch):
             found.append(KNOWN[key])
         return found
 
-    monkeypatch.setattr(ForestClassifier, "_optimize", look_up)
+    monkeypatch.setattr(OptimizedForest, "_optimize", look_up)
 
 
 def watch(monkeypatch):

@@ -85,7 +85,7 @@ CALIBRATION = (
     ),
     Mutant(
         "records that count twice",
-        "mmech_rf/private/base.py",
+        "mmech_rf/private/grown.py",
         "return np.bincount(entries, minlength=n * k).reshape(n, k)",
         "return 2 * np.bincount(entries, minlength=n * k).reshape(n, k)",
         (f"{REPLAY}[batch training, plain, add_remove]",),
@@ -306,7 +306,7 @@ CHARGES = (
     ),
     Mutant(
         "every ensemble has all of epsilon",
-        "mmech_rf/private/base.py",
+        "mmech_rf/private/grown.py",
         "Ensemble(features, forest, epsilon / q)",
         "Ensemble(features, forest, epsilon)",
         (f"{FITS}::test_ensembles_differ_and_share_out_trees_and_budget",),
@@ -712,19 +712,10 @@ LEAKS = (
         (f"{REPLAY}[pure, labels, add_remove]",),
     ),
     Mutant(
-        "exact counts: votes of leaves in batch training",
-        "mmech_rf/private/batch_training.py",
+        "exact counts: votes of leaves",
+        "mmech_rf/private/grown.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
-        "self._random_argmax(w @ self._count_table(e, codes, class_codes))\n"
-        "                for e, w in zip(self.ensembles_, workloads)",
-        (f"{PURITY}::test_nothing_public_depends_on_records",),
-    ),
-    Mutant(
-        "exact counts: votes of leaves in Laplace forests",
-        "mmech_rf/private/laplace_forest.py",
-        "self._random_argmax(c) for c in self.leaf_counts_",
-        "self._random_argmax(self._exact_counts(e, codes, class_codes))\n"
-        "                for e in self.ensembles_",
+        "self._random_argmax(exact(e)) for e in self.ensembles_",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(

@@ -88,7 +88,15 @@ def published_pidentity(theta, gram):
     return np.trace(weighted), (by_queries - through_scales) / scales
 
 
+def dense_pinv(matrix):
+    """Pseudoinverse of an explicit matrix whose rank may be deficient.
+
+    NumPy's cut-off of 1e-15 keeps singular values that are rounding errors.
+    """
+    return np.linalg.pinv(matrix, rcond=max(matrix.shape) * np.finfo(float).eps)
+
+
 def dense_row_losses(workload, strategy):
     """‖A‖₁² times the squared row norms of W A⁺, for explicit matrices."""
     sensitivity = np.abs(strategy).sum(axis=0).max()
-    return sensitivity**2 * np.square(workload @ np.linalg.pinv(strategy)).sum(axis=1)
+    return sensitivity**2 * np.square(workload @ dense_pinv(strategy)).sum(axis=1)

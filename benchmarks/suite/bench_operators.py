@@ -2,6 +2,7 @@
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import matmul_toeplitz, toeplitz
 
 from mmech import (
     AllRange,
@@ -12,6 +13,7 @@ from mmech import (
     PIdentity,
     Prefix,
     Sparse,
+    Toeplitz,
 )
 from mmech_rf import aggregation_workload, grow_random_forest
 
@@ -50,6 +52,31 @@ class PrefixProduct:
 
     def time_dense(self, n):
         self.dense @ self.x
+
+
+class FilterProduct:
+    """Decayed sums over a stream of four classes, beside dense and SciPy."""
+
+    params = ([256, 4096],)
+    param_names = ("n",)
+
+    def setup(self, n):
+        self.decay, self.row = 0.99 ** np.arange(n), np.eye(1, n)[0]
+        self.ours, self.dense = (
+            Toeplitz(self.decay, self.row),
+            toeplitz(self.decay, self.row),
+        )
+        self.x = vectors(n, 4)
+        check(self.ours @ self.x, self.dense @ self.x)
+
+    def time_mmech(self, n):
+        self.ours @ self.x
+
+    def time_dense(self, n):
+        self.dense @ self.x
+
+    def time_scipy(self, n):
+        matmul_toeplitz((self.decay, self.row), self.x)
 
 
 class AllRangeProduct:

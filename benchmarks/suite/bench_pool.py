@@ -17,7 +17,7 @@ from mmech import (
 )
 from mmech_rf import grow_random_forest, training_workload
 
-from ._common import check, dense_row_losses
+from ._common import check, dense_pinv, dense_row_losses
 
 
 class FewAttributes:
@@ -31,7 +31,7 @@ class FewAttributes:
             operator.to_dense().astype(float)
             for operator in (self.workload, self.strategy)
         ]
-        self.pinv = np.linalg.pinv(self.dense[1])
+        self.pinv = dense_pinv(self.dense[1])
         self.values = np.random.default_rng(0).normal(size=self.strategy.shape[0])
         check(self.time_errors_mmech(), self.time_errors_dense(), rtol=1e-8)
         check(self.time_answers_mmech(), self.time_answers_dense(), rtol=1e-8)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from mmech.checks import check_integer
+from mmech.limits import LIMITS
 
 __all__ = [
     "check_bins",
@@ -18,16 +19,12 @@ __all__ = [
 ]
 
 
-MAX_BINS = 100_000
-"""Most bins of an attribute: a forest cannot use more, and each takes time to cut."""
-
-
 def check_bins(value: Any, name: str) -> int:
     """Return a number of bins, or raise."""
     n_bins = check_integer(value, name)
-    if n_bins > MAX_BINS:
+    if n_bins > LIMITS.bins:
         raise ValueError(
-            f"{name} must be at most {MAX_BINS:,}, got {value:,}; lower it"
+            f"{name} must be at most {LIMITS.bins:,}, got {value:,}; lower it"
         )
     return n_bins
 

@@ -26,8 +26,8 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.checks import check_operator
 from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -103,14 +103,14 @@ class BoundResult:
     distribution: NDArray[np.float64] | None
 
 
-def svd_bound(workload: QueryMatrix, *, epsilon: Any) -> float:
+def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
     r"""Return a lower bound on the expected error of every strategy.
 
     .. math:: \frac{2}{\epsilon^2} \frac{\left(\sum_i \sigma_i(W)\right)^2}{n}
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W; Kronecker products cost no more than their factors.
     epsilon : float
         Privacy parameter in nats.
@@ -146,13 +146,13 @@ def svd_bound(workload: QueryMatrix, *, epsilon: Any) -> float:
     >>> svd_bound(Identity(4), epsilon=1.0)
     8.0
     """
-    check_operator(workload, "workload")
+    workload = as_query_matrix(workload, "workload")
     exact = float(check_epsilon(epsilon))
     return 2.0 * svd_loss_bound(workload) / exact**2
 
 
 def dual_bound(
-    workload: QueryMatrix,
+    workload: Matrix,
     *,
     epsilon: Any,
     max_iter: int = 1000,
@@ -172,7 +172,7 @@ def dual_bound(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W.
     epsilon : float
         Privacy parameter in nats.
@@ -207,7 +207,7 @@ def dual_bound(
     >>> round(svd_bound(Prefix(64), epsilon=1.0) / 2, 1)
     266.4
     """
-    check_operator(workload, "workload")
+    workload = as_query_matrix(workload, "workload")
     exact = float(check_epsilon(epsilon))
     max_iter = check_integer(max_iter, "max_iter")
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):

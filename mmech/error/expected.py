@@ -21,7 +21,7 @@ from mmech.checks import check_choice
 from mmech.error import pairs
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
-from mmech.operators.checks import check_same_domain
+from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 
 __all__ = [
     "expected_error",
@@ -36,8 +36,8 @@ NORMS = {"pure": "L1", "zcdp": "L2"}
 
 
 def expected_error(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
+    workload: Matrix,
+    strategy: Matrix,
     *,
     epsilon: Any = None,
     rho: Any = None,
@@ -49,9 +49,9 @@ def expected_error(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W to answer.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Queries A that are measured.
     epsilon, rho : float, str or Fraction
         Privacy parameter > 0 in nats; exactly one of the two.
@@ -77,15 +77,23 @@ def expected_error(
     >>> expected_error(Prefix(4), Identity(4), rho=0.5)
     10.0
     """
+    workload, strategy, factor = _priced(workload, strategy, epsilon, rho)
+    return factor * pairs.gain(workload, strategy)
+
+
+def _priced(
+    workload: Any, strategy: Any, epsilon: Any, rho: Any
+) -> tuple[QueryMatrix, QueryMatrix, float]:
+    """Return the pair as operators, and the variance of the noise on the strategy."""
     law, cost = law_and_cost(epsilon, rho)
-    check_same_domain(workload, strategy)
+    workload, strategy = as_pair(workload, strategy, law.norm)
     size = sensitivity_in(strategy, law.norm)
-    return law.continuous(cost) * size**2 * pairs.gain(workload, strategy)
+    return workload, strategy, law.continuous(cost) * size**2
 
 
 def rmse(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
+    workload: Matrix,
+    strategy: Matrix,
     *,
     epsilon: Any = None,
     rho: Any = None,
@@ -94,9 +102,9 @@ def rmse(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Queries that are measured.
     epsilon, rho : float, str or Fraction
         Privacy parameter > 0 in nats; exactly one of the two. At rho = 1/2 Gaussian
@@ -112,13 +120,14 @@ def rmse(
     >>> round(rmse(Prefix(4), Identity(4), epsilon=1.0), 3)
     2.236
     """
+    workload = as_query_matrix(workload, "workload")
     total = expected_error(workload, strategy, epsilon=epsilon, rho=rho)
     return math.sqrt(total / workload.shape[0])
 
 
 def per_query_error(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
+    workload: Matrix,
+    strategy: Matrix,
     *,
     epsilon: Any = None,
     rho: Any = None,
@@ -127,9 +136,9 @@ def per_query_error(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Queries that are measured.
     epsilon, rho : float, str or Fraction
         Privacy parameter > 0 in nats; exactly one of the two.
@@ -152,22 +161,18 @@ def per_query_error(
     >>> per_query_error(Prefix(4), Identity(4), rho=0.5)
     array([1., 2., 3., 4.])
     """
-    law, cost = law_and_cost(epsilon, rho)
-    check_same_domain(workload, strategy)
-    factor = law.continuous(cost) * sensitivity_in(strategy, law.norm) ** 2
+    workload, strategy, factor = _priced(workload, strategy, epsilon, rho)
     return factor * pairs.row_gains(workload, strategy)
 
 
-def loss(
-    workload: QueryMatrix, strategy: QueryMatrix, *, privacy: str = "pure"
-) -> float:
+def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     r"""Return :math:`\|A\|^2 \, \|W A^+\|_F^2`, the error without the budget.
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W to answer.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Queries A that are measured.
     privacy : {"pure", "zcdp"}, default="pure"
         Whether :math:`\|A\|` is the L1 sensitivity, for Laplace noise, or the L2
@@ -191,7 +196,7 @@ def loss(
     16.0
     """
     norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
-    check_same_domain(workload, strategy)
+    workload, strategy = as_pair(workload, strategy, norm)
     return sensitivity_in(strategy, norm) ** 2 * pairs.gain(workload, strategy)
 
 
@@ -200,7 +205,7 @@ def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:
     return strategy.l2_sensitivity() if norm == "L2" else strategy.sensitivity()
 
 
-def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
+def supports(workload: Matrix, strategy: Matrix) -> bool:
     """Return whether every query lies in the row space of the strategy.
 
     Tests random combinations of the queries: a query outside the row space is
@@ -208,9 +213,9 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Queries that are measured.
 
     Returns
@@ -223,5 +228,5 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
     >>> supports(Prefix(4), Identity(4)), supports(Prefix(4), Total(4))
     (True, False)
     """
-    check_same_domain(workload, strategy)
+    workload, strategy = as_pair(workload, strategy)
     return pairs.supports(workload, strategy)

@@ -21,7 +21,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
-from mmech.operators.joint import MAX_CELLS, joint_inverse_gram
+from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -142,7 +142,7 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     known = pair_rule(strategy).gain(workload, strategy)
     if known is not None:
         return known
-    if strategy.shape[1] <= LIMITS.eigen_cells:
+    if strategy.shape[1] <= LIMITS.dense_cells:
         return _dense_gain(workload, strategy)
     return float(row_gains(workload, strategy).sum())
 
@@ -373,7 +373,7 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     if terms is None or inverse is None:
         return None
     sizes = [len(transform) for transform in inverse.transforms]
-    if math.prod(sizes) > MAX_CELLS or any(
+    if math.prod(sizes) > LIMITS.spectrum_cells or any(
         [factor.shape[1] for factor in factors] != sizes for _, factors in terms
     ):
         return None

@@ -18,8 +18,8 @@ from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.operators.base import QueryMatrix
-from mmech.operators.checks import check_same_domain
 from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_pair
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
@@ -55,11 +55,12 @@ class Report:
     rmse : float
         Root mean squared error of a query, counts.
     bound : float
-        Lower bound on the loss of every strategy.
+        Lower bound on the expected error of every strategy, squared counts: the
+        quantity that `svd_bound` and `dual_bound` bound.
     bound_name : str
         Which bound it is.
     bound_ratio : float
-        `loss` over `bound`.
+        `expected_error` over `bound`.
     sensitivity : float
         ‖A‖₁.
     standard_errors : tuple of float, or None
@@ -135,7 +136,7 @@ CANDIDATE_HEAD = ("candidate", "loss", "seconds", "note")
 
 
 def report(
-    workload: QueryMatrix, strategy: QueryMatrix | StrategyResult, *, epsilon: Any
+    workload: Matrix, strategy: Matrix | StrategyResult, *, epsilon: Any
 ) -> Report:
     """Tabulate the error of a strategy on a workload before any budget is spent.
 
@@ -146,9 +147,9 @@ def report(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer.
-    strategy : QueryMatrix or StrategyResult
+    strategy : the same, shape (p, n), or StrategyResult
         Queries that are measured; a result adds its candidates.
     epsilon : float
         Privacy parameter in nats.
@@ -175,19 +176,12 @@ def report(
     loss                10
     expected error      20
     rmse                2.23607
-    bound on the loss   6.87413 (dual)
+    lower bound         13.7483 (dual)
     ratio to the bound  1.455
     standard errors     min 1.41421, median 2.22474, max 2.82843
     """
     result = strategy if isinstance(strategy, StrategyResult) else None
-    operator = strategy.strategy if isinstance(strategy, StrategyResult) else strategy
-    check_same_domain(workload, operator)
-    if result is not None and result.norm != "L1":
-        raise ValueError(
-            f"the strategy was optimized for {result.norm} sensitivity but a report is "
-            "for L1 sensitivity and epsilon; pass result.strategy to see its error "
-            "under Laplace noise all the same"
-        )
+    workload, operator = as_pair(workload, strategy, "L1")
     exact = float(check_epsilon(epsilon))
     m, n = workload.shape
     sensitivity = operator.sensitivity()
@@ -199,8 +193,8 @@ def report(
         loss = result.loss
     total = 2.0 * loss / exact**2
     rmse = math.sqrt(total / m)
-    bound, bound_name = cheap_loss_bound(workload)
-    ratio = _ratio(loss, bound)
+    loss_bound, bound_name = cheap_loss_bound(workload)
+    bound, ratio = 2.0 * loss_bound / exact**2, _ratio(loss, loss_bound)
     extremes = _extremes(workload, operator)
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
@@ -210,7 +204,7 @@ def report(
         ("loss", f"{loss:.6g}"),
         ("expected error", f"{total:.6g}"),
         ("rmse", f"{rmse:.6g}"),
-        ("bound on the loss", f"{bound:.6g} ({bound_name})"),
+        ("lower bound", f"{bound:.6g} ({bound_name})"),
         ("ratio to the bound", f"{ratio:.4g}"),
     ]
     if result is not None:

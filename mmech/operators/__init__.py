@@ -12,7 +12,7 @@ from mmech.operators.basic import (
     Suffix,
     Total,
 )
-from mmech.operators.circulant import Circulant
+from mmech.operators.circulant import Circulant, Toeplitz
 from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
@@ -57,6 +57,7 @@ __all__ = [
     "Sparse",
     "Suffix",
     "Sum",
+    "Toeplitz",
     "Total",
     "Transpose",
     "VStack",

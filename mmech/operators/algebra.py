@@ -65,10 +65,18 @@ def _block_product(left: HStack, right: VStack) -> QueryMatrix | None:
 
 
 def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:
-    parts: list[QueryMatrix] = []
-    for side in (left, right):
-        parts.extend(side.factors if isinstance(side, Product) else [side])
-    return Product(*parts)
+    return Product(*_factors(left), *_factors(right))
+
+
+@singledispatch
+def _factors(operator: QueryMatrix) -> tuple[QueryMatrix, ...]:
+    """Return the factors of a product, or the operator itself."""
+    return (operator,)
+
+
+@_factors.register
+def _(operator: Product) -> tuple[QueryMatrix, ...]:
+    return operator.factors
 
 
 PRODUCT_RULES: list[tuple[type, type, Rule]] = [

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,6 @@ from mmech.limits import LIMITS
 __all__ = ["FORMS", "Forms", "QueryMatrix"]
 
 Array = NDArray[Any]
-
-EXHAUSTIVE_ENTRIES = 2**33
-"""Block-wise fallbacks refuse matrices with more entries than this."""
 
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
@@ -371,7 +368,7 @@ class QueryMatrix:
 
     def _warn_dense(self, target: str) -> None:
         entries = self.shape[0] * self.shape[1]
-        if entries > LIMITS.dense_entries:
+        if entries > LIMITS.warned_entries:
             warnings.warn(
                 f"{target} materialises {self.shape[0]} x {self.shape[1]} = "
                 f"{entries} entries; keep the operator implicit if you can",
@@ -426,7 +423,7 @@ class QueryMatrix:
 
     def _check_exhaustive(self) -> None:
         entries = self.shape[0] * self.shape[1]
-        if entries > EXHAUSTIVE_ENTRIES:
+        if entries > LIMITS.exhaustive_entries:
             raise DomainTooLargeError(
                 f"{self._label()} of shape {self.shape} has no closed form here and "
                 f"too many entries ({magnitude(entries)}) to visit; combine "
@@ -485,15 +482,67 @@ class QueryMatrix:
         return exact_sums(sums, self.dtype)
 
 
+class Symmetric(QueryMatrix):
+    """Base of the operators that equal their transpose."""
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._matmat(y)
+
+    @property
+    def T(self) -> Self:
+        """The operator itself, which is symmetric."""
+        return self
+
+
+class Stored(QueryMatrix):
+    """Base of the operators that store their entries, and add up powers of them."""
+
+    @property
+    def _entries_held(self) -> Array:
+        """Every entry that is not zero at least once."""
+        raise NotImplementedError(f"{type(self).__name__} must define _entries_held")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the stored entries."""
+        return self._entries_held.dtype
+
+    @cached_property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry is negative."""
+        return bool((self._entries_held >= 0).all())
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sums of |entry|^power over the columns (axis 0) or the rows."""
+        raise NotImplementedError(f"{type(self).__name__} must define _power_sums")
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norm of every column, shape (n,)."""
+        return self._power_sums(1, 0)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norm of every column, shape (n,)."""
+        return self._power_sums(2, 0)
+
+    def row_abs_sums(self) -> Array:
+        """Return the L1 norm of every row, shape (m,)."""
+        return self._power_sums(1, 1)
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        return self._power_sums(2, 1)
+
+
 def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> Array:
     """Return sums of whole numbers, as int64 only where they fit.
 
     Sums that wrap around would give a sensitivity that is too small, and with it
-    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact.
+    too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact;
+    fast Fourier transforms leave whole numbers a little below or above.
     """
     floats = sums(_FLOAT64)
     if dtype == _INT64 and np.abs(floats).max(initial=0.0) < 2.0**53:
-        return floats.astype(np.int64)
+        return np.rint(floats).astype(np.int64)
     return floats
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,11 +14,14 @@ from mmech.checks import check_finite_array, check_integer
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Stored,
+    Symmetric,
     exact_sums,
     int64_or_float64,
     read_only,
 )
 from mmech.operators.explicit import Sparse
+from mmech.storage.codec import storable
 
 __all__ = [
     "AllRange",
@@ -50,11 +52,15 @@ def scan(x: Array, backward: bool) -> Array:
     return out
 
 
-class _Square(QueryMatrix):
-    """Shared shape of the operators that a single size `n` describes."""
+class _Sized(QueryMatrix):
+    """Base of the square operators of integers that their size `n` describes."""
 
     n: int
     dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_integer(self.n, "n"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -65,8 +71,9 @@ class _Square(QueryMatrix):
         return str(self.n)
 
 
+@storable("Identity")
 @dataclass(frozen=True, eq=False, repr=False)
-class Identity(_Square):
+class Identity(Symmetric, _Sized):
     """One query per domain cell: the identity matrix.
 
     Parameters
@@ -84,20 +91,9 @@ class Identity(_Square):
     """
 
     n: int
-    is_nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
 
     def _matmat(self, x: Array, /) -> Array:
         return x.copy()
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> Identity:
-        """The identity itself."""
-        return self
 
     def gram(self) -> Identity:
         """Return the identity itself."""
@@ -124,6 +120,7 @@ class Identity(_Square):
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 
 
+@storable("Ones")
 @dataclass(frozen=True, eq=False, repr=False)
 class Ones(QueryMatrix):
     """The m x n matrix of ones: the total, asked m times.
@@ -190,6 +187,7 @@ class Ones(QueryMatrix):
         return np.ones(min(self.shape), np.int64)
 
 
+@storable("Total")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Total(Ones):
     """The single query that counts all records.
@@ -213,8 +211,50 @@ class Total(Ones):
         return str(self.n)
 
 
+class _Cumulative(_Sized):
+    """Base of the sums from one end of the domain to every cell."""
+
+    backward: ClassVar[bool]
+
+    def _matmat(self, x: Array, /) -> Array:
+        return scan(x[None], backward=self.backward)[0]
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return scan(y[None], backward=not self.backward)[0]
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse: differences of neighbouring cells."""
+        return _differences(self.n, 1 if self.backward else -1)
+
+    def column_abs_sums(self) -> Array:
+        """Return the number of sums that contain every cell."""
+        return self.T.row_abs_sums()
+
+    column_square_sums = column_abs_sums
+
+    def row_abs_sums(self) -> Array:
+        """Return the number of cells of every sum."""
+        lengths = np.arange(1, self.n + 1)
+        return lengths[::-1].copy() if self.backward else lengths
+
+    row_square_sums = row_abs_sums
+
+    def sensitivity(self) -> float:
+        """Return n: a cell at one end lies in every sum."""
+        return float(self.n)
+
+    def l2_sensitivity(self) -> float:
+        """Return √n."""
+        return math.sqrt(self.n)
+
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
+
+
+@storable("Prefix")
 @dataclass(frozen=True, eq=False, repr=False)
-class Prefix(_Square):
+class Prefix(_Cumulative):
     """All prefix sums (the empirical distribution function): row r sums cells 0..r.
 
     Products cost O(n) per vector.
@@ -234,45 +274,17 @@ class Prefix(_Square):
     """
 
     n: int
-    is_nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
-
-    def _matmat(self, x: Array, /) -> Array:
-        return scan(x[None], backward=False)[0]
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return scan(y[None], backward=True)[0]
+    backward = False
 
     @property
     def T(self) -> Suffix:
         """The suffix sums."""
         return Suffix(self.n)
 
-    def pinv(self) -> QueryMatrix:
-        """Return the inverse: differences of neighbouring cells."""
-        return _differences(self.n, -1)
 
-    def column_abs_sums(self) -> Array:
-        """Return n, n - 1, ..., 1."""
-        return np.arange(self.n, 0, -1)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return 1, 2, ..., n."""
-        return np.arange(1, self.n + 1)
-
-    row_square_sums = row_abs_sums
-
-    def diag(self) -> Array:
-        """Return ones, shape (n,)."""
-        return np.ones(self.n, np.int64)
-
-
+@storable("Suffix")
 @dataclass(frozen=True, eq=False, repr=False)
-class Suffix(_Square):
+class Suffix(_Cumulative):
     """All suffix sums (the survival function): row r sums cells r..n-1.
 
     Products cost O(n) per vector.
@@ -292,49 +304,12 @@ class Suffix(_Square):
     """
 
     n: int
-    is_nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
-
-    def _matmat(self, x: Array, /) -> Array:
-        return scan(x[None], backward=True)[0]
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return scan(y[None], backward=False)[0]
+    backward = True
 
     @property
     def T(self) -> Prefix:
         """The prefix sums."""
         return Prefix(self.n)
-
-    def pinv(self) -> QueryMatrix:
-        """Return the inverse: differences of neighbouring cells."""
-        return _differences(self.n, 1)
-
-    def column_abs_sums(self) -> Array:
-        """Return 1, 2, ..., n."""
-        return np.arange(1, self.n + 1)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return n, n - 1, ..., 1."""
-        return np.arange(self.n, 0, -1)
-
-    row_square_sums = row_abs_sums
-
-    def sensitivity(self) -> float:
-        """Return n: the last cell lies in every suffix."""
-        return float(self.n)
-
-    def l2_sensitivity(self) -> float:
-        """Return √n."""
-        return math.sqrt(self.n)
-
-    def diag(self) -> Array:
-        """Return ones, shape (n,)."""
-        return np.ones(self.n, np.int64)
 
 
 def _differences(n: int, offset: int) -> QueryMatrix:
@@ -346,8 +321,9 @@ def _differences(n: int, offset: int) -> QueryMatrix:
     return Sparse(diagonals)
 
 
+@storable("AllRange")
 @dataclass(frozen=True, eq=False, repr=False)
-class AllRange(QueryMatrix):
+class AllRange(_Sized):
     """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
 
     Row (lo, hi) sums the cells lo..hi inclusive; rows are in lexicographic
@@ -367,19 +343,11 @@ class AllRange(QueryMatrix):
     """
 
     n: int
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
 
     @property
     def shape(self) -> tuple[int, int]:
         """Number of ranges and number of cells."""
         return (self.n * (self.n + 1) // 2, self.n)
-
-    def _arguments(self) -> str:
-        return str(self.n)
 
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
@@ -416,8 +384,9 @@ class AllRange(QueryMatrix):
     row_square_sums = row_abs_sums
 
 
+@storable("AllRangeGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class AllRangeGram(_Square):
+class AllRangeGram(Symmetric, _Sized):
     """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
 
     Parameters
@@ -427,7 +396,6 @@ class AllRangeGram(_Square):
     """
 
     n: int
-    is_nonnegative = True
 
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
@@ -435,13 +403,6 @@ class AllRangeGram(_Square):
         out = np.empty_like(x)
         _kernels.all_range_gram_matmat(x, out)
         return out
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> AllRangeGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def diag(self) -> Array:
         """Return (j + 1)(n - j)."""
@@ -452,8 +413,9 @@ class AllRangeGram(_Square):
         return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
 
 
+@storable("Diagonal")
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagonal(QueryMatrix):
+class Diagonal(Symmetric, Stored):
     """A square diagonal matrix.
 
     Parameters
@@ -487,24 +449,11 @@ class Diagonal(QueryMatrix):
         return f"n={self._values.size}"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the diagonal."""
-        return self._values.dtype
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._values >= 0).all())
+    def _entries_held(self) -> Array:
+        return self._values
 
     def _matmat(self, x: Array, /) -> Array:
         return x * self._values.astype(x.dtype, copy=False)[:, None]
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> Diagonal:
-        """The operator itself, which is symmetric."""
-        return self
 
     def gram(self) -> Diagonal:
         """Return the diagonal matrix of squares."""
@@ -521,19 +470,10 @@ class Diagonal(QueryMatrix):
         """Return the diagonal matrix of absolute values."""
         return Diagonal(np.abs(self._values))
 
-    def column_abs_sums(self) -> Array:
-        """Return the absolute values, shape (n,)."""
-        return np.abs(self._values)
-
-    row_abs_sums = column_abs_sums
-
-    def column_square_sums(self) -> Array:
-        """Return the squares, shape (n,)."""
+    def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(
-            lambda dtype: np.square(self._values.astype(dtype)), self.dtype
+            lambda dtype: np.abs(self._values.astype(dtype)) ** power, self.dtype
         )
-
-    row_square_sums = column_square_sums
 
     def diag(self) -> Array:
         """Return the diagonal, shape (n,)."""

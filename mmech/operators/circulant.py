@@ -1,4 +1,4 @@
-"""Circulant matrices: one query moved along a domain that closes to a circle."""
+"""One query moved along a domain: over a circle of cells, and from end to end."""
 
 from __future__ import annotations
 
@@ -7,25 +7,41 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Stored,
     exact_sums,
     int64_or_float64,
     read_only,
 )
+from mmech.storage.codec import storable
 
-__all__ = ["Circulant"]
+__all__ = ["Circulant", "Toeplitz"]
 
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
 
 
+LARGEST_CONDITION = 1e8
+"""Up to this condition number an inverse by its power series is used."""
+
+
+def _vector(values: ArrayLike, name: str) -> Array:
+    """Return the entries of a column or row; there must be one."""
+    vector = check_finite_array(values, name, ndim=1)
+    if vector.size == 0:
+        raise ValueError(f"{name} must have at least one entry, got none")
+    return int64_or_float64(vector)
+
+
+@storable("Circulant")
 @dataclass(frozen=True, eq=False, repr=False)
-class Circulant(QueryMatrix):
+class Circulant(Stored):
     """A square matrix whose columns are one column, moved down cell by cell.
 
     Entry (i, j) is ``column[(i - j) % n]``: a filter over hours of the day, days of the
@@ -50,10 +66,7 @@ class Circulant(QueryMatrix):
     column: ArrayLike
 
     def __post_init__(self) -> None:
-        column = check_finite_array(self.column, "column", ndim=1)
-        if column.size == 0:
-            raise ValueError("column must have at least one entry, got none")
-        object.__setattr__(self, "column", read_only(int64_or_float64(column)))
+        object.__setattr__(self, "column", read_only(_vector(self.column, "column")))
 
     @property
     def _column(self) -> Array:
@@ -69,18 +82,12 @@ class Circulant(QueryMatrix):
         """Number of queries and of domain cells, which are equal."""
         return (self.n, self.n)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored column."""
-        return self._column.dtype
-
     def _arguments(self) -> str:
         return f"{self.n} cells"
 
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._column >= 0).all())
+    @property
+    def _entries_held(self) -> Array:
+        return self._column
 
     @cached_property
     def eigenvalues(self) -> NDArray[np.complex128]:
@@ -133,24 +140,12 @@ class Circulant(QueryMatrix):
         """Return the operator of absolute entries."""
         return self if self.is_nonnegative else Circulant(np.abs(self._column))
 
-    def _sums(self, power: int) -> Array:
+    def _power_sums(self, power: int, axis: int) -> Array:
         def sums(dtype: np.dtype[Any]) -> Array:
             total = (np.abs(self._column.astype(dtype)) ** power).sum()
             return np.full(self.n, total, dtype)
 
         return exact_sums(sums, self.dtype)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: that of the first."""
-        return self._sums(1)
-
-    row_abs_sums = column_abs_sums
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column: that of the first."""
-        return self._sums(2)
-
-    row_square_sums = column_square_sums
 
     def diag(self) -> Array:
         """Return the main diagonal: the first entry, n times."""
@@ -159,3 +154,185 @@ class Circulant(QueryMatrix):
     def _explicit_entries(self) -> Array:
         places = np.subtract.outer(np.arange(self.n), np.arange(self.n))
         return self._column[places % self.n]
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        return Toeplitz(self._column, self.T._column).to_sparse()
+
+
+@storable("Toeplitz")
+@dataclass(frozen=True, eq=False, repr=False)
+class Toeplitz(Stored):
+    """A matrix that is constant along its diagonals: a filter over ordered cells.
+
+    Entry (i, j) is ``first_column[i - j]`` on and below the main diagonal and
+    ``first_row[j - i]`` above it: decayed or windowed sums over a stream, and the
+    factors of such sums. Floats are multiplied by fast Fourier transforms, integers
+    exactly.
+
+    Parameters
+    ----------
+    first_column : array_like, shape (m,)
+        Finite numbers of any sign; copied and frozen.
+    first_row : array_like, shape (n,), default=None
+        First row, with the same first entry; ``None`` for that of a symmetric matrix,
+        as in `scipy.linalg.toeplitz`.
+
+    See Also
+    --------
+    Circulant : the same over a domain that closes to a circle.
+
+    Notes
+    -----
+    A square triangular matrix is inverted by the power series of its column, in
+    O(n²), where its condition number is at most 10⁸.
+
+    Examples
+    --------
+    >>> from mmech import Toeplitz
+    >>> Toeplitz([4, 2, 1], [4, 0, 0]).to_dense()
+    array([[4, 0, 0],
+           [2, 4, 0],
+           [1, 2, 4]])
+    >>> Toeplitz([4, 2, 1], [4, 0, 0]).sensitivity()
+    7.0
+    """
+
+    first_column: ArrayLike
+    first_row: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        column = _vector(self.first_column, "first_column")
+        row = column
+        if self.first_row is not None:
+            row = _vector(self.first_row, "first_row")
+        if column[0] != row[0]:
+            raise ValueError(
+                "first_column and first_row must begin with the same entry, got "
+                f"{column[0]} and {row[0]}"
+            )
+        dtype = np.result_type(column, row)
+        object.__setattr__(self, "first_column", read_only(column.astype(dtype)))
+        object.__setattr__(self, "first_row", read_only(row.astype(dtype)))
+
+    @property
+    def _column(self) -> Array:
+        return self.first_column  # type: ignore[return-value]
+
+    @property
+    def _row(self) -> Array:
+        return self.first_row  # type: ignore[return-value]
+
+    @cached_property
+    def _diagonals(self) -> Array:
+        """Entries of the diagonals from the upper right to the lower left corner."""
+        return np.concatenate([self._row[:0:-1], self._column])
+
+    @cached_property
+    def _circle(self) -> Circulant:
+        """A circulant matrix whose upper left corner this matrix is."""
+        from scipy.fft import next_fast_len
+
+        m, n = self.shape
+        gap = next_fast_len(m + n - 1, real=True) - (m + n - 1)
+        zeros = np.zeros(gap, self.dtype)
+        return Circulant(np.concatenate([self._column, zeros, self._row[:0:-1]]))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of queries and of domain cells."""
+        return (self._column.size, self._row.size)
+
+    @property
+    def _entries_held(self) -> Array:
+        return self._diagonals
+
+    def _matmat(self, x: Array, /) -> Array:
+        padded = np.zeros((self._circle.n, x.shape[1]), x.dtype)
+        padded[: x.shape[0]] = x
+        return np.ascontiguousarray(self._circle._matmat(padded)[: self.shape[0]])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self.T._matmat(y)
+
+    @cached_property
+    def T(self) -> Toeplitz:
+        """The matrix with column and row exchanged."""
+        return Toeplitz(self._row, self._column)
+
+    @cached_property
+    def _inverse(self) -> Array | None:
+        """First column of the inverse of a lower triangular matrix, if it is stable."""
+        from scipy.signal import lfilter
+
+        column = self._column.astype(np.float64)
+        if column.size != self._row.size or self._row[1:].any() or column[0] == 0:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse = np.asarray(lfilter([1.0], column, np.eye(1, column.size)[0]))
+            # Both norms are those of the matrices, largest column and row alike.
+            condition = np.abs(column).sum() * np.abs(inverse).sum()
+        return inverse if condition <= LARGEST_CONDITION else None
+
+    @property
+    def is_inverted(self) -> bool:
+        """Whether the inverse has a closed form here."""
+        return self._inverse is not None or self.T._inverse is not None
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse of a triangular matrix as one, else the general form."""
+        for side, transposed in ((self, False), (self.T, True)):
+            column = side._inverse
+            if column is not None:
+                inverse = Toeplitz(column, column[0] * np.eye(1, column.size)[0])
+                return inverse.T if transposed else inverse
+        return super().pinv()
+
+    def abs(self) -> Toeplitz:
+        """Return the operator of absolute entries."""
+        if self.is_nonnegative:
+            return self
+        return Toeplitz(np.abs(self._column), np.abs(self._row))
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sums of windows of the diagonals, without differences.
+
+        A window ends one block of its length and begins the next one.
+        """
+        if axis == 1:
+            return self.T._power_sums(power, 0)
+        m, n = self.shape
+
+        def sums(dtype: np.dtype[Any]) -> Array:
+            values = np.abs(self._diagonals.astype(dtype)) ** power
+            blocks = np.pad(values, (0, -values.size % m)).reshape(-1, m)
+            ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[:n]
+            starts = np.cumsum(blocks, axis=1)
+            starts[:, -1] = 0  # a whole block is an end already
+            return (ends + starts.ravel()[m - 1 : m + n - 1])[::-1]
+
+        return exact_sums(sums, self.dtype)
+
+    def diag(self) -> Array:
+        """Return the main diagonal: the first entry of the column."""
+        return np.full(min(self.shape), self._column[0])
+
+    def _explicit_entries(self) -> Array:
+        m, n = self.shape
+        return self._diagonals[np.subtract.outer(np.arange(m), np.arange(n)) + n - 1]
+
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse row format."""
+        kept = np.flatnonzero(self._diagonals)
+        if kept.size == 0:
+            return sp.csr_array(self.shape, dtype=self.dtype)
+        values, offsets = self._diagonals[kept], self.shape[1] - 1 - kept
+        return sp.csr_array(
+            sp.diags_array(
+                list(values),
+                offsets=offsets.tolist(),
+                shape=self.shape,
+                format="csr",
+                dtype=self.dtype,
+            )
+        )

@@ -15,11 +15,13 @@ from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Symmetric,
     common_dtype,
     exact_sums,
 )
-from mmech.operators.explicit import Sparse
+from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
+from mmech.storage.codec import storable
 
 __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
 
@@ -28,27 +30,59 @@ SPARSE_ADVANTAGE = 8
 
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
-    parts = tuple(parts)
-    if not parts:
+    found = tuple(as_query_matrix(part, f"a part of {name}") for part in parts)
+    if not found:
         raise ValueError(f"{name} needs at least one operator, got none")
-    for part in parts:
-        if not isinstance(part, QueryMatrix):
-            raise TypeError(
-                f"{name} needs query matrices, got {type(part).__name__}; wrap "
-                "arrays with Dense and sparse matrices with Sparse"
-            )
-    return parts
+    return found
 
 
-def joined(parts: Sequence[QueryMatrix]) -> str:
-    labels = [part._label() for part in parts]
-    if len(labels) > 4:
-        labels = [*labels[:2], f"... {len(labels) - 3} more ...", labels[-1]]
-    return ", ".join(labels)
+class Composite(QueryMatrix):
+    """Base of the operators made of several others."""
+
+    @property
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The operators that it is made of."""
+        raise NotImplementedError(f"{type(self).__name__} must define parts")
+
+    def _arguments(self) -> str:
+        labels = [part._label() for part in self.parts]
+        if len(labels) > 4:
+            labels = [*labels[:2], f"... {len(labels) - 3} more ...", labels[-1]]
+        return ", ".join(labels)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """``int64`` if all parts are integer, else ``float64``."""
+        return common_dtype(self.parts)
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no part has a negative entry."""
+        return all(part.is_nonnegative for part in self.parts)
 
 
+class Wrapper(QueryMatrix):
+    """Base of the operators made of another one, of the same numbers."""
+
+    operator: QueryMatrix
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the operator."""
+        return self.operator.dtype
+
+    @property
+    def is_nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether no entry of the operator is known to be negative."""
+        return self.operator.is_nonnegative
+
+
+@storable("Transpose")
 @dataclass(frozen=True, eq=False, repr=False)
-class Transpose(QueryMatrix):
+class Transpose(Wrapper):
     """The transpose of an operator.
 
     Parameters
@@ -64,19 +98,6 @@ class Transpose(QueryMatrix):
         """Shape of the transpose, (n, m)."""
         m, n = self.operator.shape
         return (n, m)
-
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return self.operator.is_nonnegative
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._rmatmat(x)
@@ -125,8 +146,9 @@ class Transpose(QueryMatrix):
         return sp.csr_array(self.operator.to_sparse().T)
 
 
+@storable("Gram")
 @dataclass(frozen=True, eq=False, repr=False)
-class Gram(QueryMatrix):
+class Gram(Symmetric, Wrapper):
     """AᵀA as two products, for operators whose gram has no closed form.
 
     Parameters
@@ -143,28 +165,8 @@ class Gram(QueryMatrix):
         n = self.operator.shape[1]
         return (n, n)
 
-    def _arguments(self) -> str:
-        return self.operator._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry of the operator is negative."""
-        return self.operator.is_nonnegative
-
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._rmatmat(self.operator._matmat(x))
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> Gram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def pinv(self) -> QueryMatrix:
         """Return A⁺A⁺ᵀ."""
@@ -194,6 +196,7 @@ def check_weight(weight: Any) -> int | float:
     return float(weight)
 
 
+@storable("Scaled")
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(QueryMatrix):
     """A weight of any sign times an operator.
@@ -216,7 +219,8 @@ class Scaled(QueryMatrix):
     operator: QueryMatrix
 
     def __post_init__(self) -> None:
-        check_operators([self.operator], "Scaled")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         object.__setattr__(self, "weight", check_weight(self.weight))
 
     @property
@@ -311,8 +315,9 @@ class Scaled(QueryMatrix):
         return sp.csr_array(self._entries(inner * self.weight))
 
 
+@storable("Product")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Product(QueryMatrix):
+class Product(Composite):
     """The product of two or more operators, applied from the right.
 
     Parameters
@@ -347,18 +352,10 @@ class Product(QueryMatrix):
         """Rows of the first factor, columns of the last."""
         return (self.factors[0].shape[0], self.factors[-1].shape[1])
 
-    def _arguments(self) -> str:
-        return joined(self.factors)
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """``int64`` if all factors are integer, else ``float64``."""
-        return common_dtype(self.factors)
-
     @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no factor has a negative entry."""
-        return all(factor.is_nonnegative for factor in self.factors)
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The factors."""
+        return self.factors
 
     def _matmat(self, x: Array, /) -> Array:
         for factor in reversed(self.factors):
@@ -410,8 +407,9 @@ class Product(QueryMatrix):
         return Product(*(factor.T for factor in reversed(self.factors)))
 
 
+@storable("Sum")
 @dataclass(frozen=True, eq=False, repr=False)
-class Sum(QueryMatrix):
+class Sum(Composite):
     """The sum of operators of one shape.
 
     Parameters
@@ -442,18 +440,10 @@ class Sum(QueryMatrix):
         """Shape of every term."""
         return self.terms[0].shape
 
-    def _arguments(self) -> str:
-        return joined(self.terms)
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """``int64`` if all terms are integer, else ``float64``."""
-        return common_dtype(self.terms)
-
     @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no term has a negative entry."""
-        return all(term.is_nonnegative for term in self.terms)
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The terms."""
+        return self.terms
 
     def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
         return reduce(np.add, (parts(term) for term in self.terms))

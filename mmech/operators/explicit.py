@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,19 +14,23 @@ from mmech.checks import check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Stored,
     exact_sums,
     int64_or_float64,
     read_only,
 )
+from mmech.storage.codec import storable
 
-__all__ = ["Dense", "Matrix", "Sparse", "as_query_matrix"]
+__all__ = ["Dense", "Matrix", "Sparse", "as_pair", "as_query_matrix"]
 
 Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
-"""What `as_query_matrix` takes; SciPy's sparse matrices have no types."""
+"""What `as_query_matrix` takes; SciPy's sparse matrices have no types, and a
+`StrategyResult` registers itself."""
 
 
+@storable("Dense")
 @dataclass(frozen=True, eq=False, repr=False)
-class Dense(QueryMatrix):
+class Dense(Stored):
     """An explicit matrix as an operator.
 
     Parameters
@@ -65,14 +69,8 @@ class Dense(QueryMatrix):
         return " x ".join(str(size) for size in self.shape)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored array."""
-        return self._array.dtype
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self._array >= 0).all())
+    def _entries_held(self) -> Array:
+        return self._array
 
     def _matmat(self, x: Array, /) -> Array:
         return self._array.astype(x.dtype, copy=False) @ x
@@ -107,22 +105,6 @@ class Dense(QueryMatrix):
         """Return the matrix of absolute values."""
         return self if self.is_nonnegative else Dense(np.abs(self._array))
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._power_sums(1, 0)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._power_sums(2, 0)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self._power_sums(1, 1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self._power_sums(2, 1)
-
     def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(
             lambda dtype: (np.abs(self._array.astype(dtype)) ** power).sum(axis=axis),
@@ -141,8 +123,9 @@ class Dense(QueryMatrix):
         return sp.csr_array(self._array)
 
 
+@storable("Sparse")
 @dataclass(frozen=True, eq=False, repr=False)
-class Sparse(QueryMatrix):
+class Sparse(Stored):
     """A SciPy sparse matrix as an operator.
 
     Parameters
@@ -187,14 +170,8 @@ class Sparse(QueryMatrix):
         return f"{m} x {n}, nnz={self.matrix.nnz}"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored entries."""
-        return np.dtype(self.matrix.dtype)
-
-    @cached_property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is negative."""
-        return bool((self.matrix.data >= 0).all())
+    def _entries_held(self) -> Array:
+        return self.matrix.data
 
     @cached_property
     def _converted(self) -> dict[np.dtype[Any], sp.csr_array]:
@@ -247,22 +224,6 @@ class Sparse(QueryMatrix):
 
         return exact_sums(sums, self.dtype)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._power_sums(1, 0)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._power_sums(2, 0)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self._power_sums(1, 1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self._power_sums(2, 1)
-
     def diag(self) -> Array:
         """Return the main diagonal."""
         return np.asarray(self.matrix.diagonal())
@@ -282,15 +243,20 @@ def _sparse_product(matrix: Any, x: Array) -> Array:
     return np.asarray(matrix @ x)
 
 
-def as_query_matrix(value: Any, name: str) -> QueryMatrix:
+@singledispatch
+def as_query_matrix(value: Any, name: str, norm: str | None = None) -> QueryMatrix:
     """Return a query matrix as it is, and an array or sparse matrix wrapped.
 
     Parameters
     ----------
-    value : QueryMatrix, ndarray, or SciPy sparse array or matrix, shape (m, n)
-        Queries; entries are finite and real.
+    value : QueryMatrix, StrategyResult, ndarray, or SciPy sparse array or matrix
+        Queries; entries are finite and real. A `StrategyResult` stands for its
+        workload where that is asked for, and for its strategy elsewhere.
     name : str
         The argument's name, for error messages.
+    norm : {"L1", "L2"}, default=None
+        Norm that the noise is calibrated to, where there is one: a result that was
+        optimized for the other is refused.
 
     Returns
     -------
@@ -302,15 +268,45 @@ def as_query_matrix(value: Any, name: str) -> QueryMatrix:
     TypeError
         If the value is none of these.
     ValueError
-        If it is not two-dimensional, or an entry is not finite.
+        If it is not two-dimensional, an entry is not finite, or a result lacks its
+        workload or has another norm.
     """
-    if isinstance(value, QueryMatrix):
-        return value
     if sp.issparse(value):
         return Sparse(value)
-    if isinstance(value, np.ndarray):
-        return Dense(check_finite_array(value, name, ndim=2))
     raise TypeError(
         f"{name} must be a query matrix, a two-dimensional array or a SciPy sparse "
         f"matrix, got {type(value).__name__}; wrap other sequences with Dense"
     )
+
+
+@as_query_matrix.register
+def _(value: QueryMatrix, name: str, norm: str | None = None) -> QueryMatrix:
+    return value
+
+
+@as_query_matrix.register
+def _(value: np.ndarray, name: str, norm: str | None = None) -> QueryMatrix:
+    return Dense(check_finite_array(value, name, ndim=2))
+
+
+def as_pair(
+    workload: Any, strategy: Any, norm: str | None = None
+) -> tuple[QueryMatrix, QueryMatrix]:
+    """Return a workload and a strategy as query matrices over the same cells.
+
+    Raises
+    ------
+    TypeError
+        If `as_query_matrix` does not take one of them.
+    ValueError
+        If they have different numbers of columns, or the strategy is a result that
+        was optimized for another norm.
+    """
+    queries = as_query_matrix(workload, "workload")
+    measured = as_query_matrix(strategy, "strategy", norm)
+    if queries.shape[1] != measured.shape[1]:
+        raise ValueError(
+            f"workload has {queries.shape[1]} columns but strategy has "
+            f"{measured.shape[1]}; both must equal the number of domain cells"
+        )
+    return queries, measured

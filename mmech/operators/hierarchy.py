@@ -11,14 +11,17 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from mmech.checks import check_integer
-from mmech.operators.base import Array, QueryMatrix, exact_sums
+from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums
 from mmech.operators.compose import check_weight
+from mmech.storage.codec import storable
 
 __all__ = ["Hierarchy", "HierarchyInverseGram"]
 
 
+@storable("Hierarchy")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Hierarchy(QueryMatrix):
     """Sums over blocks of neighbours whose sizes divide each other: a tree.
@@ -184,9 +187,25 @@ class Hierarchy(QueryMatrix):
         """Return the sum of the absolute weights."""
         return float(sum(abs(weight) for weight in self.weights.values()))
 
+    def to_sparse(self) -> sp.csr_array:
+        """Return the explicit matrix in compressed sparse rows, n entries a level."""
+        own = self._entries(np.array(list(self.weights.values()), self._entry_dtype))
+        levels = enumerate(zip(self.weights, self.counts, strict=True))
+        ends = [
+            level * self.n + np.minimum(m * np.arange(1, count + 1), self.n)
+            for level, (m, count) in levels
+        ]
+        entries = np.repeat(own, self.n)
+        cells = np.tile(np.arange(self.n), own.size)
+        rows = np.concatenate([[0], *ends])
+        matrix = sp.csr_array((entries, cells, rows), shape=self.shape)
+        matrix.eliminate_zeros()
+        return matrix
 
+
+@storable("HierarchyInverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class HierarchyInverseGram(QueryMatrix):
+class HierarchyInverseGram(Symmetric):
     """(AᵀA)⁻¹ of a hierarchy that measures the cells.
 
     A level adds w² 11ᵀ to the gram of every block, which is a rank-one change of its
@@ -207,11 +226,6 @@ class HierarchyInverseGram(QueryMatrix):
 
     def _arguments(self) -> str:
         return self.strategy._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     def _matmat(self, x: Array, /) -> Array:
         weights, counts = self.strategy.weights, self.strategy.counts
@@ -240,13 +254,6 @@ class HierarchyInverseGram(QueryMatrix):
         out = blocks * whole
         out[-1] = blocks[-1] * last
         return out
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> HierarchyInverseGram:
-        """The operator itself, which is symmetric."""
-        return self
 
 
 def _block_sums(x: Array, times: int) -> Array:

@@ -19,9 +19,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mmech.checks import sizes_label
-from mmech.operators.base import Array, QueryMatrix, product_of
+from mmech.limits import LIMITS
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
+from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank, kronecker_terms
 
 __all__ = [
@@ -30,12 +32,6 @@ __all__ = [
     "joint_inverse_gram",
     "nearest_inverse_gram",
 ]
-
-MAX_FACTOR = 2048
-"""Largest attribute for which the generalized eigenproblem is solved."""
-
-MAX_CELLS = 2**24
-"""Largest domain whose joint spectrum is formed."""
 
 MAX_TERMS = 64
 """Largest number of stacked products."""
@@ -47,8 +43,9 @@ CLEAR_RANK = 1e-9
 """Smallest relative eigenvalue of a gram that is clearly of full rank."""
 
 
+@storable("JointInverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class JointInverseGram(QueryMatrix):
+class JointInverseGram(Symmetric):
     """(Σ_g c_g² ⊗_i G_gi)⁻¹ for Kronecker products of grams in a common basis.
 
     Where there is no common basis, what is off the diagonal is left out: an
@@ -76,11 +73,6 @@ class JointInverseGram(QueryMatrix):
 
     def _arguments(self) -> str:
         return sizes_label([grams[0].shape[0] for grams in self.grams])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     @cached_property
     def _factorisation(
@@ -152,13 +144,6 @@ class JointInverseGram(QueryMatrix):
         inner /= self.spectrum.reshape(-1, 1)
         return self._transform._rmatmat(inner).astype(x.dtype, copy=False)
 
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> JointInverseGram:
-        """The operator itself, which is symmetric."""
-        return self
-
 
 def joint_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     """Return the exact (AᵀA)⁻¹ of a stack of Kronecker products, if it has one.
@@ -198,7 +183,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     if not 2 <= len(terms) <= MAX_TERMS:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]
-    if max(sizes) > MAX_FACTOR:
+    if max(sizes) > LIMITS.spectrum_factor:
         return None
     columns = [distinct_grams([f[i] for _, f in terms]) for i in range(len(sizes))]
     choice = [tuple(row) for row in np.transpose([places for _, places in columns])]
@@ -210,7 +195,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     if any(all(row[k] for row, k in zip(definite, g, strict=True)) for g in choice):
         return inverse
     # Together the products may have full rank: only an exact spectrum tells.
-    if product_of(sizes) > MAX_CELLS or not all(
+    if product_of(sizes) > LIMITS.spectrum_cells or not all(
         _is_definite(sum(grams)) for grams in inverse.grams
     ):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,18 +13,19 @@ from mmech.operators.axes import apply_along, axis_kind, rotate
 from mmech.operators.base import (
     Array,
     QueryMatrix,
-    common_dtype,
     exact_sums,
     product_of,
     read_only,
 )
-from mmech.operators.compose import check_operators, joined
+from mmech.operators.compose import Composite, check_operators
+from mmech.storage.codec import storable
 
 __all__ = ["Kronecker"]
 
 
+@storable("Kronecker")
 @dataclass(frozen=True, eq=False, repr=False)
-class Kronecker(QueryMatrix):
+class Kronecker(Composite):
     """The Kronecker product of operators, first factor slowest.
 
     For a domain that is a product of attributes, each factor holds the queries
@@ -62,18 +62,10 @@ class Kronecker(QueryMatrix):
             product_of(factor.shape[1] for factor in self.factors),
         )
 
-    def _arguments(self) -> str:
-        return joined(self.factors)
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """``int64`` if all factors are integer, else ``float64``."""
-        return common_dtype(self.factors)
-
     @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no factor has a negative entry."""
-        return all(factor.is_nonnegative for factor in self.factors)
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The factors."""
+        return self.factors
 
     @cached_property
     def _matrices(self) -> list[Array | None]:

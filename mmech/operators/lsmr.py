@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import ConvergenceWarning
+from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product, Scaled
-from mmech.operators.joint import MAX_CELLS, nearest_inverse_gram
+from mmech.operators.joint import nearest_inverse_gram
 from mmech.operators.stack import VStack
 from mmech.structure.shape import has_full_column_rank
 
@@ -57,7 +58,7 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
         change) or the norms are not cheap.
     """
     similar = _unweighted(operator)
-    if operator.shape[1] <= MAX_CELLS:
+    if operator.shape[1] <= LIMITS.spectrum_cells:
         near = nearest_inverse_gram(similar)
         if near is not None and near.spectrum.min() > 0:
             return Preconditioner(near.root_matmat, near.root_rmatmat)
@@ -93,6 +94,28 @@ def _(operator: VStack) -> NDArray[np.float64] | None:
 
 
 @singledispatch
+def _row_weights(factor: QueryMatrix) -> Array | None:
+    """Return the weights of rows that a factor on the left gives, else ``None``."""
+    return None
+
+
+@_row_weights.register(Diagonal)
+def _(factor: Diagonal) -> Array | None:
+    return factor.diag()
+
+
+@singledispatch
+def _row_blocks(operator: QueryMatrix) -> Sequence[QueryMatrix]:
+    """Return the blocks of a stack, or the operator itself."""
+    return [operator]
+
+
+@_row_blocks.register(VStack)
+def _(operator: VStack) -> Sequence[QueryMatrix]:
+    return operator.blocks
+
+
+@singledispatch
 def _unweighted(operator: QueryMatrix) -> QueryMatrix:
     """Return a stack with one weight per block in place of one weight per row."""
     return operator
@@ -101,15 +124,15 @@ def _unweighted(operator: QueryMatrix) -> QueryMatrix:
 @_unweighted.register(Product)
 def _(operator: Product) -> QueryMatrix:
     first, *others = operator.factors
-    if len(others) != 1 or not isinstance(first, Diagonal):
+    weights = _row_weights(first)
+    if len(others) != 1 or weights is None:
         return operator
-    squares = np.square(first.diag().astype(np.float64))
+    squares = np.square(weights.astype(np.float64))
     (stack,) = others
-    blocks = stack.blocks if isinstance(stack, VStack) else [stack]
     if (squares == 0).any() or 0 in stack.shape:
         return operator
     weighted, start = [], 0
-    for block in blocks:
+    for block in _row_blocks(stack):
         mean = squares[start : start + block.shape[0]].mean()
         weighted.append(Scaled(float(np.sqrt(mean)), block))
         start += block.shape[0]

@@ -22,9 +22,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
     QueryMatrix,
+    Symmetric,
     product_of,
     read_only,
 )
@@ -33,6 +35,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 
 __all__ = [
     "Anova",
@@ -45,9 +48,6 @@ __all__ = [
 
 MAX_LATTICE_ATTRIBUTES = 20
 """Largest number of attributes whose 2^d subsets are listed."""
-
-MAX_ENUMERATED_CELLS = 2**31
-"""Products over larger domains than this are refused before they allocate."""
 
 
 def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
@@ -79,6 +79,7 @@ def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
+@storable("Marginal")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginal(Kronecker):
     """The table of counts over some attributes: sums over all the others.
@@ -122,7 +123,7 @@ class Marginal(Kronecker):
         return f"{self.domain_shape}, {list(self.attributes)}"
 
     def _check_enumerable(self) -> None:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(self.shape[1])} cells does not fit in "
                 "memory; measure the records of so large a domain instead of its cells"
@@ -165,6 +166,26 @@ class Marginal(Kronecker):
     l2_sensitivity = sensitivity
 
 
+def check_weights(
+    weights: Mapping[Any, float], n_attributes: int, kind: str
+) -> dict[tuple[int, ...], float]:
+    """Return weights by sorted subsets of attributes; at least one is not zero."""
+    checked: dict[tuple[int, ...], float] = {}
+    for attributes, weight in dict(weights).items():
+        key = check_attributes(attributes, n_attributes)
+        if key in checked:
+            raise ValueError(f"the {kind} over {key} is given twice")
+        checked[key] = check_weight(weight)
+    if not any(checked.values()):
+        raise ValueError(
+            f"the weights are all zero; at least one {kind} needs a weight"
+            if checked
+            else f"weights must name at least one {kind}, got none"
+        )
+    return checked
+
+
+@storable("Marginals")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginals(VStack):
     """Several weighted marginals of one domain, stacked.
@@ -201,20 +222,9 @@ class Marginals(VStack):
         weights: Mapping[Any, float],
     ) -> None:
         sizes = check_domain_shape(domain_shape)
-        sorted_weights: dict[tuple[int, ...], float] = {}
-        for attributes, weight in dict(weights).items():
-            key = check_attributes(attributes, len(sizes))
-            if key in sorted_weights:
-                raise ValueError(f"the marginal over {key} is given twice")
-            sorted_weights[key] = check_weight(weight)
-        if not any(sorted_weights.values()):
-            raise ValueError(
-                "the weights are all zero; at least one marginal needs a weight"
-                if sorted_weights
-                else "weights must name at least one marginal, got none"
-            )
+        checked = check_weights(weights, len(sizes), "marginal")
         object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "weights", MappingProxyType(sorted_weights))
+        object.__setattr__(self, "weights", MappingProxyType(checked))
 
     @cached_property  # type: ignore[misc]
     def blocks(self) -> Sequence[QueryMatrix]:
@@ -277,8 +287,9 @@ class Marginals(VStack):
         return self.gram().pinv() @ self.T
 
 
+@storable("Anova")
 @dataclass(frozen=True, eq=False, repr=False)
-class Anova(QueryMatrix):
+class Anova(Symmetric):
     """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.
 
     P_s projects on the interactions of exactly the attributes s. Products cost one
@@ -326,11 +337,6 @@ class Anova(QueryMatrix):
         n = product_of(self.domain_shape)
         return (n, n)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     def _arguments(self) -> str:
         return sizes_label(self.domain_shape)
 
@@ -348,7 +354,7 @@ class Anova(QueryMatrix):
         return self._values[masks]
 
     def _matmat(self, x: Array, /) -> Array:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(self.shape[1])} cells does not fit in "
                 "memory; restrict the domain to fewer attributes"
@@ -356,13 +362,6 @@ class Anova(QueryMatrix):
         floats = x.astype(np.float64, copy=False)
         contrasts = self._transform._matmat(floats) * self._spectrum[:, None]
         return self._transform._rmatmat(contrasts).astype(x.dtype, copy=False)
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> Anova:
-        """The operator itself, which is symmetric."""
-        return self
 
     def gram(self) -> Anova:
         """Return the operator with squared eigenvalues."""

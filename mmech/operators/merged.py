@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import Array, QueryMatrix, freeze, read_only
-from mmech.operators.checks import check_operator
+from mmech.operators.explicit import as_query_matrix
+from mmech.storage.codec import storable
 
 __all__ = ["Merged"]
 
 
+@storable("Merged")
 @dataclass(frozen=True, eq=False, repr=False)
 class Merged(QueryMatrix):
     """An operator on merged cells, as an operator on the original cells.
@@ -56,7 +58,8 @@ class Merged(QueryMatrix):
     weights: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        check_operator(self.operator, "operator")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         groups = np.asarray(self.groups)
         size = self.operator.shape[1]
         if groups.ndim != 1 or groups.dtype.kind not in "iu":

@@ -12,18 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import Array, QueryMatrix, product_of, read_only
+from mmech.limits import LIMITS
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
 from mmech.operators.basic import Diagonal
+from mmech.storage.codec import storable
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 
-MAX_ENUMERATED_CELLS = 2**31
-"""Products over larger domains than this are refused before they allocate."""
 
-MAX_BOX_VISITS = 2**30
-"""Labels times attributes above which partitions are not looked at as boxes."""
-
-
+@storable("PartitionStack")
 @dataclass(frozen=True, eq=False, repr=False)
 class PartitionStack(QueryMatrix):
     """Several partitions of one domain, stacked: one query per group.
@@ -113,7 +110,7 @@ class PartitionStack(QueryMatrix):
         """
         if self.domain_shape is None:
             return None
-        if len(self.domain_shape) * self._labels.size > MAX_BOX_VISITS:
+        if len(self.domain_shape) * self._labels.size > LIMITS.box_visits:
             return None
         cells = np.arange(self._labels.shape[1])
         volume = np.ones(self.shape[0], np.int64)
@@ -181,8 +178,9 @@ class PartitionStack(QueryMatrix):
         return sp.csc_array((ones, rows, ends), shape=self.shape).tocsr()
 
 
+@storable("PartitionGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionGram(QueryMatrix):
+class PartitionGram(Symmetric):
     """The gram of stacked partitions, never formed: O(t n) per vector.
 
     Where groups are small, the explicit gram is sparse and multiplies faster,
@@ -220,18 +218,12 @@ class PartitionGram(QueryMatrix):
         _kernels.partition_gram_matmat(stack._labels, stack.offsets, x, buffer, out)
         return out
 
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> PartitionGram:
-        """The operator itself, which is symmetric."""
-        return self
-
     def diag(self) -> Array:
         """Return the number of partitions for every cell."""
         return self.partitions.column_abs_sums()
 
 
+@storable("Partition")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Partition(PartitionStack):
     """One query per group of a partition of the domain.
@@ -271,6 +263,7 @@ class Partition(PartitionStack):
         return self.T @ Diagonal(self.row_abs_sums()).pinv()
 
 
+@storable("Conjunctions")
 @dataclass(frozen=True, eq=False, repr=False)
 class Conjunctions(QueryMatrix):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
@@ -340,7 +333,7 @@ class Conjunctions(QueryMatrix):
     def _layout(
         self,
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-        if self.shape[1] > MAX_ENUMERATED_CELLS:
+        if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"products over {magnitude(self.shape[1])} cells do not fit in memory; "
                 "restrict the domain to fewer attributes"

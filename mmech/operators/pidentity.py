@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
 from mmech.checks import check_choice, check_finite_array
-from mmech.operators.base import Array, QueryMatrix, read_only
+from mmech.operators.base import Array, QueryMatrix, Symmetric, read_only
+from mmech.storage.codec import storable
 
 __all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
 
 
+@storable("PIdentity")
 @dataclass(frozen=True, eq=False, repr=False)
 class PIdentity(QueryMatrix):
     r"""Identity queries and p extra queries, scaled to sensitivity one.
@@ -100,11 +101,6 @@ class PIdentity(QueryMatrix):
         """Whether no entry of theta is negative."""
         return self.norm == "L1" or bool((self._theta >= 0).all())
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     @cached_property
     def column_scales(self) -> Array:
         """The norms s of the columns of [I; theta], shape (n,)."""
@@ -169,6 +165,7 @@ class PIdentity(QueryMatrix):
         return thin_factors(self._theta.T)
 
 
+@storable("ColumnScaledPIdentity")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class ColumnScaledPIdentity(PIdentity):
     """[I; Θ] diag(1/s) for any column scales s: what rounding makes of a p-Identity.
@@ -246,8 +243,9 @@ def thin_factors(columns: Array) -> tuple[Array, Array]:
     return read_only(q[:n]), read_only(q[n:])
 
 
+@storable("InverseGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class InverseGram(QueryMatrix):
+class InverseGram(Symmetric):
     """(AᵀA)⁻¹ = S (I - Q₁Q₁ᵀ) S of a p-Identity A, with S = diag(s).
 
     Q₁Q₁ᵀ = Θᵀ(I + ΘΘᵀ)⁻¹Θ by the Woodbury identity.
@@ -269,23 +267,11 @@ class InverseGram(QueryMatrix):
     def _arguments(self) -> str:
         return self.strategy._label()
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     def _matmat(self, x: Array, /) -> Array:
         q1, _ = self.strategy.orthonormal_factors
         scales = self.strategy.column_scales[:, None]
         scaled = x * scales
         return ((scaled - q1 @ (q1.T @ scaled)) * scales).astype(x.dtype, copy=False)
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> InverseGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def diag(self) -> Array:
         """Return the diagonal, shape (n,)."""
@@ -294,6 +280,7 @@ class InverseGram(QueryMatrix):
         return (1.0 - explained) * np.square(self.strategy.column_scales)
 
 
+@storable("PIdentityPinv")
 @dataclass(frozen=True, eq=False, repr=False)
 class PIdentityPinv(QueryMatrix):
     """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity.
@@ -316,11 +303,6 @@ class PIdentityPinv(QueryMatrix):
 
     def _arguments(self) -> str:
         return self.strategy._label()
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     def _matmat(self, x: Array, /) -> Array:
         n = self.shape[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +17,16 @@ from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.lsmr import Preconditioner, preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Pinv"]
-
-DIRECT_ENTRIES = 2**28
-"""Operators with more entries are not factorised: that forms their products with the
-identity."""
 
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
 
 
+@storable("Pinv")
 @dataclass(frozen=True, eq=False, repr=False)
 class Pinv(QueryMatrix):
     """The Moore-Penrose pseudoinverse A⁺ of any operator.
@@ -62,16 +59,11 @@ class Pinv(QueryMatrix):
     def _arguments(self) -> str:
         return self.operator._label()
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     @cached_property
     def _inverse_gram(self) -> NDArray[np.float64] | None:
         """(AᵀA)⁺ or (AAᵀ)⁺, whichever is smaller; None when too large."""
         m, n = self.operator.shape
-        if min(m, n) > LIMITS.direct_cells or m * n > DIRECT_ENTRIES:
+        if min(m, n) > LIMITS.direct_size or m * n > LIMITS.direct_entries:
             return None
         smaller = self.operator if n <= m else self.operator.T
         gram = smaller.gram()._dense().astype(np.float64)

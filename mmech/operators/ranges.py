@@ -13,14 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
-from mmech.operators.base import Array, QueryMatrix, product_of, read_only
-from mmech.operators.checks import check_operator
-from mmech.operators.explicit import Sparse
-from mmech.operators.marginals import MAX_ENUMERATED_CELLS, check_domain_shape
+from mmech.limits import LIMITS
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
+from mmech.operators.compose import Wrapper
+from mmech.operators.explicit import Sparse, as_query_matrix
+from mmech.operators.marginals import check_domain_shape
+from mmech.storage.codec import storable
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 
+@storable("WidthRange")
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRange(QueryMatrix):
     """All sums over contiguous ranges of one width: a sliding window.
@@ -108,6 +111,7 @@ class WidthRange(QueryMatrix):
         return np.ones(self.shape[0], np.int64)
 
 
+@storable("Ranges")
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranges(QueryMatrix):
     """Listed ranges of an ordered product domain: boxes given by two corners.
@@ -205,7 +209,7 @@ class Ranges(QueryMatrix):
     def _corners(self) -> Sparse:
         """The signed corners C of W = C S, where S sums all cells up to a cell."""
         m, n = self.shape
-        if n > MAX_ENUMERATED_CELLS:
+        if n > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"a product over {magnitude(n)} cells does not fit in memory; "
                 "restrict the domain to fewer attributes"
@@ -271,14 +275,15 @@ class Ranges(QueryMatrix):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Reordered(QueryMatrix):
+class _Reordered(Wrapper):
     """Shared parts of the operators that take another one's cells in another order."""
 
     operator: QueryMatrix
     permutation: ArrayLike
 
     def __post_init__(self) -> None:
-        check_operator(self.operator, "operator")
+        operator = as_query_matrix(self.operator, "operator")
+        object.__setattr__(self, "operator", operator)
         order = check_permutation(self.permutation, self.operator.shape[1])
         object.__setattr__(self, "permutation", order)
 
@@ -295,20 +300,8 @@ class _Reordered(QueryMatrix):
         """Shape of the operator."""
         return self.operator.shape
 
-    def _arguments(self) -> str:
-        return self.operator._label()
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry is known to be negative."""
-        return self.operator.is_nonnegative
-
-
+@storable("Permuted")
 @dataclass(frozen=True, eq=False, repr=False)
 class Permuted(_Reordered):
     """An operator over a relabelled domain: the columns in another order.
@@ -392,8 +385,9 @@ class Permuted(_Reordered):
         return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
 
 
+@storable("PermutedGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class PermutedGram(_Reordered):
+class PermutedGram(Symmetric, _Reordered):
     """A symmetric operator with its rows and columns in another order.
 
     Parameters
@@ -406,13 +400,6 @@ class PermutedGram(_Reordered):
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._matmat(x[self._inverse])[self._permutation]
-
-    _rmatmat = _matmat
-
-    @property
-    def T(self) -> PermutedGram:
-        """The operator itself, which is symmetric."""
-        return self
 
     def pinv(self) -> QueryMatrix:
         """Return the pseudoinverse of the operator, permuted alike."""

@@ -21,24 +21,26 @@ import numpy as np
 from mmech.checks import sizes_label
 from mmech.operators.base import Array, QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Total
-from mmech.operators.compose import Scaled, check_weight
+from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Anova,
     _contrasts,
-    check_attributes,
     check_domain_shape,
+    check_weights,
     mask_of,
 )
 from mmech.operators.stack import VStack
+from mmech.storage.codec import storable
 
 __all__ = ["Residuals"]
 
 Subset = tuple[int, ...]
 
 
+@storable("Residuals")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Residuals(QueryMatrix):
     r"""Several weighted residuals of one domain, stacked.
@@ -97,26 +99,16 @@ class Residuals(QueryMatrix):
         self, domain_shape: Iterable[int], weights: Mapping[Any, float]
     ) -> None:
         sizes = check_domain_shape(domain_shape)
-        sorted_weights: dict[Subset, float] = {}
-        for attributes, weight in dict(weights).items():
-            key = check_attributes(attributes, len(sizes))
-            if key in sorted_weights:
-                raise ValueError(f"the residual over {key} is given twice")
-            for i in key:
-                if sizes[i] == 1:
-                    raise ValueError(
-                        f"attribute {i} has a single value and no contrast; leave it "
-                        "out of the subsets"
-                    )
-            sorted_weights[key] = float(check_weight(weight))
-        if not any(sorted_weights.values()):
-            raise ValueError(
-                "the weights are all zero; at least one residual needs a weight"
-                if sorted_weights
-                else "weights must name at least one residual, got none"
-            )
+        checked = check_weights(weights, len(sizes), "residual")
+        for i in sorted(set().union(*checked)):
+            if sizes[i] == 1:
+                raise ValueError(
+                    f"attribute {i} has a single value and no contrast; leave it out "
+                    "of the subsets"
+                )
+        floats = {key: float(weight) for key, weight in checked.items()}
         object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "weights", MappingProxyType(sorted_weights))
+        object.__setattr__(self, "weights", MappingProxyType(floats))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return (type(self), (self.domain_shape, dict(self.weights)))
@@ -139,11 +131,6 @@ class Residuals(QueryMatrix):
         """Number of contrasts in all, and number of domain cells."""
         rows = sum(self.rank(subset) for subset in self.weights)
         return (rows, product_of(self.domain_shape))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
 
     @cached_property
     def _stack(self) -> VStack:

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from mmech.operators.base import FORMS, Array, QueryMatrix, common_dtype, exact_sums
-from mmech.operators.compose import Transpose, check_operators, joined
+from mmech.operators.base import FORMS, Array, QueryMatrix, exact_sums
+from mmech.operators.compose import Composite, Transpose, check_operators
+from mmech.storage.codec import storable
 
 __all__ = ["HStack", "VStack"]
 
 
+@storable("VStack")
 @dataclass(frozen=True, eq=False, repr=False)
-class VStack(QueryMatrix):
+class VStack(Composite):
     """Operators over one domain, stacked: the union of their queries.
 
     Parameters
@@ -56,18 +58,10 @@ class VStack(QueryMatrix):
         """Number of queries in all, and number of cells."""
         return (self._offsets[-1], self.blocks[0].shape[1])
 
-    def _arguments(self) -> str:
-        return joined(self.blocks)
-
-    @cached_property
-    def dtype(self) -> np.dtype[Any]:
-        """``int64`` if all blocks are integer, else ``float64``."""
-        return common_dtype(self.blocks)
-
     @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no block has a negative entry."""
-        return all(block.is_nonnegative for block in self.blocks)
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The blocks."""
+        return self.blocks
 
     def _matmat(self, x: Array, /) -> Array:
         return np.concatenate([block._matmat(x) for block in self.blocks])
@@ -123,8 +117,9 @@ class VStack(QueryMatrix):
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
+@storable("HStack")
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class HStack(Transpose):
+class HStack(Composite, Transpose):
     """Operators side by side: one set of queries over the union of their domains.
 
     Parameters
@@ -155,8 +150,10 @@ class HStack(Transpose):
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return (type(self), (self.blocks,))
 
-    def _arguments(self) -> str:
-        return joined(self.blocks)
+    @property
+    def parts(self) -> Sequence[QueryMatrix]:
+        """The blocks."""
+        return self.blocks
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""

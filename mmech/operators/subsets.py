@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.marginals import MAX_LATTICE_ATTRIBUTES
 
 __all__ = [
-    "MAX_CLOSURE",
     "Subset",
     "downward_closure",
     "marginal_precisions",
@@ -23,9 +23,6 @@ __all__ = [
 ]
 
 Subset = tuple[int, ...]
-
-MAX_CLOSURE = 2**22
-"""Largest number of subsets that are listed."""
 
 
 def downward_closure(
@@ -53,10 +50,10 @@ def downward_closure(
     found: set[Subset] = set()
     for subset in subsets:
         kept = tuple(i for i in subset if domain_shape[i] > 1)
-        if len(kept) > MAX_LATTICE_ATTRIBUTES or len(found) > MAX_CLOSURE:
+        if len(kept) > MAX_LATTICE_ATTRIBUTES or len(found) > LIMITS.listed_subsets:
             raise DomainTooLargeError(
                 f"the subsets of the marginals are too many to list (more than "
-                f"{MAX_CLOSURE}); ask for marginals over fewer attributes"
+                f"{LIMITS.listed_subsets}); ask for marginals over fewer attributes"
             )
         for size in range(len(kept) + 1):
             found.update(combinations(kept, size))

@@ -17,6 +17,7 @@ from mmech.exceptions import BudgetExceededError
 from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.neighbours import Relation
+from mmech.storage.codec import storable
 
 __all__ = ["KINDS", "LedgerEntry", "PrivacyLedger"]
 
@@ -41,6 +42,7 @@ BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
 
 
+@storable("LedgerEntry")
 @dataclass(frozen=True)
 class LedgerEntry:
     """One release that was paid for.

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import QueryMatrix
-from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction.marginal_estimate import MarginalEstimate, is_lazy
 
@@ -15,7 +15,7 @@ __all__ = ["least_squares"]
 
 
 def least_squares(
-    strategy: QueryMatrix,
+    strategy: Matrix,
     values: NDArray[np.float64],
     scale: ArrayLike | None = None,
 ) -> NDArray[np.float64] | MarginalEstimate:
@@ -62,6 +62,7 @@ def least_squares(
     >>> least_squares(twice, noisy, scale=[1, 1, 3, 3]).round(9)
     array([4.4, 0.2])
     """
+    strategy = as_query_matrix(strategy, "strategy")
     if scale is None:
         return _solve(strategy, values)
     scales = check_finite_array(scale, "scale", ndim=1).astype(np.float64)
@@ -82,6 +83,5 @@ def _solve(
     strategy: QueryMatrix, values: NDArray[np.float64]
 ) -> NDArray[np.float64] | MarginalEstimate:
     if is_lazy(strategy):
-        assert isinstance(strategy, (Marginals, Marginal))
         return MarginalEstimate(strategy, values)
     return np.asarray(strategy.pinv() @ values)

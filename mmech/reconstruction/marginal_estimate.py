@@ -14,15 +14,15 @@ from mmech.checks import check_finite_array, magnitude
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.checks import check_operator
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
-    Marginal,
     Marginals,
     attributes_of,
     check_attributes,
 )
 from mmech.operators.subsets import downward_closure
+from mmech.structure.attributes import marginals_of
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum
 
@@ -34,10 +34,23 @@ Subset = tuple[int, ...]
 
 def is_lazy(strategy: QueryMatrix) -> bool:
     """Whether the cells of an estimate from this strategy are too many to list."""
-    return isinstance(strategy, (Marginals, Marginal)) and (
-        strategy.shape[1] > LIMITS.listed_cells
-        or len(strategy.domain_shape) > MAX_LATTICE_ATTRIBUTES
+    measured = marginals_of(strategy)
+    return measured is not None and (
+        measured.shape[1] > LIMITS.listed_cells
+        or len(measured.domain_shape) > MAX_LATTICE_ATTRIBUTES
     )
+
+
+def as_marginals(strategy: Any) -> Marginals:
+    """Return a strategy of marginals as such, and refuse others."""
+    operator = as_query_matrix(strategy, "strategy")
+    measured = marginals_of(operator)
+    if measured is None:
+        raise TypeError(
+            f"strategy must be Marginals, got {type(operator).__name__}; use "
+            "least_squares for other strategies"
+        )
+    return measured
 
 
 class MarginalEstimate:
@@ -56,7 +69,7 @@ class MarginalEstimate:
 
     Parameters
     ----------
-    strategy : Marginals or Marginal, shape (p, n)
+    strategy : Marginals, Marginal or StrategyResult, shape (p, n)
         What was measured; weights of any sign.
     values : array_like, shape (p,) or (p, k)
         Noisy answers y.
@@ -91,12 +104,8 @@ class MarginalEstimate:
     domain_shape: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def __init__(self, strategy: Marginals | Marginal, values: ArrayLike) -> None:
-        if not isinstance(strategy, (Marginals, Marginal)):
-            raise TypeError(
-                f"strategy must be Marginals, got {type(strategy).__name__}; use the "
-                "pseudoinverse of other strategies"
-            )
+    def __init__(self, strategy: Matrix, values: ArrayLike) -> None:
+        strategy = as_marginals(strategy)
         array = np.asarray(values, dtype=np.float64)
         if array.ndim not in (1, 2) or array.shape[0] != strategy.shape[0]:
             raise ValueError(
@@ -104,18 +113,13 @@ class MarginalEstimate:
                 f"({strategy.shape[0]}, k), one row per strategy query, got "
                 f"{array.shape}"
             )
-        weights = (
-            {strategy.attributes: 1.0}
-            if isinstance(strategy, Marginal)
-            else strategy.weights
-        )
         self.domain_shape = strategy.domain_shape
         self.shape = (strategy.shape[1], *array.shape[1:])
         self._columns = math.prod(array.shape[1:])
         self._blocks: list[tuple[Subset, float, float, Floats]] = []
         self._alphas: dict[Subset, Floats | None] = {}
         start = 0
-        for attributes, weight in weights.items():
+        for attributes, weight in strategy.weights.items():
             sizes = [self.domain_shape[i] for i in attributes]
             stop = start + product_of(sizes)
             if weight != 0:
@@ -249,7 +253,7 @@ class MarginalEstimate:
             If a query restricts attributes that no measured marginal contains
             together, or the workload is of another kind.
         """
-        check_operator(workload, "workload")
+        workload = as_query_matrix(workload, "workload")
         if workload.shape[1] != self.shape[0]:
             raise ValueError(
                 f"the workload has {magnitude(workload.shape[1])} columns but the "

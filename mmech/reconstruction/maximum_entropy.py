@@ -16,7 +16,10 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
+from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
+from mmech.reconstruction.marginal_estimate import as_marginals
+from mmech.storage.codec import storable
 
 __all__ = ["MaximumEntropy", "maximum_entropy"]
 
@@ -30,6 +33,7 @@ HALVINGS = 60
 """Times that a step is halved before the descent is said to have ended."""
 
 
+@storable("MaximumEntropy")
 @dataclass(frozen=True, eq=False)
 class MaximumEntropy:
     r"""A distribution over cells and columns.
@@ -134,7 +138,7 @@ class MaximumEntropy:
 
 
 def maximum_entropy(
-    strategy: Marginals,
+    strategy: Matrix,
     values: ArrayLike,
     *,
     variance: ArrayLike,
@@ -158,7 +162,7 @@ def maximum_entropy(
 
     Parameters
     ----------
-    strategy : Marginals, shape (p, n)
+    strategy : Marginals, Marginal or StrategyResult, shape (p, n)
         What was measured; weights above 0.
     values : array_like, shape (p,) or (p, k)
         Noisy answers.
@@ -198,8 +202,7 @@ def maximum_entropy(
     >>> bool((fit.marginal([0, 1]) >= 0).all()), round(float(fit.marginal([]).sum()), 6)
     (True, 60.0)
     """
-    if not isinstance(strategy, Marginals):
-        raise TypeError(f"strategy must be Marginals, got {type(strategy).__name__}")
+    strategy = as_marginals(strategy)
     check_integer(max_iter, "max_iter", minimum=0)
     if not total > 0 or not math.isfinite(total):
         raise ValueError(f"total must be a finite number > 0, got {total!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from mmech.error import expected as error
 from mmech.exceptions import ConvergenceWarning, DomainTooLargeError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Total
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
 from mmech.reconstruction.least_squares import least_squares
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
@@ -31,7 +33,7 @@ MARGIN = 1.05
 
 
 def nonnegative(
-    strategy: QueryMatrix,
+    strategy: Matrix,
     values: NDArray[np.float64],
     *,
     max_iter: int = 20_000,
@@ -73,13 +75,15 @@ def nonnegative(
     Biased, with a smaller squared error where many counts are near zero. Not for
     use before an arg max: classifiers became worse with it.
     """
-    values = np.asarray(values, dtype=np.float64)
-    if isinstance(strategy, Merged) and strategy.weights is None:
-        inner = nonnegative(
-            strategy.operator, values, max_iter=max_iter, tolerance=tolerance
-        )
-        sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
-        return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
+    operator = as_query_matrix(strategy, "strategy")
+    return _fit(operator, np.asarray(values, np.float64), max_iter, tolerance)
+
+
+@singledispatch
+def _fit(
+    strategy: QueryMatrix, values: Floats, max_iter: int, tolerance: float
+) -> Floats:
+    """Return the fit of the cells, by the descent."""
     columns = values.reshape(values.shape[0], -1)
     start = least_squares(strategy, columns)
     if isinstance(start, MarginalEstimate):
@@ -92,6 +96,16 @@ def nonnegative(
         totals = np.maximum(start.sum(axis=0), 0.0)
     estimate = _descend(strategy, columns, start, totals, max_iter, tolerance)
     return estimate.reshape(strategy.shape[1], *values.shape[1:])
+
+
+@_fit.register(Merged)
+def _(strategy: Merged, values: Floats, max_iter: int, tolerance: float) -> Floats:
+    if strategy.weights is not None:
+        whole: Floats = _fit.dispatch(object)(strategy, values, max_iter, tolerance)
+        return whole
+    inner = _fit(strategy.operator, values, max_iter, tolerance)
+    sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
+    return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
 
 
 def _descend(
@@ -144,7 +158,7 @@ def _descend(
         f"non-negative least squares stopped after {max_iter} iterations before it "
         "converged; the strategy may be badly scaled: rescale its rows",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=6,
     )
     return x
 

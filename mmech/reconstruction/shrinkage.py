@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import product_of
+from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
 from mmech.operators.subsets import downward_closure
 from mmech.prior import SignalPrior
-from mmech.reconstruction.marginal_estimate import MarginalEstimate
+from mmech.reconstruction.marginal_estimate import MarginalEstimate, as_marginals
+from mmech.storage.codec import storable
 
 __all__ = ["ShrunkEstimate", "ShrunkPart", "shrink"]
 
@@ -26,6 +28,7 @@ GRID = np.linspace(-4.0, 4.0, 81)
 """Standard deviations at which the prior of a signal's size is integrated."""
 
 
+@storable("ShrunkPart")
 @dataclass(frozen=True, eq=False)
 class ShrunkPart:
     """One ANOVA part: the interactions of a set of attributes.
@@ -51,6 +54,8 @@ class ShrunkPart:
     evidence: float
 
 
+@storable("ShrunkEstimate")
+@dataclass(frozen=True, eq=False, repr=False)
 class ShrunkEstimate:
     r"""Posterior means and variances of tables of counts, from noisy marginals.
 
@@ -76,17 +81,10 @@ class ShrunkEstimate:
     ShrunkEstimate(2 sets of 1 attributes, 2 columns)
     """
 
-    def __init__(
-        self,
-        domain_shape: tuple[int, ...],
-        n_columns: int,
-        common: dict[Subset, ShrunkPart],
-        contrasts: dict[Subset, ShrunkPart],
-    ) -> None:
-        self.domain_shape = domain_shape
-        self.n_columns = n_columns
-        self.common = common
-        self.contrasts = contrasts
+    domain_shape: tuple[int, ...]
+    n_columns: int
+    common: dict[Subset, ShrunkPart]
+    contrasts: dict[Subset, ShrunkPart]
 
     def __repr__(self) -> str:
         return (
@@ -164,7 +162,7 @@ class ShrunkEstimate:
 
 
 def shrink(
-    strategy: Marginals,
+    strategy: Matrix,
     values: ArrayLike,
     *,
     variance: ArrayLike,
@@ -188,7 +186,7 @@ def shrink(
 
     Parameters
     ----------
-    strategy : Marginals, shape (p, n)
+    strategy : Marginals, Marginal or StrategyResult, shape (p, n)
         What was measured.
     values : array_like, shape (p,) or (p, k)
         Noisy answers, one column per class. One column of signed differences between
@@ -228,8 +226,7 @@ def shrink(
     >>> bool(5 < estimate.marginal([0])[0, 0] < 9)
     True
     """
-    if not isinstance(strategy, Marginals):
-        raise TypeError(f"strategy must be Marginals, got {type(strategy).__name__}")
+    strategy = as_marginals(strategy)
     array = check_finite_array(values, "values", ndim=np.ndim(values))
     array = np.asarray(array, dtype=np.float64)
     if array.ndim == 1:

@@ -19,16 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.checks import check_operator
 from mmech.operators.compose import Product, Scaled
-from mmech.operators.explicit import Sparse
+from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.partition import Conjunctions
-from mmech.reduction.columns import MAX_CELLS, reduce_columns
+from mmech.reduction.columns import reduce_columns
 
 __all__ = ["CellGroups", "reduce_boxes"]
-
-MAX_SIGNATURE_BYTES = 2**28
-"""Bytes of sets of boxes, one bit per set and box, after which it is given up too."""
 
 Bits = NDArray[np.uint64]
 
@@ -105,7 +101,7 @@ class CellGroups:
         DomainTooLargeError
             If the domain is too large to list.
         """
-        if product_of(self.domain_shape) > MAX_CELLS:
+        if product_of(self.domain_shape) > LIMITS.merged_cells:
             raise DomainTooLargeError(
                 "the domain is too large to list its cells; look up the codes of the "
                 "records instead"
@@ -117,7 +113,7 @@ class CellGroups:
         return np.ascontiguousarray(state.transpose(places)).ravel()
 
 
-def reduce_boxes(workload: QueryMatrix) -> tuple[QueryMatrix, CellGroups]:
+def reduce_boxes(workload: Matrix) -> tuple[QueryMatrix, CellGroups]:
     """Merge cells that lie in the same boxes, over a domain of any size.
 
     The number of cells never enters: the cost is that of the sets of boxes that
@@ -165,7 +161,7 @@ def reduce_boxes(workload: QueryMatrix) -> tuple[QueryMatrix, CellGroups]:
     >>> reduced.to_dense(), groups([[0] * 20, [1] * 20])
     (array([[1]]), array([ 0, -1]))
     """
-    check_operator(workload, "workload")
+    workload = as_query_matrix(workload, "workload")
     left, boxes, weight = _split(workload)
     kept = np.arange(boxes.shape[0])
     if left is not None:
@@ -221,10 +217,10 @@ def _(workload: Scaled) -> Split:
 
 @_split.register(Product)
 def _(workload: Product) -> Split:
-    *left, boxes = workload.factors
-    if not isinstance(boxes, Conjunctions):
-        return _split.dispatch(QueryMatrix)(workload)
-    return left[0] if len(left) == 1 else Product(*left), boxes, 1
+    *left, last = workload.factors
+    inner, boxes, weight = _split(last)
+    left += [] if inner is None else [inner]
+    return left[0] if len(left) == 1 else Product(*left), boxes, weight
 
 
 def _order(masks: list[NDArray[np.bool_]]) -> list[int]:
@@ -249,7 +245,7 @@ def _refine(
             parts, inverse = _unique_rows(both, size)
             places.append(inverse[size:])
             size = len(parts)
-            if size > LIMITS.box_signatures or parts.nbytes > MAX_SIGNATURE_BYTES:
+            if size > LIMITS.box_sets or parts.nbytes > LIMITS.box_set_bytes:
                 raise DomainTooLargeError(
                     f"more than {size - 1} sets of boxes occur; the workload hardly "
                     "gets smaller"

@@ -17,12 +17,12 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
-    MAX_CELLS,
     Groups,
     Weights,
     column_groups,
@@ -39,18 +39,18 @@ __all__ = ["reduce_domain"]
 
 @overload
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: Literal[False] = False
+    workload: Matrix, *, proportional: Literal[False] = False
 ) -> tuple[QueryMatrix, Groups]: ...
 
 
 @overload
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: Literal[True]
+    workload: Matrix, *, proportional: Literal[True]
 ) -> tuple[QueryMatrix, Groups, Weights]: ...
 
 
 def reduce_domain(
-    workload: QueryMatrix, *, proportional: bool = False
+    workload: Matrix, *, proportional: bool = False
 ) -> tuple[QueryMatrix, Groups] | tuple[QueryMatrix, Groups, Weights]:
     """Merge cells whose columns of the workload are equal; drop zero columns.
 
@@ -63,7 +63,7 @@ def reduce_domain(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W.
     proportional : bool, default=False
         Merge proportional columns too: the largest stands for the group and a record
@@ -110,7 +110,8 @@ def reduce_domain(
     >>> reduced.to_dense().ravel(), groups, weights
     (array([2, 6]), array([ 0,  0, -1,  0]), array([ 0.5,  1. ,  0. , -0.5]))
     """
-    reduced, groups, weights = _reduce(workload, proportional)
+    queries = as_query_matrix(workload, "workload")
+    reduced, groups, weights = _reduce(queries, proportional)
     return (reduced, groups, weights) if proportional else (reduced, groups)
 
 
@@ -118,7 +119,7 @@ def _reduce(
     workload: QueryMatrix, proportional: bool
 ) -> tuple[QueryMatrix, Groups, Weights]:
     n = workload.shape[1]
-    if n > MAX_CELLS:
+    if n > LIMITS.merged_cells:
         return workload, np.zeros(0, np.int64), np.zeros(0)
     if _tells_all_apart(workload):
         return workload, np.arange(n), np.ones(n)

@@ -29,10 +29,6 @@ Weights = NDArray[np.float64]
 HASHES = 2
 """Independent 64-bit hashes per column of an integer workload."""
 
-MAX_CELLS = 2**26
-MAX_QUERIES = 2**26
-"""Larger workloads are left as they are."""
-
 DESCRIBED = {AllRange, Identity, Ones, Prefix, Suffix, Total, WidthRange}
 """Operators that their label tells apart: these very classes."""
 
@@ -116,7 +112,7 @@ def _equal_columns(workload: QueryMatrix) -> Groups:
     m, n = workload.shape
     if m == 0:
         return np.full(n, -1)
-    if m > MAX_QUERIES or has_full_column_rank(workload):
+    if m > LIMITS.merged_cells or has_full_column_rank(workload):
         return np.arange(n)
     if workload.dtype == np.int64:
         rng = np.random.default_rng(0x6D6D656368)

@@ -1,42 +1,55 @@
 """Files of this project: a ZIP archive of a JSON description and NumPy arrays.
 
 Data only, never pickle: reading one runs no code from it. What the description means
-is decided by those who write and read it (strategies here, models in `mmech_rf`).
+is decided by `mmech.storage.codec`.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import magnitude
+from mmech.limits import LIMITS
 from mmech.writing import replacing
 
-__all__ = ["ArchiveError", "position", "read_archive", "write_archive"]
+__all__ = ["DTYPES", "ArchiveError", "read_archive", "write_archive"]
 
 DESCRIPTION = "description.json"
+
+FORMAT = "mmech"
+VERSION = 1
+"""Version of the layout of files; those of stored classes are their own."""
+
+DTYPES = frozenset({"bool", "int32", "int64", "float64"})
+"""Types that arrays may have."""
 
 Loaded = TypeVar("Loaded")
 
 
 class ArchiveError(ValueError):
-    """A file that is refused for a reason worth a sentence of its own."""
+    """A reason to refuse a file that is worth a sentence; the file is its subject."""
 
 
 def write_archive(
     path: str | os.PathLike[str],
-    description: Mapping[str, Any],
+    what: str,
+    content: Mapping[str, Any],
     arrays: Sequence[NDArray[Any]],
 ) -> None:
     """Write a file, or leave the old one where the writing is interrupted."""
-    text = json.dumps({**description, "arrays": len(arrays)}, indent=1, allow_nan=False)
+    header = {"format": FORMAT, "version": VERSION, "holds": what}
+    description = {**header, "arrays": len(arrays), **content}
+    text = json.dumps(description, indent=1, allow_nan=False)
     with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w") as archive:
         _write_member(archive, DESCRIPTION, text.encode())
         for index, array in enumerate(arrays):
@@ -58,12 +71,8 @@ def _write_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 def read_archive(
     path: str | os.PathLike[str],
-    build: Callable[[dict[str, Any], list[NDArray[Any]]], Loaded],
-    *,
     what: str,
-    form: str,
-    version: int,
-    dtypes: Collection[str],
+    build: Callable[[dict[str, Any], list[NDArray[Any]]], Loaded],
 ) -> Loaded:
     """Read a file and build from its description and arrays.
 
@@ -71,36 +80,34 @@ def read_archive(
     ----------
     path : path-like
         File to read.
+    what : str
+        What the file holds, such as ``"strategy"``.
     build : callable
         Takes the description and the arrays. What it raises means damage, but for
-        an `ArchiveError`, which is passed on.
-    what : str
-        What the file holds, for messages, such as ``"strategy"``.
-    form, version : str and int
-        Value of ``format`` in the description, and the newest version that is read.
-    dtypes : collection of str
-        Types that arrays may have.
+        an `ArchiveError`, whose sentence is passed on.
 
     Raises
     ------
     OSError
         If the file cannot be opened.
     ValueError
-        If it is damaged, of another format or newer.
+        If it is damaged, too large, of another format or version, or holds something
+        else.
     """
     source = Path(path)
     with source.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
+                _check_sizes(archive)
                 description = json.loads(archive.read(DESCRIPTION))
-                _check_header(description, source, what, form, version)
+                _check_header(description, what)
                 arrays = [
-                    _read_array(archive, index, dtypes)
-                    for index in range(position(description["arrays"]))
+                    _array(archive.read(f"array_{index}.npy"))
+                    for index in range(description["arrays"])
                 ]
             return build(description, arrays)
-        except ArchiveError:
-            raise
+        except ArchiveError as refusal:
+            raise ValueError(f"{source} {refusal}") from None
         except Exception as failure:
             raise ValueError(
                 f"{source} is not a {what} file or is damaged; save the {what} again "
@@ -108,31 +115,57 @@ def read_archive(
             ) from failure
 
 
-def _check_header(
-    description: Any, source: Path, what: str, form: str, version: int
-) -> None:
-    if not isinstance(description, dict) or description.get("format") != form:
-        raise ArchiveError(f"{source} is not a {what} file: its format is not {form!r}")
-    found = description.get("version")
-    if not isinstance(found, int) or found > version:
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    """Raise before anything is unpacked that would take all memory.
+
+    Unpacking stops at the size that a member states.
+    """
+    known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+    if any(member.compress_type not in known for member in archive.infolist()):
+        raise ValueError("packed in another way")
+    for size, name in (
+        (archive.getinfo(DESCRIPTION).file_size, "description_bytes"),
+        (sum(member.file_size for member in archive.infolist()), "file_bytes"),
+    ):
+        most = getattr(LIMITS, name)
+        if size > most:
+            raise ArchiveError(
+                f"unpacks to {magnitude(size)} bytes, too many (at most {most}); if "
+                f"you trust it, read it with mmech.limits.changed({name}=...)"
+            )
+
+
+def _check_header(description: Any, what: str) -> None:
+    if not isinstance(description, dict) or "format" not in description:
+        raise ValueError("a description of something else")
+    form, version = description["format"], description.get("version")
+    if form != FORMAT:
         raise ArchiveError(
-            f"{source} has version {found} of the file format but this mmech reads "
-            f"up to {version}; update mmech"
+            f"has the format {form!r:.60} but this mmech reads {FORMAT!r}; write it "
+            "again with this mmech"
         )
+    if type(version) is not int or version != VERSION:
+        raise ArchiveError(
+            f"has version {version!r:.60} of the file format but this mmech reads "
+            f"{VERSION}; use the mmech that wrote it, or write it again"
+        )
+    if description.get("holds") != what:
+        found = description.get("holds")
+        raise ArchiveError(f"holds a {found!r:.60}, not a {what}")
 
 
-def _read_array(
-    archive: zipfile.ZipFile, index: int, dtypes: Collection[str]
-) -> NDArray[Any]:
-    content = io.BytesIO(archive.read(f"array_{index}.npy"))
-    array = np.load(content, allow_pickle=False)
-    if str(array.dtype) not in dtypes:
-        raise ValueError(f"an array of dtype {array.dtype}")
-    return np.asarray(array)
-
-
-def position(value: Any) -> int:
-    """Return a position in a list, as a file gives it, or raise."""
-    if not isinstance(value, int) or value < 0:
-        raise ValueError("a reference that is not a position")
-    return value
+def _array(content: bytes) -> NDArray[Any]:
+    """Return the array of a ``.npy`` member, whose header must not promise more."""
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("a header of another version")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    start = stream.tell()
+    if str(dtype) not in DTYPES or fortran:
+        raise ValueError(f"an array of dtype {dtype}")
+    if math.prod(shape) * dtype.itemsize != len(content) - start:
+        raise ValueError("not as many numbers as the shape says")
+    array = np.frombuffer(content, dtype, offset=start).reshape(shape).copy()
+    if not np.isfinite(array).all():
+        raise ValueError("numbers that are not finite")
+    return array

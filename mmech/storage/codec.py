@@ -1,10 +1,9 @@
-"""Strategies as artefacts: one file without pickle, and tables for other tools.
+"""What files hold: objects of storable classes, as their constructors' arguments.
 
-A file is a ZIP archive with a JSON description and the arrays as NumPy ``.npy``
-members (so that ``numpy.load`` opens the arrays too). The description lists nodes:
-an operator is the name of a class of this package and its constructor arguments,
-which may refer to earlier nodes and to arrays. Loading calls constructors of a closed
-list of classes and nothing else.
+The description of a file lists entries: an object is the tag and the version of its
+class and its arguments by name, which may refer to earlier entries and to arrays.
+Reading calls constructors of storable classes and nothing else: arguments must have
+the types that the class annotates, and the constructor checks what they mean.
 """
 
 from __future__ import annotations
@@ -12,393 +11,378 @@ from __future__ import annotations
 import inspect
 import math
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mmech.integer_strategy import integer_strategy
-from mmech.mechanism import MatrixMechanism
-from mmech.noise import LAWS
-from mmech.operators.base import QueryMatrix
-from mmech.operators.marginals import Marginal
-from mmech.release import Measurement
-from mmech.storage.archive import ArchiveError, position, read_archive, write_archive
-from mmech.strategies.result import Candidate, StrategyResult
-from mmech.structure.shape import weighted_blocks
+from mmech.storage.archive import DTYPES, ArchiveError, read_archive, write_archive
 
-__all__ = ["export_marginals", "load_strategy", "save_strategy"]
+__all__ = ["is_storable", "read", "storable", "write"]
 
-FORMAT = "mmech strategy"
-VERSION = 1
-"""Version of the file format; a change that old readers misread raises it."""
-
-DTYPES = {"bool", "int32", "int64", "float64"}
-"""Types of the arrays that operators hold."""
+Stored = TypeVar("Stored", bound=type)
+Loaded = TypeVar("Loaded")
 
 
-def _registry() -> dict[str, type]:
-    """Return the classes that files may name: operators of this package, results."""
-    found: dict[str, type] = {
-        "StrategyResult": StrategyResult,
-        "Candidate": Candidate,
-    }
-    unvisited: list[type[QueryMatrix]] = [QueryMatrix]
-    while unvisited:
-        parent = unvisited.pop()
-        for cls in parent.__subclasses__():
-            unvisited.append(cls)
-            own = cls.__module__.startswith("mmech.")
-            if own and not cls.__name__.startswith("_"):
-                found[cls.__name__] = cls
-    return found
+# ---- classes that files may name ---------------------------------------------------
 
 
-# ---- saving ------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Kind:
+    """A storable class.
 
+    Attributes
+    ----------
+    cls : type
+        The class.
+    tag, version : str and int
+        What entries of files call it.
+    """
 
-class _Writer:
-    """Collects nodes and arrays; equal objects are stored once."""
+    cls: Any
+    tag: str
+    version: int
 
-    def __init__(self) -> None:
-        self.nodes: list[dict[str, Any]] = []
-        self.arrays: list[NDArray[Any]] = []
-        self._known: dict[int, Any] = {}
-        self._alive: list[Any] = []
-        self._registry = _registry()
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """How the constructor is called."""
+        return inspect.signature(self.cls)
 
-    def _once(self, value: Any, store: Callable[[], Any]) -> Any:
-        if id(value) not in self._known:
-            self._known[id(value)] = store()
-            self._alive.append(value)  # an id is unique only while its object lives
-        return self._known[id(value)]
+    @cached_property
+    def attributes(self) -> dict[str, str]:
+        """Names of arguments in files, and of the attributes that hold them."""
+        if hasattr(self.cls, "_stored"):
+            return dict(self.cls._stored())
+        return {name: name for name in self.signature.parameters}
 
-    def encode(self, value: Any) -> Any:
-        """Return a JSON value for an argument."""
-        if value is None or isinstance(value, (bool, str)):
-            return value
-        if isinstance(value, np.bool_):
-            return bool(value)
-        if isinstance(value, (int, np.integer)):
-            return int(value)
-        if isinstance(value, (float, np.floating)):
-            number = float(value)  # JSON has no infinities
-            return number if math.isfinite(number) else {"float": repr(number)}
-        if isinstance(value, np.ndarray):
-            return self._once(value, lambda: self._array(value))
-        if sp.issparse(value):
-            parts = [value.data, value.indices, value.indptr]
-            shape = [int(size) for size in value.shape]
-            return {"csr": [self.encode(part) for part in parts], "shape": shape}
-        if isinstance(value, Mapping):
-            pairs = [[self.encode(k), self.encode(v)] for k, v in value.items()]
-            return {"mapping": pairs}
-        if isinstance(value, (tuple, list)):
-            return {"tuple": [self.encode(part) for part in value]}
-        if isinstance(value, (QueryMatrix, StrategyResult, Candidate)):
-            return self._once(value, lambda: self._node(value))
-        raise TypeError(f"cannot save a value of type {type(value).__name__}")
-
-    def _array(self, array: NDArray[Any]) -> dict[str, int]:
-        if str(array.dtype) not in DTYPES:
-            raise TypeError(f"cannot save an array of dtype {array.dtype}")
-        self.arrays.append(array)
-        return {"array": len(self.arrays) - 1}
-
-    def _node(self, value: Any) -> dict[str, int]:
-        cls = type(value)
-        if self._registry.get(cls.__name__) is not cls:
-            raise TypeError(
-                f"cannot save the operator class {cls.__name__}, which is not part of "
-                "mmech; wrap its entries with Dense or Sparse"
-            )
-        positional, named = _arguments(value)
-        node = {
-            "class": cls.__name__,
-            "arguments": [self.encode(argument) for argument in positional],
-            "named": {name: self.encode(part) for name, part in named.items()},
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """Types of arguments, where the class annotates their attributes."""
+        hints = get_type_hints(self.cls)
+        return {
+            name: hints[attribute]
+            for name, attribute in self.attributes.items()
+            if attribute in hints
         }
-        self.nodes.append(node)
-        return {"node": len(self.nodes) - 1}
+
+    def take(self, value: Any) -> dict[str, Any]:
+        """Return the arguments that give an equal object."""
+        cls = self.cls
+        if cls.__reduce__ is not object.__reduce__ and not hasattr(cls, "_stored"):
+            bound = self.signature.bind(*value.__reduce__()[1])
+            bound.apply_defaults()
+            return dict(bound.arguments)
+        return {
+            name: getattr(value, attribute)
+            for name, attribute in self.attributes.items()
+        }
+
+    def make(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the object of the arguments of a file."""
+        for name, hint in self.hints.items():
+            if not _fits(arguments[name], hint):
+                raise TypeError(f"a {name} of another type")
+        if hasattr(self.cls, "_restored"):
+            return self.cls._restored(**arguments)
+        ordered = OrderedDict((name, arguments[name]) for name in self.attributes)
+        bound = inspect.BoundArguments(self.signature, ordered)
+        return self.cls(*bound.args, **bound.kwargs)
 
 
-def _arguments(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return constructor arguments that give an equal object."""
-    cls: Any = type(value)
-    if isinstance(value, (StrategyResult, Candidate)):
-        return (), {field.name: getattr(value, field.name) for field in fields(value)}
-    if cls.__reduce__ is not object.__reduce__:
-        reduced = value.__reduce__()
-        assert reduced[0] is cls
-        return tuple(reduced[1]), {}
-    names = inspect.signature(cls).parameters
-    return (), {name: getattr(value, name) for name in names}
+_KINDS: dict[str, _Kind] = {}
+"""Storable classes by tag."""
 
 
-def _is_saveable(operator: QueryMatrix | None) -> bool:
-    if operator is None:
-        return True
+def storable(tag: str, version: int = 1) -> Callable[[Stored], Stored]:
+    """Let files hold objects of a class: its constructor's arguments, nothing else.
+
+    Arguments are taken from the attributes of their names, or as ``__reduce__`` gives
+    them. They may be numbers, text, fractions, tuples, mappings, arrays, sparse
+    matrices and storable objects. A file may come from anyone: annotate the types of
+    attributes, which are checked when it is read, and check in the constructor what
+    they do not say.
+
+    Parameters
+    ----------
+    tag : str
+        Name of the class in files, the same in all versions of the package.
+    version : int, default=1
+        Version of the arguments; to be raised when they change their meaning. A file
+        with another one is refused, as is one with other names of arguments.
+
+    Returns
+    -------
+    callable
+        Decorator of the class; classes derived from it need one of their own.
+
+    Raises
+    ------
+    ValueError
+        If the tag belongs to another class.
+
+    Notes
+    -----
+    A class that is not made of constructor arguments has two class methods:
+    ``_stored()`` returns names of arguments with those of the attributes that hold
+    them, and ``_restored(**arguments)`` makes an object of them.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from dataclasses import dataclass
+    >>> from mmech import Dense, load, save
+    >>> from mmech.storage.codec import storable
+    >>> @storable("example.Columns", version=1)
+    ... @dataclass(frozen=True, eq=False, repr=False)
+    ... class Columns(Dense):
+    ...     pass
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(os.path.join(folder, "columns.mmech"), Columns([[1, 2]]))
+    ...     load(os.path.join(folder, "columns.mmech"))
+    Columns(1 x 2) shape=(1, 2)
+    """
+
+    def register(cls: Stored) -> Stored:
+        known = _KINDS.get(tag)
+        if known and known.cls.__qualname__ != cls.__qualname__:
+            raise ValueError(
+                f"the tag {tag!r} belongs to {known.cls.__qualname__}; choose another"
+            )
+        _KINDS[tag] = _Kind(cls, tag, version)
+        return cls
+
+    return register
+
+
+def is_storable(value: Any) -> bool:
+    """Return whether files can hold an object."""
     try:
-        _Writer().encode(operator)
+        _Writer().encode(value)
     except TypeError:
         return False
     return True
 
 
-def save_strategy(
-    path: str | os.PathLike[str], strategy: QueryMatrix | StrategyResult
-) -> None:
-    """Write a strategy to one file, to be measured again elsewhere or audited.
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value of a file has an annotated type.
 
-    A strategy is public: it depends on the workload, never on data. The file is
-    replaced as a whole, so that an interrupted write leaves the old one.
+    Where the annotation names no type of files, constructors convert and check.
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is np.ndarray:
+        (kind,) = get_args(parts[1])
+        return isinstance(value, np.ndarray) and kind in (Any, value.dtype.type)
+    if origin is tuple and parts[1:] != (...,):
+        return (
+            type(value) is tuple
+            and len(value) == len(parts)
+            and all(map(_fits, value, parts))
+        )
+    if origin in (tuple, list):
+        return type(value) is tuple and all(_fits(part, parts[0]) for part in value)
+    if origin in (dict, Mapping):
+        return type(value) is dict and all(
+            _fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items()
+        )
+    if hint is float:
+        return type(value) in (int, float)
+    if hint in (bool, int):
+        return type(value) is hint
+    return hint is Any or not isinstance(hint, type) or isinstance(value, hint)
+
+
+# ---- writing -----------------------------------------------------------------------
+
+
+def write(path: str | os.PathLike[str], what: str, value: Any) -> None:
+    """Write a file that holds an object of a storable class.
 
     Parameters
     ----------
-    path : str or path-like
-        File to write.
-    strategy : QueryMatrix or StrategyResult
-        An operator of this package, or a result with its candidates and workload. A
-        workload with operators from elsewhere is left out.
+    path : path-like
+        File to write, or to replace as a whole.
+    what : str
+        What the file holds, for readers, such as ``"strategy"``.
+    value : object
+        Of a storable class.
 
     Raises
     ------
     TypeError
-        If the strategy holds an operator class that is not part of this package.
-
-    See Also
-    --------
-    load : read the file.
-
-    Notes
-    -----
-    A ZIP archive of ``description.json`` and ``.npy`` arrays, without pickle.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from mmech import Prefix, load, optimize, save
-    >>> result = optimize(Prefix(64), seed=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(os.path.join(folder, "prefix.mmech"), result)
-    ...     copy = load(os.path.join(folder, "prefix.mmech"))
-    >>> copy.loss == result.loss, copy.strategy
-    (True, PIdentity(p=4, n=64) shape=(68, 64))
+        If the object, or one inside of it, cannot be stored.
     """
-    if not isinstance(strategy, (QueryMatrix, StrategyResult)):
-        raise TypeError(
-            "strategy must be a query matrix or a StrategyResult, got "
-            f"{type(strategy).__name__}; wrap arrays with Dense"
-        )
-    if isinstance(strategy, StrategyResult) and not _is_saveable(strategy.workload):
-        strategy = replace(strategy, workload=None)
     writer = _Writer()
-    root = writer.encode(strategy)
-    description = {
-        "format": FORMAT,
-        "version": VERSION,
-        "nodes": writer.nodes,
-        "root": root,
-    }
-    write_archive(path, description, writer.arrays)
+    writer.encode(value)
+    write_archive(path, what, {"entries": writer.entries}, writer.arrays)
 
 
-# ---- loading -----------------------------------------------------------------
+class _Writer:
+    """Collects entries and arrays; an object that is met again is stored once."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.arrays: list[NDArray[Any]] = []
+        self._known: dict[int, Any] = {}
+        self._alive: list[Any] = []
+
+    def encode(self, value: Any) -> Any:
+        """Return a JSON value: as it is, or an object of one key that says its kind."""
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):  # JSON has no infinities
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, Fraction):
+            return {"fraction": str(value)}
+        if isinstance(value, (tuple, list)):
+            return [self.encode(part) for part in value]
+        if isinstance(value, Mapping) and all(type(k) is str for k in value):
+            return {"object": {k: self.encode(v) for k, v in value.items()}}
+        if isinstance(value, Mapping):
+            pairs = [[self.encode(k), self.encode(v)] for k, v in value.items()]
+            return {"mapping": pairs}
+        if sp.issparse(value):
+            parts = [value.data, value.indices, value.indptr, value.shape]
+            return {"csr": [self.encode(part) for part in parts]}
+        if id(value) not in self._known:
+            store = self._array if isinstance(value, np.ndarray) else self._entry
+            self._known[id(value)] = store(value)
+            self._alive.append(value)  # an id is unique only while its object lives
+        return self._known[id(value)]
+
+    def _array(self, array: NDArray[Any]) -> dict[str, int]:
+        if str(array.dtype) not in DTYPES or not np.isfinite(array).all():
+            raise TypeError(
+                f"cannot save an array of dtype {array.dtype}, or with numbers that "
+                "are not finite"
+            )
+        self.arrays.append(array)
+        return {"array": len(self.arrays) - 1}
+
+    def _entry(self, value: Any) -> dict[str, int]:
+        cls = type(value)
+        kind = next((known for known in _KINDS.values() if known.cls is cls), None)
+        if kind is None:
+            raise TypeError(
+                f"cannot save an object of the class {cls.__name__}, which is not "
+                "storable; decorate it with mmech.storage.codec.storable, or wrap the "
+                "entries of an operator with Dense or Sparse"
+            )
+        arguments = {name: self.encode(part) for name, part in kind.take(value).items()}
+        self.entries.append(
+            {"class": kind.tag, "version": kind.version, "arguments": arguments}
+        )
+        return {"entry": len(self.entries) - 1}
+
+
+# ---- reading -----------------------------------------------------------------------
+
+
+def read(
+    path: str | os.PathLike[str], what: str, kinds: type[Loaded] | tuple[type, ...]
+) -> Any:
+    """Read the object of a file, which may come from anyone.
+
+    Parameters
+    ----------
+    path : path-like
+        File to read.
+    what : str
+        What it must hold.
+    kinds : type or tuple of types
+        What the object must be an instance of.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If it is refused.
+    """
+
+    def build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> Any:
+        reader = _Reader(arrays)
+        for entry in content["entries"]:
+            reader.build(entry)
+        loaded = reader.objects[-1]
+        if not isinstance(loaded, kinds):
+            raise TypeError("an object of another kind")
+        return loaded
+
+    return read_archive(path, what, build)
 
 
 class _Reader:
-    """Builds the nodes of a description in order."""
+    """Builds the objects of entries in order."""
 
-    def __init__(self, arrays: list[NDArray[Any]], path: Path) -> None:
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self.arrays = arrays
-        self.nodes: list[Any] = []
-        self._path = path
-        self._registry = _registry()
+        self.objects: list[Any] = []
 
     def decode(self, value: Any) -> Any:
         if isinstance(value, list):
-            raise ValueError("a bare list")
+            return tuple(self.decode(part) for part in value)
         if not isinstance(value, dict):
             return value
-        if "array" in value:
-            return self.arrays[position(value["array"])]
-        if "node" in value:
-            return self.nodes[position(value["node"])]
-        if "float" in value:
-            return float(value["float"])
-        if "tuple" in value:
-            return tuple(self.decode(part) for part in value["tuple"])
-        if "mapping" in value:
-            return {self.decode(k): self.decode(v) for k, v in value["mapping"]}
-        if "csr" in value:
-            parts = tuple(self.decode(part) for part in value["csr"])
-            matrix = sp.csr_array(parts, shape=tuple(value["shape"]))
+        ((kind, content),) = value.items()
+        if kind == "array":
+            return self.arrays[_position(content)]
+        if kind == "entry":
+            return self.objects[_position(content)]
+        if kind == "float":
+            return float(content)
+        if kind == "fraction":
+            return Fraction(content)
+        if kind == "object":
+            return {k: self.decode(v) for k, v in content.items()}
+        if kind == "mapping":
+            return {self.decode(k): self.decode(v) for k, v in content}
+        if kind == "csr":
+            *parts, shape = (self.decode(part) for part in content)
+            matrix = sp.csr_array(tuple(parts), shape=shape)
             matrix.check_format()
             return matrix
         raise ValueError("an unknown kind of value")
 
-    def build(self, node: dict[str, Any]) -> None:
-        name = node["class"]
-        if name not in self._registry:
+    def build(self, entry: dict[str, Any]) -> None:
+        tag, version, stored = (entry[k] for k in ("class", "version", "arguments"))
+        kind = _KINDS.get(tag)
+        if kind is None:
             raise ArchiveError(
-                f"{self._path} names the class {name!r}, which this version of mmech "
-                "does not know; update mmech, or check where the file comes from"
+                f"names the class {tag!r:.60}, which this mmech does not know; import "
+                "the package that has it, update mmech, or check where the file comes "
+                "from"
             )
-        arguments = [self.decode(part) for part in node["arguments"]]
-        named = {key: self.decode(part) for key, part in node["named"].items()}
-        self.nodes.append(self._registry[name](*arguments, **named))
-
-
-def load_strategy(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
-    """Read a strategy that `save` wrote, bit for bit as it was.
-
-    Runs no code from the file: it may come from anyone, although a strategy from
-    elsewhere deserves a look at its sensitivity and error.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File to read.
-
-    Returns
-    -------
-    QueryMatrix or StrategyResult
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If the file is damaged, not of this format, of a newer version, or names a
-        class that this package does not have.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from mmech import Identity, Kronecker, Prefix, load, save
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "strategy.mmech")
-    ...     save(path, Kronecker([Prefix(3), Identity(2)]))
-    ...     load(path)
-    Kronecker(Prefix(3), Identity(2)) shape=(6, 6)
-    """
-    return read_archive(
-        path,
-        partial(_build, Path(path)),
-        what="strategy",
-        form=FORMAT,
-        version=VERSION,
-        dtypes=DTYPES,
-    )
-
-
-def _build(
-    source: Path, description: dict[str, Any], arrays: list[NDArray[Any]]
-) -> QueryMatrix | StrategyResult:
-    reader = _Reader(arrays, source)
-    for node in description["nodes"]:
-        reader.build(node)
-    loaded = reader.decode(description["root"])
-    if not isinstance(loaded, (QueryMatrix, StrategyResult)):
-        raise TypeError("a file of something else")
-    return loaded
-
-
-# ---- measurements for other tools ----------------------------------------------
-
-
-def export_marginals(
-    mechanism: MatrixMechanism | QueryMatrix | StrategyResult,
-    measurement: Measurement,
-) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
-    """Return measured marginals as tables with the standard deviation of an entry.
-
-    What tools for graphical models take: noisy tables of counts, each with the
-    attributes it is over and its noise level (in Private-PGM a
-    ``LinearMeasurement(table.ravel(), attributes, std)``). The weight of a marginal
-    is divided out; marginals of weight zero carry nothing and are left out. The
-    tables are a release that is paid for already: using them is free.
-
-    Parameters
-    ----------
-    mechanism : MatrixMechanism, StrategyResult or QueryMatrix
-        What was measured: a strategy of marginals.
-    measurement : Measurement
-        What the mechanism's `measure` returned for it.
-
-    Returns
-    -------
-    list of (attributes, table, std)
-        Attribute positions; noisy counts with one axis per attribute, and a last
-        axis for the classes where the counts had several columns; standard
-        deviation of the noise of every entry.
-
-    Raises
-    ------
-    ValueError
-        If the strategy does not consist of marginals, or the measurement is one of
-        another strategy.
-
-    Examples
-    --------
-    >>> from mmech import Marginals, MatrixMechanism, export_marginals
-    >>> strategy = Marginals((2, 3), {(0,): 0.5, (1,): 0.5})
-    >>> mechanism = MatrixMechanism(strategy, strategy, epsilon=1.0)
-    >>> measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
-    >>> for attributes, table, std in export_marginals(mechanism, measurement):
-    ...     print(attributes, table.shape, round(std, 3))
-    (0,) (2,) 2.799
-    (1,) (3,) 2.799
-    """
-    if not isinstance(measurement, Measurement):
-        raise TypeError(
-            "measurement must be the Measurement that measure() returned, got "
-            f"{type(measurement).__name__}"
-        )
-    if isinstance(mechanism, MatrixMechanism):
-        strategy, form = mechanism.strategy, mechanism.released.form
-    else:
-        strategy = (
-            mechanism.strategy if isinstance(mechanism, StrategyResult) else mechanism
-        )
-        law = LAWS.get(measurement.entry.kind)
-        if law is None:
-            raise TypeError(
-                f"the measurement has {measurement.entry.kind} noise, which measures "
-                "no strategy; pass what the measure() of a mechanism returned"
+        again = "use the mmech that wrote it, or write it again"
+        if type(version) is not int or version != kind.version:
+            raise ArchiveError(
+                f"has {tag} in version {version!r:.60} but this mmech reads "
+                f"{kind.version}; {again}"
             )
-        form = integer_strategy(strategy, norm=law.norm).form
-    parts = _weighted_marginals(form)
-    if parts is None:
-        raise ValueError(
-            f"only strategies of marginals have tables to export, got {strategy!r}; "
-            'optimize with template="marginals"'
-        )
-    values = np.asarray(measurement.values)
-    if values.shape[0] != form.shape[0]:
-        raise ValueError(
-            f"the measurement has {values.shape[0]} values but the strategy "
-            f"{form.shape[0]} queries; pass the strategy that was measured"
-        )
-    variances = np.broadcast_to(measurement.variance, values.shape[0])
-    tables = []
-    start = 0
-    for weight, marginal in parts:
-        stop = start + marginal.shape[0]
-        sizes = [marginal.domain_shape[i] for i in marginal.attributes]
-        shaped = (values[start:stop] / weight).reshape(*sizes, *values.shape[1:])
-        deviation = math.sqrt(variances[start]) / abs(weight)
-        tables.append((marginal.attributes, shaped, deviation))
-        start = stop
-    return tables
+        if other := stored.keys() ^ kind.attributes.keys():
+            names = ", ".join(map(repr, sorted(other)))
+            raise ArchiveError(
+                f"has {tag} with other arguments than this mmech reads ({names:.60}); "
+                f"{again}"
+            )
+        arguments = {name: self.decode(part) for name, part in stored.items()}
+        self.objects.append(kind.make(arguments))
 
 
-def _weighted_marginals(strategy: QueryMatrix) -> list[tuple[float, Marginal]] | None:
-    parts = list(weighted_blocks(strategy))
-    marginals = [(weight, part) for weight, part in parts if isinstance(part, Marginal)]
-    return marginals if len(marginals) == len(parts) else None
+def _position(value: Any) -> int:
+    """Return a position in a list, as a file gives it, or raise."""
+    if type(value) is not int or value < 0:
+        raise ValueError("a reference that is not a position")
+    return value

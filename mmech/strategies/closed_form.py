@@ -12,13 +12,9 @@ from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Scaled
-from mmech.operators.kronecker import Kronecker
+from mmech.operators.basic import Identity
 from mmech.operators.marginals import (
-    MAX_ENUMERATED_CELLS,
     MAX_LATTICE_ATTRIBUTES,
-    Marginals,
 )
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
@@ -31,8 +27,13 @@ from mmech.strategies.marginals import (
 )
 from mmech.strategies.registry import PRIVACY, TIE, Found, Skip, Template
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of
-from mmech.structure.shape import kronecker_terms, measured_loss_bound
+from mmech.structure.attributes import domain_shape_of, marginals_of
+from mmech.structure.shape import (
+    is_uniform,
+    kronecker_terms,
+    measured_loss_bound,
+    unscaled,
+)
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
 __all__ = [
@@ -79,7 +80,7 @@ def look_at_identity(
     workload: QueryMatrix, found: Found
 ) -> Skip | StrategyResult | None:
     """Leave out more cells than fit; stop at them where nothing else will do better."""
-    large = workload.shape[1] > MAX_ENUMERATED_CELLS
+    large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
         sizes = domain_shape_of(workload) or ()
         if large and len(sizes) > MAX_LATTICE_ATTRIBUTES:
@@ -103,22 +104,21 @@ def _glance_beside_cells(workload: QueryMatrix) -> int:
     They may for all marginals of one order over at least half of the attributes (those
     of one value do not count).
     """
-    if not isinstance(workload, Marginals) or len(set(workload.weights.values())) > 1:
+    asked = marginals_of(workload)
+    if asked is None or len(set(asked.weights.values())) > 1:
         return 0
-    open_attributes = sum(size > 1 for size in workload.domain_shape)
-    orders = {
-        sum(workload.domain_shape[i] > 1 for i in key) for key in workload.weights
-    }
+    open_attributes = sum(size > 1 for size in asked.domain_shape)
+    orders = {sum(asked.domain_shape[i] > 1 for i in key) for key in asked.weights}
     if len(orders) > 1 or open_attributes > MAX_LATTICE_ATTRIBUTES:
         return 0
     (order,) = orders
     every = math.comb(open_attributes, order)
-    if 2 * order < open_attributes or len(workload.weights) < every:
+    if 2 * order < open_attributes or len(asked.weights) < every:
         return 0
     half = 3 * order < 2 * open_attributes
     return min(
         HALF_GLANCE if half else TWO_THIRDS_GLANCE,
-        evaluations(len(workload.domain_shape), GLANCE_WORK),
+        evaluations(len(asked.domain_shape), GLANCE_WORK),
     )
 
 
@@ -152,18 +152,14 @@ def look_at_workload(
     lower = measured_loss_bound(workload)
     if lower >= found.best_loss:
         return Skip("pruned: the loss is a lower bound above the best", lower)
-    if min(m, n) > LIMITS.eigen_cells or m * n > DENSE_ENTRIES:
+    if min(m, n) > LIMITS.dense_cells or m * n > DENSE_ENTRIES:
         return Skip("the rank of so large a workload is out of reach", lower)
     return None
 
 
 def _is_one_marginal(workload: QueryMatrix) -> bool:
     """Whether the workload is a multiple of one marginal, the cells or the total."""
-    while isinstance(workload, Scaled) and workload.weight != 0:
-        workload = workload.operator
-    if isinstance(workload, (Identity, Ones)):
-        return True
-    return isinstance(workload, Kronecker) and has_closed_form(workload)
+    return is_uniform(unscaled(workload))
 
 
 # ---- weighted residuals ----------------------------------------------------------

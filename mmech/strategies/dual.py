@@ -34,9 +34,6 @@ __all__ = ["DENSE", "dual_strategy"]
 
 Floats = NDArray[np.float64]
 
-MAX_ENTRIES = 2**27
-"""Largest explicit strategy (1 GiB of float64)."""
-
 REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""
 
@@ -59,7 +56,7 @@ def look_at_dense(workload: QueryMatrix, found: Found) -> Skip | None:
 
 def _is_in_reach(workload: QueryMatrix) -> bool:
     m, n = workload.shape
-    return min(m, n) <= LIMITS.dual_cells and min(m, n) * n <= MAX_ENTRIES
+    return min(m, n) <= LIMITS.dual_cells and min(m, n) * n <= LIMITS.dual_entries
 
 
 def dual_strategy(
@@ -101,8 +98,8 @@ def dual_strategy(
         raise DomainTooLargeError(
             f"template 'dense' needs eigendecompositions of size {min(reduced.shape)} "
             f"for {workload!r}, above {LIMITS.dual_cells}, or a strategy of more than "
-            f"{MAX_ENTRIES} entries; use template='residuals' or 'identity', or a "
-            "workload with Kronecker structure"
+            f"{LIMITS.dual_entries} entries; use template='residuals' or 'identity', "
+            "or a workload with Kronecker structure"
         )
     dual = bounds.dual_loss_bound(
         reduced, max_iter=max_iter, tolerance=tolerance, stop=time_is_up

@@ -10,7 +10,6 @@ import numpy as np
 
 from mmech.checks import check_choice
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
@@ -36,6 +35,7 @@ from mmech.strategies.registry import (
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 from mmech.strategies.reweight import LOW_RANK
 from mmech.strategies.union import UNION
+from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
 
 __all__ = ["optimize"]
@@ -265,7 +265,5 @@ def _auto_on_distinct_rows(
     result = try_all(distinct, "L1", seed=seed, callback=callback, options=options)
     if result.strategy is distinct and distinct is not workload:
         # The loss does not depend on the scale of the strategy.
-        while isinstance(distinct, Scaled) and distinct.weight != 0:
-            distinct = distinct.operator
-        result = replace(result, strategy=distinct)
+        result = replace(result, strategy=unscaled(distinct))
     return result

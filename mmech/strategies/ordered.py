@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.base import Array, QueryMatrix, Symmetric
 from mmech.operators.basic import (
     AllRangeGram,
     Diagonal,
@@ -27,6 +26,7 @@ from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+from mmech.storage.codec import storable
 
 __all__ = [
     "BlockLevel",
@@ -52,8 +52,9 @@ CHUNK = 64
 """Columns of a gram that are computed at once."""
 
 
+@storable("SeparableGram")
 @dataclass(frozen=True, eq=False, repr=False)
-class SeparableGram(QueryMatrix):
+class SeparableGram(Symmetric):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
 
     Products cost O(n) per vector.
@@ -78,19 +79,12 @@ class SeparableGram(QueryMatrix):
     def _arguments(self) -> str:
         return f"n={self.diagonal.size}"
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float64."""
-        return np.dtype(np.float64)
-
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
         out = np.empty_like(x)
         _kernels.separable_gram_matmat(self.rising, self.falling, self.diagonal, x, out)
         return out
-
-    _rmatmat = _matmat
 
     def diag(self) -> Array:
         """Return the main diagonal, shape (n,)."""

@@ -21,6 +21,7 @@ from mmech.checks import check_integer, check_tolerance
 from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
@@ -58,9 +59,6 @@ CHOLESKY_LIMIT = 1e3
 RACE_ITERATIONS = 150
 RACE_TOLERANCE = 1e-5
 """Limits of a descent that only finds the starts, or blocks, to go on from."""
-
-MAX_CELLS = 2**15
-"""Largest domain without an order: every start costs a descent on all of its cells."""
 
 SMALL_DOMAIN = 64
 """Up to this domain size "auto" tries p-Identity in earnest on every workload."""
@@ -230,11 +228,11 @@ def pidentity_strategy(
         message="every start collapsed to the identity, a strict local minimum",
     )
     ordered = find_order(gram)
-    if ordered is None and gram.shape[0] > MAX_CELLS:
+    if ordered is None and gram.shape[0] > LIMITS.pidentity_cells:
         raise DomainTooLargeError(
-            f"template 'pidentity' takes at most {MAX_CELLS:,} cells where they have "
-            f"no order, got {gram.shape[0]:,}; use template 'identity' or 'marginals', "
-            "or fewer attributes"
+            f"template 'pidentity' takes at most {LIMITS.pidentity_cells:,} cells "
+            f"where they have no order, got {gram.shape[0]:,}; use template 'identity' "
+            "or 'marginals', or fewer attributes"
         )
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
     make_starts = random_starts if ordered is None else ordered_starts

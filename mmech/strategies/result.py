@@ -9,10 +9,13 @@ from functools import cached_property
 from typing import Any
 
 from mmech.operators.base import QueryMatrix
+from mmech.operators.explicit import as_query_matrix
+from mmech.storage.codec import storable
 
 __all__ = ["Callback", "Candidate", "StrategyResult"]
 
 
+@storable("Candidate")
 @dataclass(frozen=True)
 class Candidate:
     """One strategy that was considered.
@@ -41,9 +44,13 @@ class Candidate:
     note: str = ""
 
 
+@storable("StrategyResult")
 @dataclass(frozen=True, eq=False)
 class StrategyResult:
     """An optimized strategy and how it was found.
+
+    Functions take it in place of a strategy, and where only a workload is asked for in
+    place of the workload it was optimized for.
 
     Attributes
     ----------
@@ -118,6 +125,21 @@ class StrategyResult:
             f"strategy={self.strategy._label()}, n_iter={self.n_iter}, "
             f"success={self.success}{norm})"
         )
+
+
+@as_query_matrix.register
+def _(value: StrategyResult, name: str, norm: str | None = None) -> QueryMatrix:
+    if name == "workload":
+        if value.workload is None:
+            raise ValueError("this result does not hold its workload; pass that itself")
+        return value.workload
+    if norm not in (None, value.norm):
+        raise ValueError(
+            f"the {name} was optimized for {value.norm} sensitivity but this noise is "
+            f"calibrated to {norm} sensitivity; optimize for the same noise, or pass "
+            "result.strategy to use it all the same"
+        )
+    return value.strategy
 
 
 Callback = Callable[[StrategyResult], Any]

@@ -15,22 +15,17 @@ from numpy.typing import NDArray
 from mmech.checks import check_integer, check_tolerance
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
-from mmech.operators.explicit import Dense
-from mmech.operators.marginals import Marginals
+from mmech.operators.explicit import Dense, Matrix, as_pair
 from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import StrategyResult
+from mmech.structure.attributes import marginals_of
 
 __all__ = ["LOW_RANK", "low_rank_strategy", "reweight"]
 
 Floats = NDArray[np.float64]
-
-MAX_RANK = 1024
-"""Largest rank of a workload whose strategies are reweighted."""
-
-MAX_ENTRIES = 2**24
-"""Largest explicit strategy that is reweighted."""
 
 LOW_RANK_ROWS = 128
 LOW_RANK_CELLS = 1024
@@ -40,8 +35,8 @@ INNER_ITERATIONS = 60
 
 
 def reweight(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
+    workload: Matrix,
+    strategy: Matrix,
     *,
     max_iter: int = 50,
     tolerance: float = 1e-6,
@@ -50,9 +45,9 @@ def reweight(
 
     Parameters
     ----------
-    workload : QueryMatrix, shape (m, n)
+    workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries to answer, of rank at most 1024.
-    strategy : QueryMatrix, shape (p, n)
+    strategy : the same, shape (p, n), or StrategyResult
         Strategy that supports them; made explicit.
     max_iter : int, default=50
         Number of updates.
@@ -79,6 +74,7 @@ def reweight(
     """
     check_integer(max_iter, "max_iter")
     check_tolerance(tolerance)
+    workload, strategy = as_pair(workload, strategy)
     before = error.loss(workload, strategy)
     if before == 0:
         return StrategyResult(strategy, "reweight", before, message="nothing is asked")
@@ -132,11 +128,11 @@ def low_rank_strategy(
         If the workload has too many rows or entries.
     """
     m, n = workload.shape
-    if m > MAX_RANK or 2 * m * n > MAX_ENTRIES:
+    if m > LIMITS.reweighted_rank or 2 * m * n > LIMITS.reweighted_entries:
         raise UnsupportedWorkloadError(
-            f"template 'low_rank' needs at most {MAX_RANK} queries and "
-            f"{MAX_ENTRIES // 2} entries, got shape {workload.shape}; use "
-            "template 'pidentity'"
+            f"template 'low_rank' needs at most {LIMITS.reweighted_rank} queries and "
+            f"{LIMITS.reweighted_entries // 2} entries, got shape {workload.shape}; "
+            "use template 'pidentity'"
         )
     plain = StrategyResult(workload, "low_rank", error.loss(workload, workload))
     if plain.loss == 0:
@@ -171,10 +167,14 @@ def _tree_sums(rows: Floats) -> list[Floats]:
 def _row_space(workload: QueryMatrix, strategy: QueryMatrix) -> tuple[Floats, Floats]:
     """Return Q (n, r) spanning the strategy's rows and R (r, r) with RᵀR = QᵀWᵀWQ."""
     n = strategy.shape[1]
-    if strategy.shape[0] * n > MAX_ENTRIES or min(strategy.shape) > MAX_RANK:
+    if (
+        strategy.shape[0] * n > LIMITS.reweighted_entries
+        or min(strategy.shape) > LIMITS.reweighted_rank
+    ):
         raise UnsupportedWorkloadError(
-            f"reweighting needs an explicit strategy of at most {MAX_ENTRIES} entries "
-            f"and rank {MAX_RANK}, got shape {strategy.shape}"
+            "reweighting needs an explicit strategy of at most "
+            f"{LIMITS.reweighted_entries} entries and rank {LIMITS.reweighted_rank}, "
+            f"got shape {strategy.shape}"
         )
     rows = strategy._dense().astype(np.float64)
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
@@ -230,7 +230,7 @@ def look_at_low_rank(workload: QueryMatrix, found: Found) -> Skip | None:
     m, n = workload.shape
     if m > LOW_RANK_ROWS or m >= n or n > LOW_RANK_CELLS:
         return Skip("not a workload of few queries")
-    if isinstance(workload, Marginals):
+    if marginals_of(workload) is not None:
         return Skip("marginals are optimized as such")
     return None
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,10 @@ from numpy.typing import NDArray
 from mmech.checks import check_integer, check_tolerance
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
-from mmech.operators.joint import MAX_FACTOR
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginals
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
@@ -35,6 +35,7 @@ from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
+from mmech.structure.attributes import marginals_of
 from mmech.structure.shape import kronecker_terms
 
 __all__ = ["UNION", "union_strategy"]
@@ -47,9 +48,6 @@ TRIAL = 60
 
 TILT = 2.5
 """Factor by which the first shares of a start favour one group."""
-
-MAX_CELLS = 2**22
-"""Largest domain whose joint spectrum is formed."""
 
 MAX_TERMS = 16
 """Largest union that "auto" optimizes jointly."""
@@ -119,10 +117,11 @@ def union_strategy(
             f"got {workload!r}; use template 'kronecker' or 'pidentity'"
         )
     sizes = [factor.shape[1] for factor in terms[0][1]]
-    if workload.shape[1] > MAX_CELLS or max(sizes) > MAX_FACTOR:
+    if workload.shape[1] > LIMITS.union_cells or max(sizes) > LIMITS.spectrum_factor:
         raise UnsupportedWorkloadError(
-            f"template 'union' forms spectra of {MAX_CELLS} cells and factors of "
-            f"{MAX_FACTOR} at most, got sizes {sizes}; use template 'kronecker'"
+            f"template 'union' forms spectra of {LIMITS.union_cells} cells and factors "
+            f"of {LIMITS.spectrum_factor} at most, got sizes {sizes}; use template "
+            "'kronecker'"
         )
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
@@ -299,14 +298,21 @@ def _separate(
         ]
         own = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
         losses.append(own.loss)
-        assert isinstance(own.strategy, Kronecker)
-        thetas.append(
-            [
-                factor._theta if isinstance(factor, PIdentity) else np.zeros((0, n))
-                for factor, n in zip(own.strategy.factors, sizes, strict=True)
-            ]
-        )
+        terms = kronecker_terms(own.strategy)
+        assert terms is not None
+        thetas.append([_theta_of(factor) for factor in terms[0][1]])
     return thetas, np.array(losses)
+
+
+@singledispatch
+def _theta_of(factor: QueryMatrix) -> Floats:
+    """Return the queries of a p-Identity, none of the cells."""
+    return np.zeros((0, factor.shape[1]))
+
+
+@_theta_of.register
+def _(factor: PIdentity) -> Floats:
+    return factor._theta
 
 
 def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
@@ -333,8 +339,8 @@ def look_at_union(workload: QueryMatrix, found: Found) -> Skip | None:
     products = kronecker_terms(workload)
     if products is None or not 2 <= len(products) <= MAX_TERMS:
         return Skip("not a union of a few products")
-    large = workload.shape[1] > MAX_CELLS or len(products[0][1]) < 2
-    if large or isinstance(workload, Marginals):
+    large = workload.shape[1] > LIMITS.union_cells or len(products[0][1]) < 2
+    if large or marginals_of(workload) is not None:
         return Skip("marginals and large domains are not optimized as unions")
     return None
 

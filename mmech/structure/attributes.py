@@ -10,7 +10,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.stack import VStack
 
-__all__ = ["domain_shape_of"]
+__all__ = ["domain_shape_of", "marginals_of"]
 
 Sizes = tuple[int, ...]
 
@@ -57,3 +57,19 @@ def _(workload: Product) -> Sizes | None:
 def _(workload: VStack) -> Sizes | None:
     shapes = {domain_shape_of(block) for block in workload.blocks}
     return shapes.pop() if len(shapes) == 1 else None
+
+
+@singledispatch
+def marginals_of(operator: QueryMatrix) -> Marginals | None:
+    """Return the weighted marginals that an operator is made as, else ``None``."""
+    return None
+
+
+@marginals_of.register
+def _(operator: Marginals) -> Marginals | None:
+    return operator
+
+
+@marginals_of.register
+def _(operator: Marginal) -> Marginals | None:
+    return Marginals(operator.domain_shape, {operator.attributes: 1})

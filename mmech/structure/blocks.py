@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
@@ -26,9 +27,6 @@ Overlaps = Callable[[int, int, int], int]
 
 Terms = list[tuple[float, Overlaps]]
 """Squared weights and sums of parts of a union."""
-
-EXPLICIT_CELLS = 4096
-"""Up to this size the gram of a workload of any kind is summed over blocks."""
 
 
 class BlockEnergies(Protocol):
@@ -122,7 +120,7 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     terms = _range_terms(workload)
     if terms is not None:
         return _RangeEnergies(terms)
-    if workload.shape[1] > EXPLICIT_CELLS:
+    if workload.shape[1] > LIMITS.dense_cells:
         return None
     gram = workload.gram()._dense().astype(np.float64)
     return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))

@@ -30,9 +30,6 @@ __all__ = ["anova_energies"]
 Sizes = tuple[int, ...]
 Floats = NDArray[np.float64]
 
-MAX_BOX_TERMS = 2**26
-"""Largest number of pairs of a kind of box and a subset of what it restricts."""
-
 
 def anova_energies(workload: QueryMatrix, domain_shape: Sizes) -> Floats | None:
     """Return v_s = tr(P_s WᵀW) for every subset s, or ``None`` if out of reach.
@@ -155,10 +152,10 @@ def _box_energies(
     cells = np.array(sizes, np.float64)
     tested = kinds < cells
     orders = tested.sum(axis=1)
-    if (2.0**orders).sum() > MAX_BOX_TERMS:
+    if (2.0**orders).sum() > LIMITS.box_terms:
         raise DomainTooLargeError(
             "the boxes and the subsets of the attributes that they restrict are more "
-            f"than {MAX_BOX_TERMS} pairs; ask for boxes over fewer attributes"
+            f"than {LIMITS.box_terms} pairs; ask for boxes over fewer attributes"
         )
     inside = kinds * (1 - kinds / cells)
     outside = np.square(kinds) / cells

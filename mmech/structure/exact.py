@@ -77,15 +77,6 @@ FITS = 2**62
 EXACT_FLOATS = 2.0**53
 """Sums of whole numbers >= 0 that stay below this are exact in float64."""
 
-MAX_WIDE = 2**22
-"""Most entries that are added up as Python integers."""
-
-MAX_COLUMNS = 2**25
-"""Largest domain whose column sums are listed one by one."""
-
-MAX_LISTED = 2**25
-"""Most entries of an operator of unknown class that are listed."""
-
 
 # ---- bounds ----------------------------------------------------------------------
 
@@ -211,7 +202,7 @@ def _wide(numbers: Sums) -> Sums:
     """Return Python integers in place of 64-bit ones."""
     if isinstance(numbers, int) or numbers.dtype == object:
         return numbers
-    if numbers.size > MAX_WIDE:
+    if numbers.size > LIMITS.wide_sums:
         raise ValueError(
             "the column sums of the strategy do not fit into 64-bit integers; scale "
             "the strategy down"
@@ -219,7 +210,7 @@ def _wide(numbers: Sums) -> Sums:
     return numbers.astype(object)
 
 
-def _times(left: Sums, right: Sums) -> Sums:
+def times(left: Sums, right: Sums) -> Sums:
     sizes = _largest(left), _largest(right)
     if max(*sizes, sizes[0] * sizes[1]) < FITS:
         return left * right
@@ -296,7 +287,7 @@ def _zeros_and_ones(operator: QueryMatrix, power: int, weights: Any) -> Sums | N
     if not isinstance(weights, int):
         return transposed_sums(operator, 1, weights)
     counts = operator.column_abs_sums()
-    return None if counts.dtype != np.int64 else _times(counts, weights)
+    return None if counts.dtype != np.int64 else times(counts, weights)
 
 
 def _alike(count: Callable[[Any, int], int]) -> Callable[..., Sums | None]:
@@ -335,12 +326,12 @@ def _sparse_sums(operator: Sparse, power: int, weights: Any) -> Sums:
 
 def _diagonal_sums(operator: Diagonal, power: int, weights: Any) -> Sums:
     values: Sums = np.abs(operator._values)
-    return _times(_times(values, values) if power == 2 else values, weights)
+    return times(times(values, values) if power == 2 else values, weights)
 
 
 def _scaled_sums(operator: Scaled, power: int, weights: Any) -> Sums:
     factor = abs(int(operator.weight)) ** power
-    return _times(column_sums(operator.operator, power, weights), factor)
+    return times(column_sums(operator.operator, power, weights), factor)
 
 
 def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
@@ -365,7 +356,7 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
     parts = [column_sums(factor, power) for factor in operator.factors]
     largest = weights * math.prod(_largest(part) for part in parts)
     n = operator.shape[1]
-    limit = MAX_COLUMNS if largest < FITS else MAX_WIDE
+    limit = LIMITS.listed_entries if largest < FITS else LIMITS.wide_sums
     if n > limit or all(isinstance(part, int) for part in parts):
         return largest
     sides = [
@@ -374,9 +365,9 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
     ]
 
     def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(_times(left[:, None], right[None, :])).ravel()
+        return np.asarray(times(left[:, None], right[None, :])).ravel()
 
-    return _times(reduce(outer, sides), weights)
+    return times(reduce(outer, sides), weights)
 
 
 def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums | None:
@@ -445,10 +436,11 @@ def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
     if is_known(operator):
         return operator
     m, n = operator.shape
-    if m * n > MAX_LISTED:
+    if m * n > LIMITS.listed_entries:
         raise DomainTooLargeError(
             f"{operator!r} has {magnitude(m * n)} entries, too many to check that all "
-            f"are integers (limit {MAX_LISTED}); compose it of operators of mmech"
+            f"are integers (limit {LIMITS.listed_entries}); compose it of operators "
+            "of mmech"
         )
     entries = np.empty((m, n), np.int64)
     width = max(1, LIMITS.block_entries // max(1, m, n))

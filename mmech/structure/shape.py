@@ -194,10 +194,10 @@ def _(strategy: VStack) -> bool:
 def squared_singular_values(workload: QueryMatrix) -> NDArray[np.float64]:
     """Return the squared singular values, in no particular order."""
     m, n = workload.shape
-    if min(m, n) > LIMITS.eigen_cells:
+    if min(m, n) > LIMITS.dense_cells:
         raise DomainTooLargeError(
             f"the singular values of {workload!r} need a dense matrix of size "
-            f"{min(m, n)}, above {LIMITS.eigen_cells}; use Kronecker structure or a "
+            f"{min(m, n)}, above {LIMITS.dense_cells}; use Kronecker structure or a "
             "smaller workload"
         )
     smaller = workload if n <= m else workload.T

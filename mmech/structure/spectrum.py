@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Scaled
@@ -36,7 +37,7 @@ from mmech.operators.marginals import (
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
-from mmech.operators.subsets import MAX_CLOSURE, Subset, downward_closure, ranks_of
+from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.structure.energies import anova_energies
 
 __all__ = [
@@ -510,7 +511,7 @@ def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra 
         for size in range(len(group.attributes) + 1):
             for subset in combinations(group.attributes, size):
                 inside.setdefault(subset, []).append(group)
-        if len(inside) > MAX_CLOSURE:
+        if len(inside) > LIMITS.listed_subsets:
             raise _too_many_pairs()
     found = _Numbering()
     for subset, members in inside.items():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from mmech import (
     Marginals,
     Measurement,
-    PrivacyLedger,
     Records,
     SignalPrior,
     StrategyResult,
@@ -24,14 +24,22 @@ from mmech.checks import check_choice
 from mmech.privacy.ledger import LedgerEntry
 from mmech.reconstruction.shrinkage import ShrunkEstimate
 from mmech.release import charge
-from mmech_rf.blocks.labels import LABELS, draw_labels, label_blocks
+from mmech.storage.codec import storable
+from mmech_rf.blocks.labels import LABELS, LabelForest, draw_labels, label_blocks
 from mmech_rf.blocks.settings import BlockSettings
-from mmech_rf.blocks.votes import Differences, Distribution, LogOdds, Weights
+from mmech_rf.blocks.votes import (
+    Differences,
+    Distribution,
+    LogOdds,
+    Weights,
+    check_estimate,
+)
 from mmech_rf.forest.growth import complete_forest
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
-from mmech_rf.schema import Schema
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.votes import check_that
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
 
@@ -42,11 +50,15 @@ NEGLIGIBLE = 1e-6
 zero."""
 
 
+@estimator
 class _CompleteTrees(AccountedForest):
     """Base of the forests with one complete tree per block of attributes."""
 
+    settings: BlockSettings | None = None
+
     _settings_type = BlockSettings
-    _released = "class counts"
+    _counted = "class counts"
+    _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts", "ensembles_")
 
     def _tree(self, block: tuple[int, ...], cost: Fraction) -> Ensemble:
         """Return the complete tree of a block."""
@@ -57,11 +69,21 @@ class _CompleteTrees(AccountedForest):
     def _describe(self) -> str:
         names = self.schema_.feature_names
         return "\n".join(
-            f"{self._released} by " + " and ".join(names[i] for i in block)
+            f"{self._counted} by " + " and ".join(names[i] for i in block)
             for block in self.choice_.blocks
         )
 
+    def _settle(self) -> None:
+        super()._settle()
+        for ensemble in self.ensembles_:
+            ensemble.check(self.schema_.domain_shape)
+        blocks = [tuple(ensemble.features.tolist()) for ensemble in self.ensembles_]
+        check_that(tuple(blocks) == self.choice_.blocks, "blocks")
+        check_that(len(blocks) == self.choice_.n_trees, "blocks")
 
+
+@storable("BlockForestClassifier")
+@estimator
 class BlockForestClassifier(_CompleteTrees):
     r"""Forest of complete trees on disjoint blocks of attributes.
 
@@ -79,22 +101,10 @@ class BlockForestClassifier(_CompleteTrees):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. An order among categories helps if it means
-        something, and so do related attributes next to each other. ``None`` reads
-        the schema from the records, which the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of a fit, in nats. Required.
-    privacy : {"pure", "zcdp"}, default="pure"
-        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
-        with a probability of up to delta more than epsilon may be learnt. Releases are
-        then accounted in zCDP where that leaves less noise, which is where there are
-        many of them: many records times epsilon.
-    delta : float, default=None
-        Probability for ``privacy="zcdp"``, well below one over the number of records.
-    n_records : int, default=None
-        Number of records, roughly, where it is public; ``None`` pays for a noisy count
-        with 3 % of epsilon.
+    $ordered_schema
+    $epsilon
+    $delta
+    $n_records
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
         Whether blocks vote with log-odds, with shrunk counts (of two classes their
         differences, which is all that is then measured) or as the distribution of
@@ -104,42 +114,21 @@ class BlockForestClassifier(_CompleteTrees):
         Public guess of the signal; ``None`` for its defaults.
     settings : BlockSettings, default=None
         Budget split, smoothing and thresholds, public; ``None`` for the defaults.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
-        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
-        ``privacy="zcdp"`` takes one of rho.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Without effect: nothing but the noise is random, and noise has no seed.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $guarantee
+    $ledger
+    $no_seed
+    $insecure_rng
 
     Attributes
     ----------
-    classes_ : ndarray, shape (k,)
-        Class labels, in the type of the schema.
-    schema_ : Schema
-        Public facts in use.
-    choice_ : Choice
-        What was released and how it votes.
+    $fitted
+    $choice_
     ensembles_ : list of Ensemble
         One complete tree per block, with its share of epsilon, or of rho.
     strategy_ : StrategyResult
         Blocks and budgets, with the candidates that were considered.
     estimate_ : ShrunkEstimate
         Posterior means and variances of the released tables.
-    ledger_ : PrivacyLedger
-        What the releases were paid from.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon, or rho.
 
     Notes
     -----
@@ -154,45 +143,14 @@ class BlockForestClassifier(_CompleteTrees):
     class counts by ...
     """
 
-    strategy_: StrategyResult
-    estimate_: ShrunkEstimate
+    voting: str = "auto"
+    prior: SignalPrior | None = None
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        privacy: str = "pure",
-        delta: float | None = None,
-        n_records: int | None = None,
-        voting: str = "auto",
-        prior: SignalPrior | None = None,
-        settings: BlockSettings | None = None,
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            epsilon=epsilon,
-            privacy=privacy,
-            delta=delta,
-            n_records=n_records,
-            neighbours=neighbours,
-            records_per_person=records_per_person,
-            handle_unknown=handle_unknown,
-            handle_missing=handle_missing,
-            ledger=ledger,
-            random_state=random_state,
-            insecure_rng=insecure_rng,
-        )
-        self.voting = voting
-        self.prior = prior
-        self.settings = settings
+    strategy_: StrategyResult = field(init=False)
+    estimate_: ShrunkEstimate = field(init=False)
+    _experts: LogOdds | Weights | Distribution = field(init=False)
+    _method = "blocks"
+    _released = (*_CompleteTrees._released, "estimate_")
 
     def _check_parameters(self) -> Fraction:
         check_choice(self.voting, "voting", VOTINGS)
@@ -287,11 +245,11 @@ class BlockForestClassifier(_CompleteTrees):
             fit = maximum_entropy(tables, values, variance=variance, total=n_records)
             self._experts = Distribution(fit)
         else:
-            self._experts = LogOdds(self.estimate_, blocks, self._settings)
+            self._experts = LogOdds(self.estimate_, tuple(blocks), self._settings)
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="blocks",
+            method=self._method,
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
@@ -302,7 +260,18 @@ class BlockForestClassifier(_CompleteTrees):
             accounting=self._accounting,
         )
 
+    def _settle(self) -> None:
+        super()._settle()
+        signed, schema = self.choice_.signed, self.schema_
+        check_that(signed == isinstance(self._experts, Differences), "votes")
+        if isinstance(self._experts, LogOdds):
+            check_that(self._experts.blocks == self.choice_.blocks, "votes")
+        k = 1 if signed else schema.n_classes
+        check_estimate(self.estimate_, schema.domain_shape, k)
 
+
+@storable("LabelForestClassifier")
+@estimator
 class LabelForestClassifier(_CompleteTrees):
     r"""Forest of complete trees on blocks, of which only the labels are released.
 
@@ -313,48 +282,22 @@ class LabelForestClassifier(_CompleteTrees):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. An order among categories helps if it means
-        something, and so do related attributes next to each other. ``None`` reads
-        the schema from the records, which the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of a fit, in nats. Required.
-    n_records : int, default=None
-        Number of records, roughly, where it is public; ``None`` pays for a noisy count
-        with 3 % of epsilon.
+    $ordered_schema
+    $epsilon
+    $n_records
     settings : BlockSettings, default=None
         Budget split and depth of the trees, public; ``None`` for the defaults.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
-        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Without effect: nothing but the noise is random, and noise has no seed.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $guarantee
+    $ledger
+    $no_seed
+    $insecure_rng
 
     Attributes
     ----------
-    classes_ : ndarray, shape (k,)
-        Class labels, in the type of the schema.
-    schema_ : Schema
-        Public facts in use.
-    choice_ : Choice
-        What was released and how it votes.
+    $fitted
+    $choice_
     ensembles_ : list of Ensemble
         One complete tree per block; every record trains one, with all of epsilon.
-    ledger_ : PrivacyLedger
-        What the releases were paid from.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon, or rho.
 
     Notes
     -----
@@ -369,40 +312,13 @@ class LabelForestClassifier(_CompleteTrees):
     labels by ...
     """
 
-    _released = "labels"
+    privacy: str = field(default="pure", init=False)
+    delta: float | None = field(default=None, init=False)
 
-    privacy = "pure"
-    delta = None
-
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        n_records: int | None = None,
-        settings: BlockSettings | None = None,
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.n_records = n_records
-        self.settings = settings
-        self.neighbours = neighbours
-        self.records_per_person = records_per_person
-        self.handle_unknown = handle_unknown
-        self.handle_missing = handle_missing
-        self.ledger = ledger
-        self.random_state = random_state
-        self.insecure_rng = insecure_rng
-
-    def _check_currency(self) -> None:
-        """Take a ledger of epsilon or of rho: every release costs a pure epsilon."""
+    _experts: LabelForest = field(init=False)
+    _method = "labels"
+    _counted = "labels"
+    _takes_any_currency = True  # every release costs a pure epsilon
 
     def _release_model(
         self,
@@ -438,9 +354,13 @@ class LabelForestClassifier(_CompleteTrees):
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="labels",
+            method=self._method,
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
             accounting=self._accounting,
         )
+
+    def _settle(self) -> None:
+        super()._settle()
+        check_that(self._experts.blocks == self.choice_.blocks, "votes")

@@ -28,9 +28,10 @@ from mmech.noise import assign_records
 from mmech.operators.base import product_of
 from mmech.privacy.neighbours import Relation
 from mmech.selection import flip
+from mmech.storage.codec import storable
 from mmech.strategies import block_partitions
 from mmech_rf.blocks.settings import BlockSettings
-from mmech_rf.private.votes import Experts
+from mmech_rf.private.votes import Experts, check_labels, check_that
 
 __all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
 
@@ -50,22 +51,8 @@ def label_blocks(
 ) -> list[Subset]:
     """Return the attributes of every tree: the longest blocks with records enough.
 
-    Parameters
-    ----------
-    domain_shape : sequence of int
-        Number of values of every attribute.
-    epsilon : float
-        Budget, nats.
-    n_records : float
-        Public number of records, roughly.
-    settings : BlockSettings, optional
-        How many records a leaf needs.
-
-    Returns
-    -------
-    list of tuple of int
-        Blocks of neighbours, a partition of the attributes; single attributes where
-        records times epsilon are few.
+    Blocks of neighbours, a partition of the attributes; single attributes where the
+    public number of records times epsilon is small. Settings say how many a leaf needs.
     """
     needed = (settings or BlockSettings()).label_records
     finest, *coarser = block_partitions(domain_shape)
@@ -77,6 +64,7 @@ def label_blocks(
     return chosen
 
 
+@storable("LabelForest")
 @dataclass(frozen=True, eq=False)
 class LabelForest(Experts):
     """Trees on blocks of attributes, each with one vote.
@@ -100,6 +88,14 @@ class LabelForest(Experts):
 
     voting = "labels"
 
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless there is a class for every cell of the blocks."""
+        same = self.domain_shape == domain_shape and self.n_classes == n_classes
+        check_that(same and min(map(min, self.blocks)) >= 0, "blocks")
+        for block, labels in zip(self.blocks, self.labels, strict=True):
+            size = product_of(domain_shape[i] for i in block)
+            check_labels(labels, size, n_classes)
+
     def log_odds(self, codes: Codes) -> NDArray[np.float64]:
         """Return log(1 + votes) of every class: Laplace's rule of succession."""
         votes = np.ones((codes.shape[0], self.n_classes))
@@ -122,29 +118,8 @@ def draw_labels(
 ) -> LabelForest:
     """Assign every record to one tree, and draw the labels of all leaves.
 
-    The caller has paid epsilon. Labels of empty leaves are drawn like all others, so
-    that nothing shows which are empty.
-
-    Parameters
-    ----------
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
-        Records. Sensitive.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-    n_classes : int
-        Number of classes k.
-    blocks : sequence of tuple of int
-        Public attributes of every tree.
-    epsilon : Fraction
-        Budget of all labels together, nats.
-    relation : Relation
-        Neighbour relation of the guarantee.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
-
-    Returns
-    -------
-    LabelForest
+    The caller has paid epsilon for all labels together. Labels of empty leaves are
+    drawn like all others, so that nothing shows which are empty.
 
     Notes
     -----

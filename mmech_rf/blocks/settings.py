@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
 __all__ = ["BlockSettings"]
 
 
+@storable("BlockSettings")
 @dataclass(frozen=True)
 class BlockSettings(CountSettings):
     """Budget split, smoothing and thresholds of forests on blocks of attributes.

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from mmech_rf.methods import METHODS
+
 __all__ = [
     "MAX_BINS",
     "PROG",
@@ -22,6 +24,7 @@ __all__ = [
     "add_forest",
     "check_new",
     "in_options",
+    "listed_methods",
     "read_depth",
     "read_epsilon",
     "print_wrapped",
@@ -75,15 +78,28 @@ def print_wrapped(text: str, *, bullet: bool = False) -> None:
     )
 
 
-RECORDS = {
+WORDS: dict[str, str | None] = {
     "X": "the records (row 0 is below the header)",
     "y": "the class column (row 0 is below the header)",
     "schema": "schema",
     "class_labels": "the classes",
     "other": '"other"',
     "Schema.check": f"`{PROG} schema check`",
+    **{
+        method.estimator: f"`{method.command} --method {method.name}`"
+        for method in reversed([*METHODS.values()])
+        if method.command
+    },
 }
-"""What is in files, and what Python calls it."""
+"""What is in files and behind commands, and what Python calls it."""
+
+OPTIONS = {"n_trees": "--trees", "random_state": "--seed"}
+"""Options that are called otherwise than the parameter that they set."""
+
+
+def as_option(name: str) -> str:
+    """Return the option that sets a parameter."""
+    return OPTIONS.get(name, f"--{name.replace('_', '-')}")
 
 
 def in_options(error: Exception, args: argparse.Namespace) -> str:
@@ -96,10 +112,10 @@ def in_options(error: Exception, args: argparse.Namespace) -> str:
 
     if not isinstance(error, ParameterError):
         return str(error)
-    words: dict[str, str | None] = {**RECORDS, **getattr(args, "words", {})}
+    words = {**WORDS, **getattr(args, "words", {})}
 
     def word(name: str, value: str | None) -> str | None:
-        option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
+        option = as_option(name) if hasattr(args, name) else None
         option = words.get(name, option)
         return f"{option} {value}" if option and value not in (None, "True") else option
 
@@ -137,6 +153,21 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
 
 
+def listed_methods(command: str | None = None) -> str:
+    """Return the methods of a command, or all, with what they do, for its help."""
+    rows = [m for m in METHODS.values() if command in (None, m.command)]
+    width = 4 + max(len(row.name) for row in rows)
+    return "methods:\n" + "\n".join(
+        textwrap.fill(
+            row.summary,
+            79,
+            initial_indent=f"  {row.name}".ljust(width),
+            subsequent_indent=" " * width,
+        )
+        for row in rows
+    )
+
+
 def add_command(
     commands: argparse._SubParsersAction[Parser],
     name: str,
@@ -163,6 +194,7 @@ def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
     """Add the options of a random forest."""
     command.add_argument(
         "--trees",
+        dest="n_trees",
         type=read_trees,
         default=128,
         metavar="N",

@@ -19,8 +19,10 @@ from mmech_rf.cli.common import (
     Parser,
     add_command,
     add_forest,
+    as_option,
     check_new,
     in_options,
+    listed_methods,
     print_wrapped,
     read_depth,
     read_epsilon,
@@ -29,41 +31,28 @@ from mmech_rf.cli.common import (
 )
 from mmech_rf.cli.files import add_multiline
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
+from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Evaluation, Records
 
 __all__ = ["add_demo", "add_evaluate"]
 
-# Repeated here because importing them would make --help slow.
-METHODS = (
-    "private-forest",
-    "batch-training",
-    "batch-prediction",
-    "subsample-aggregate",
-    "laplace-shared",
-    "laplace-disjoint",
-    "non-private",
-    "majority",
-)
-DEFAULT_METHODS = ("private-forest", "majority")
-FORESTS = (
-    "batch-training",
-    "batch-prediction",
-    "laplace-shared",
-    "laplace-disjoint",
-    "non-private",
-)
+DEFAULT_METHODS = ("private", "majority")
+
+
+def _taking(option: str) -> tuple[str, ...]:
+    return tuple(name for name, row in METHODS.items() if option in row.options)
+
+
+FORESTS = tuple(name for name in _taking("n_trees") if name != "subsample")
 SETTINGS = {
-    "trees": FORESTS,
+    "n_trees": FORESTS,
     "depth": FORESTS,
-    "splits": (*FORESTS, "subsample-aggregate"),
-    "subsample_trees": ("subsample-aggregate",),
-    "subsample_depth": ("subsample-aggregate",),
-    "voting": (
-        *(name for name in FORESTS if name != "batch-prediction"),
-        "subsample-aggregate",
-    ),
+    "splits": _taking("splits"),
+    "subsample_trees": ("subsample",),
+    "subsample_depth": ("subsample",),
+    "voting": _taking("voting"),
 }
 """Options of `evaluate`, and the methods that have such a setting."""
 
@@ -94,21 +83,12 @@ privacy budgets. Prints mean ± std of the test accuracy.
 Test accuracy is computed without noise and is not private: use public data.
 """
 _EVALUATE_EXAMPLES = f"""\
-methods:
-  private-forest       small trees, drawn with their labels for what they get
-                       right; chooses by itself, no option of forests is for it
-  batch-training       leaf counts through the matrix mechanism; a model
-  batch-prediction     votes of a batch of queries through the matrix mechanism
-  subsample-aggregate  votes of one batch; every record trains one tree only
-  laplace-shared       baseline: noise on every leaf, all records in every tree
-  laplace-disjoint     baseline: noise on every leaf, every record in one tree
-  non-private          the same forest with exact counts
-  majority             the most frequent class of the training split, exact
+{listed_methods()}
 
 examples:
   {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
   {PROG} evaluate --data car --methods all --depth 4
-  {PROG} evaluate --data nursery --repeats 3 --methods batch-training majority
+  {PROG} evaluate --data nursery --repeats 3 --methods training majority
   {PROG} evaluate --data adult --missing drop --repeats 3
   {PROG} evaluate --data mine.csv --schema mine.json --csv out.csv
 
@@ -156,7 +136,6 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         words={
             "handle_missing": "--missing drop",
             "schema_file": "--schema",
-            "Schema.check": f"`{PROG} schema check`",
         }
     )
     downloaded = [name for name in CATALOGUE if name not in BUILT_IN]
@@ -204,7 +183,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         type=whole(1),
         default=16,
         metavar="N",
-        help="number of trees of subsample-aggregate; few, because they share out "
+        help="number of trees of subsample; few, because they share out "
         "the records (default: 16)",
     )
     command.add_argument(
@@ -212,14 +191,14 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         type=read_depth,
         default="auto",
         metavar="D",
-        help="depth of the trees of subsample-aggregate (default: auto)",
+        help="depth of the trees of subsample (default: auto)",
     )
     command.add_argument(
         "--voting",
         choices=("hard", "weight"),
         help="whether a tree votes for the label of its leaf (hard) or with its counts "
-        "(weight); batch-prediction always votes by weight (default: weight for "
-        "subsample-aggregate, hard for the others)",
+        "(weight); prediction always votes by weight (default: weight for "
+        "subsample, hard for the others)",
     )
     _add_repeats(command, default=10)
     command.add_argument(
@@ -273,7 +252,7 @@ def _demo(args: argparse.Namespace) -> None:
     n_test = -(-len(records.y) // 5)
     epsilon = f"{float(args.epsilon):g}"
     methods = evaluation.make_methods(
-        n_trees=args.trees,
+        n_trees=args.n_trees,
         depth=args.depth,
         splits=args.splits,
         subsample_trees=DEMO_SUBSAMPLE_TREES,
@@ -282,9 +261,10 @@ def _demo(args: argparse.Namespace) -> None:
     splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? A private "
-        "forest (PrivateForestClassifier, `fit --method private`), which has nothing "
-        "to set, and beside it the methods of matrix random forests with "
-        f"{how_many(args.trees)} trees of depth {args.depth} (subsample-aggregate: "
+        "forest (PrivateForestClassifier, `fit --method private`) has nothing to set, "
+        "nor have the drawn trees that it chooses here, blocks and labels. These, and "
+        "beside them the methods of matrix random forests with "
+        f"{how_many(args.n_trees)} trees of depth {args.depth} (subsample-aggregate: "
         f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
         f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
     )
@@ -292,11 +272,12 @@ def _demo(args: argparse.Namespace) -> None:
         "The attributes, the classes and the cars to predict are public; the training "
         f"cars are private, at ε = {epsilon} for one car more or less in each line of "
         "the table. The private forest draws small trees, labels included, by the "
-        "exponential mechanism. The other trees grow at random and are public, and "
-        "only counts of cars in them are measured, with Laplace noise."
+        "exponential mechanism. All other trees are public, complete ones of blocks of "
+        "attributes or grown at random, and only labels of their leaves or counts of "
+        "cars in them are released, counts with Laplace noise."
     )
     print(flush=True)
-    _warm_up(METHODS)
+    _warm_up(list(METHODS))
     found = evaluation.evaluate(
         records,
         methods,
@@ -320,12 +301,12 @@ def _demo(args: argparse.Namespace) -> None:
     leaves = [
         trial.n_answers // records.schema.n_classes
         for trial in found.trials
-        if trial.method.name == "batch-training"
+        if trial.method.name == "training"
     ]
-    if leaves and args.trees != math.inf:
+    if leaves and args.n_trees != math.inf:
         print_wrapped(
-            f"Where the gain comes from: a car is in {args.trees} leaves, one per "
-            f"tree, so plain Laplace noise has scale {args.trees}/ε on each of the "
+            f"Where the gain comes from: a car is in {args.n_trees} leaves, one per "
+            f"tree, so plain Laplace noise has scale {args.n_trees}/ε on each of the "
             f"{leaves[0]:,} leaves; the matrix mechanism measures every car once, with "
             "noise of scale 1/ε, and derives all leaves from that.",
             bullet=True,
@@ -336,7 +317,7 @@ def _demo(args: argparse.Namespace) -> None:
 def _evaluate(args: argparse.Namespace) -> None:
     from mmech_rf import evaluation
 
-    names = METHODS if "all" in args.methods else args.methods
+    names = list(METHODS) if "all" in args.methods else args.methods
     settings = _settings(args, names)
     if args.plot is not None:
         evaluation.check_plot_path(args.plot)
@@ -386,10 +367,10 @@ def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
             continue
         if not set(methods) & set(names):
             raise InputError(
-                f"--{name.replace('_', '-')} is a setting of {', '.join(methods)}, and "
+                f"{as_option(name)} is a setting of {', '.join(methods)}, and "
                 "none is compared; leave it out, or add one to --methods"
             )
-        settings["n_trees" if name == "trees" else name] = value
+        settings[name] = value
     return settings
 
 

@@ -75,10 +75,8 @@ def read_header(path: str, *, multiline: bool) -> list[str]:
     from mmech.domain import readers
     from mmech_rf.forest.checks import located
 
-    try:
+    with located(f"cannot use the data {path!r}"):
         header = readers.read_header(path, multiline=multiline)
-    except ValueError as error:
-        raise located(error, f"cannot use the data {path!r}") from error
     if not header:
         raise InputError(
             f"the data {path!r} are empty; the first line must name the columns"
@@ -103,10 +101,10 @@ def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) ->
 
 def read_records(args: argparse.Namespace, path: str, schema: Schema) -> Any:
     """Read records with their classes; wrong values are errors that name the file."""
-    from mmech_rf.evaluation import read_csv
+    from mmech_rf.datasets import load_csv
 
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
-    bunch = read_csv(path, schema, multiline=args.multiline)
+    bunch = load_csv(path, schema, decode=False, multiline=args.multiline)
     kept = _encode(
         path,
         schema,
@@ -132,10 +130,10 @@ def read_queries(
     handle_missing: str,
 ) -> Any:
     """Read the attributes of queries; a class column, if any, is not looked at."""
-    from mmech_rf.evaluation import read_csv
+    from mmech_rf.datasets import load_csv
 
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
-    data = read_csv(
+    data = load_csv(
         path,
         replace(schema, required=()),
         with_target=False,
@@ -163,10 +161,8 @@ def same_content(first: str, second: str) -> bool:
 def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
     from mmech_rf.forest.checks import located
 
-    try:
-        return schema.encode(X, y, **policies)  # type: ignore[call-overload]
-    except ValueError as error:
-        raise located(error, f"cannot use the data {path!r}") from error
+    with located(f"cannot use the data {path!r}"):
+        return schema.encode(X, y, **policies)
 
 
 @contextmanager

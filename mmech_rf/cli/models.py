@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mmech_rf.cli.common import (
@@ -15,6 +13,8 @@ from mmech_rf.cli.common import (
     Parser,
     add_command,
     add_forest,
+    as_option,
+    listed_methods,
     print_wrapped,
     read_epsilon,
     say,
@@ -29,6 +29,7 @@ from mmech_rf.cli.files import (
     same_content,
     write_labels,
 )
+from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
     from mmech_rf.private.base import ForestClassifier
@@ -59,19 +60,7 @@ Every run spends epsilon on the records anew; two models of the same records cos
 sum of both.
 """
 _FIT_EXAMPLES = f"""\
-methods:
-  private           what is best for the budget: drawn, or labels where
-                    epsilon is below 0.00001; nothing to set but what is
-                    public: options of forests do not go with it
-  drawn             small trees, drawn with their labels for what they get
-                    right; often the most accurate, any number of attributes
-  blocks            class counts of neighbouring attributes, one complete tree
-                    for each block of them
-  labels            nothing but the labels of leaves, of trees that share out
-                    the records
-  training          leaf counts through the matrix mechanism
-  laplace           baseline: noise on every leaf, all records in every tree
-  laplace-disjoint  baseline: noise on every leaf, every record in one tree
+{listed_methods("fit")}
 
 examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
@@ -110,11 +99,7 @@ Every run spends epsilon on the training records anew. They are protected; the q
 are public and are not: never pass training records as queries.
 """
 _BATCH_EXAMPLES = f"""\
-methods:
-  prediction  weighted votes of the batch through the matrix mechanism
-  subsample   every record trains one tree only; works for any number of
-              attributes (16 trees where --trees is not given, because they
-              share the records)
+{listed_methods("predict-batch")}
 
 examples:
   {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
@@ -122,77 +107,29 @@ examples:
       --method subsample --trees 16 --depth 3 --out labels.csv
 """
 
-_GROWN = (
-    "trees",
-    "depth",
-    "splits",
-    "n_ensembles",
-    "max_features",
-    "template",
-    "voting",
-    "seed",
-)
-"""Options of forests that grow before the records are looked at."""
-
 _NOT_PROTECTED = (
     f"{PROG}: warning: queries are public and not protected, but these are the "
     "training records: their labels tell of them; use fit and predict, or other queries"
 )
 
-_CHOSEN = ("n_records", "privacy", "delta")
-"""Options of the forests that choose for themselves."""
-
-_COUNTED = tuple(name for name in _GROWN if name != "template")
-
-
-@dataclass(frozen=True)
-class _Method:
-    """A value of ``fit --method``.
-
-    Attributes
-    ----------
-    estimator : str
-        Name of the classifier in `mmech_rf`, which is imported when it is used.
-    options : tuple of str
-        Options that go with it; None stands for one that was not given.
-    settings : mapping of str
-        Further parameters of the classifier.
-    """
-
-    estimator: str
-    options: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-_METHODS = {
-    "private": _Method("PrivateForestClassifier", _CHOSEN),
-    "drawn": _Method("DrawnForestClassifier", _CHOSEN),
-    "blocks": _Method("BlockForestClassifier", _CHOSEN),
-    "labels": _Method("LabelForestClassifier", ("n_records",)),
-    "training": _Method("BatchTrainingClassifier", _GROWN),
-    "laplace": _Method("LaplaceForestClassifier", _COUNTED, {"data": "shared"}),
-    "laplace-disjoint": _Method(
-        "LaplaceForestClassifier", _COUNTED, {"data": "disjoint"}
-    ),
-}
-"""The methods of ``fit``, in the order of its help."""
-
-_PARAMETERS = {"trees": "n_trees", "seed": "random_state"}
-"""Parameters that are called otherwise than their options."""
-
-_WORDS = {
-    "n_trees": "--trees",
-    "PrivateForestClassifier": "`fit --method private`",
-    "DrawnForestClassifier": "`fit --method drawn`",
-    "BlockForestClassifier": "`fit --method blocks`",
-    "LabelForestClassifier": "`fit --method labels`",
-    "BatchTrainingClassifier": "`fit --method training`",
-    "LaplaceForestClassifier": "`fit --method laplace`",
-    "SubsampleAggregateClassifier": "`predict-batch --method subsample`",
-}
-"""What is called otherwise on the command line; see `in_options`."""
-
 _QUERY_WORDS = {"Schema.check": f"`{PROG} schema check --queries`"}
+
+
+def _names(command: str) -> list[str]:
+    """Return the methods of a command."""
+    return [name for name, row in METHODS.items() if row.command == command]
+
+
+def _options(command: str) -> list[str]:
+    """Return the parameters that only some of its methods have, each once."""
+    rows = map(METHODS.__getitem__, _names(command))
+    return list(dict.fromkeys(option for row in rows for option in row.options))
+
+
+def _among(option: str, command: str = "fit") -> str:
+    """Return the methods of a command that have an option, in words."""
+    names = _names(command)
+    return " or ".join(n for n in names if option in METHODS[n].options)
 
 
 # ---- options ---------------------------------------------------------------
@@ -212,7 +149,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
         "--method",
-        choices=tuple(_METHODS),
+        choices=_names("fit"),
         metavar="NAME",
         default="private",
         help="how the forest is released, see below (default: private)",
@@ -232,16 +169,15 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         type=whole(1),
         metavar="N",
         help="roughly how many records there are, where that is public; for --method "
-        "private, drawn, blocks or labels (default: a noisy count, for 3 %% of "
-        "epsilon)",
+        f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon)",
     )
     command.add_argument(
         "--privacy",
         choices=("pure", "zcdp"),
         default="pure",
-        help="guarantee of --method private, drawn or blocks: pure epsilon, or "
-        "(epsilon, delta), which promises less and is more accurate where there are "
-        "many records, accounted in zCDP (default: pure)",
+        help=f"guarantee of --method {_among('privacy')}: pure epsilon, or (epsilon, "
+        "delta), which promises less and is more accurate where there are many "
+        "records, accounted in zCDP (default: pure)",
     )
     command.add_argument(
         "--delta",
@@ -251,7 +187,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         "one over the number of records",
     )
     _add_records(command)
-    command.set_defaults(**dict.fromkeys((*_GROWN, *_CHOSEN)))
+    command.set_defaults(**dict.fromkeys(_options("fit")))
 
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -287,7 +223,7 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     add_output(command, help="csv file for the labels (default: print them)")
     command.add_argument(
         "--method",
-        choices=("prediction", "subsample"),
+        choices=_names("predict-batch"),
         default="prediction",
         help="how the votes are released, see below (default: prediction)",
     )
@@ -302,7 +238,7 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
         "with its counts (weight) (default: weight)",
     )
     _add_records(command)
-    command.set_defaults(**dict.fromkeys(_GROWN))
+    command.set_defaults(**dict.fromkeys(_options("predict-batch")))
 
 
 def _add_budget(command: argparse.ArgumentParser) -> None:
@@ -405,31 +341,12 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add_columns(command)
     command.add_argument(
         "--seed",
+        dest="random_state",
         type=whole(0, 2**31),
         default=0,
         metavar="N",
         help="fixes the forests, never the noise (default: 0)",
     )
-    command.set_defaults(words=_WORDS)
-
-
-def _parameters(args: argparse.Namespace, options: tuple[str, ...]) -> dict[str, Any]:
-    """Return the parameters of a classifier; options left out are at its defaults."""
-    given = {name: getattr(args, name) for name in options}
-    if "seed" in given and args.seed is None:
-        given["seed"] = DEFAULT_SEED
-    return {
-        "epsilon": args.epsilon,
-        "neighbours": args.neighbours,
-        "records_per_person": args.records_per_person,
-        "handle_unknown": args.handle_unknown,
-        "handle_missing": args.handle_missing,
-        **{
-            _PARAMETERS.get(name, name): value
-            for name, value in given.items()
-            if value is not None
-        },
-    }
 
 
 # ---- commands --------------------------------------------------------------
@@ -440,7 +357,7 @@ def _fit(args: argparse.Namespace) -> None:
     from mmech_rf.evaluation import read_schema
 
     schema = read_schema(args.schema, n_bins=args.bins)
-    model = _unfitted(args, schema)
+    model = _unfitted(args, "fit", schema)
     bunch = read_records(args, args.data, schema)
     model.fit(bunch.data, bunch.target)
     model.save(args.out)
@@ -449,22 +366,24 @@ def _fit(args: argparse.Namespace) -> None:
         print_wrapped(line.strip(), bullet=True)
 
 
-def _unfitted(args: argparse.Namespace, schema: Schema) -> ForestClassifier:
+def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
     """Return the classifier of a method; raise if an option does not go with it."""
-    import mmech_rf
-
-    method = _METHODS[args.method]
-    for name in (*_GROWN, *_CHOSEN):
-        if name not in method.options and getattr(args, name) is not None:
-            others = [other for other in _METHODS if name in _METHODS[other].options]
-            option = f"--{name.replace('_', '-')}"
-            raise InputError(
-                f"{option} does not go with --method {args.method}; leave it out, or "
-                f"choose --method {' or '.join(others)}"
-            )
-    parameters = {**_parameters(args, method.options), **method.settings}
-    model: ForestClassifier = getattr(mmech_rf, method.estimator)(schema, **parameters)
-    return model
+    method = METHODS[args.method]
+    options = {name: getattr(args, name) for name in _options(command)}
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if name in method.options or method.parameters.get(name) == value:
+            continue
+        raise InputError(
+            f"{as_option(name)} does not go with --method {args.method}; leave it out, "
+            f"or choose --method {_among(name, command)}"
+        )
+    if "random_state" in method.options:
+        given.setdefault("random_state", DEFAULT_SEED)
+    shared = ("epsilon", "neighbours", "records_per_person")
+    policies = ("handle_unknown", "handle_missing")
+    given |= {name: getattr(args, name) for name in (*shared, *policies)}
+    return method.make(schema, **given)
 
 
 def _structure(model: ForestClassifier) -> str:
@@ -474,6 +393,8 @@ def _structure(model: ForestClassifier) -> str:
             f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"
         )
     forests = [ensemble.forest for ensemble in model.ensembles_]
+    if not forests:
+        return "the model"
     trees = sum(forest.n_trees for forest in forests)
     leaves = sum(forest.n_leaves for forest in forests)
     groups = "" if len(forests) == 1 else f" in {len(forests)} ensembles"
@@ -507,15 +428,10 @@ def _predict(args: argparse.Namespace) -> None:
 
 def _predict_batch(args: argparse.Namespace) -> None:
     check_output(args)
-    from mmech_rf import BatchPredictionClassifier, SubsampleAggregateClassifier
     from mmech_rf.evaluation import read_schema
 
     schema = read_schema(args.schema, n_bins=args.bins)
-    is_subsample = args.method == "subsample"
-    if not is_subsample and args.voting == "hard":
-        raise InputError("--voting hard goes with --method subsample only")
-    cls = SubsampleAggregateClassifier if is_subsample else BatchPredictionClassifier
-    model = cls(schema, **_parameters(args, _GROWN))
+    model = _unfitted(args, "predict-batch", schema)
     if same_content(args.data, args.queries):
         say(_NOT_PROTECTED)
     bunch = read_records(args, args.data, schema)

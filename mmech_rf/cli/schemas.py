@@ -202,10 +202,13 @@ def _template(header: list[str], target: str) -> str:
 def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     say(f"{PROG}: {_LEAK}")
     from mmech.domain.attribute import distinct_values
-    from mmech_rf.evaluation import read_columns
+    from mmech.domain.readers import read_cells
+    from mmech_rf.forest.checks import located
     from mmech_rf.schema import Schema
 
-    columns = read_columns(args.data, header, multiline=args.multiline)
+    with located(f"cannot use the data {args.data!r}"):
+        cells = read_cells(args.data, header, multiline=args.multiline)
+    columns = dict(zip(header, cells.T, strict=True))
     labels, has_missing = distinct_values(columns[target], f"column {target!r}")
     if has_missing:
         raise InputError(
@@ -237,13 +240,18 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from mmech_rf.evaluation import read_csv, read_schema
+    from mmech_rf.datasets import load_csv
+    from mmech_rf.evaluation import read_schema
 
     schema = read_schema(args.schema)
     if args.queries:
         schema = replace(schema, required=())
-    bunch = read_csv(
-        args.data, schema, with_target=not args.queries, multiline=args.multiline
+    bunch = load_csv(
+        args.data,
+        schema,
+        with_target=not args.queries,
+        decode=False,
+        multiline=args.multiline,
     )
     misfits = schema.check(bunch.data, bunch.target)
     say(f"{PROG}: {_FOR_THE_OWNER}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import ParameterError, PrivacyLedger
+from mmech import ParameterError
 from mmech.privacy.cost import bounded_range_epsilon
+from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan, concentrated_plan
@@ -17,11 +18,14 @@ from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.choice import Choice
-from mmech_rf.schema import Schema
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.votes import check_that
 
 __all__ = ["DrawnForestClassifier"]
 
 
+@storable("DrawnForestClassifier")
+@estimator
 class DrawnForestClassifier(AccountedForest):
     r"""Forest of labelled trees, each drawn as a whole by the exponential mechanism.
 
@@ -37,57 +41,24 @@ class DrawnForestClassifier(AccountedForest):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. An order among categories helps if it means
-        something, and so do related attributes next to each other. ``None`` reads
-        the schema from the records, which the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of a fit, in nats. Required.
-    privacy : {"pure", "zcdp"}, default="pure"
-        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
-        with a probability of up to delta more than epsilon may be learnt. Releases are
-        then accounted in zCDP where that leaves less noise, which is where there are
-        many of them: many records times epsilon.
-    delta : float, default=None
-        Probability for ``privacy="zcdp"``, well below one over the number of records.
-    n_records : int, default=None
-        Number of records, roughly, where it is public; ``None`` pays for a noisy count
-        with 3 % of epsilon.
+    $ordered_schema
+    $epsilon
+    $delta
+    $n_records
     settings : DrawnSettings, default=None
         Budget split, priors, smoothing and learning rate, public; ``None`` for the
         defaults.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
-        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
-        ``privacy="zcdp"`` takes one of rho.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Without effect: nothing but the noise is random, and noise has no seed.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $guarantee
+    $ledger
+    $no_seed
+    $insecure_rng
 
     Attributes
     ----------
-    classes_ : ndarray, shape (k,)
-        Class labels, in the type of the schema.
-    schema_ : Schema
-        Public facts in use.
-    choice_ : Choice
-        What was released and how it votes.
+    $fitted
+    $choice_
     trees_ : tuple of SelectedTree
         Released trees.
-    ledger_ : PrivacyLedger
-        What the releases were paid from.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon, or rho.
 
     Notes
     -----
@@ -110,42 +81,12 @@ class DrawnForestClassifier(AccountedForest):
     by ...
     """
 
-    trees_: tuple[SelectedTree, ...]
-    _experts: SelectedTrees
-    _settings_type = DrawnSettings
+    settings: DrawnSettings | None = None
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        privacy: str = "pure",
-        delta: float | None = None,
-        n_records: int | None = None,
-        settings: DrawnSettings | None = None,
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            epsilon=epsilon,
-            privacy=privacy,
-            delta=delta,
-            n_records=n_records,
-            neighbours=neighbours,
-            records_per_person=records_per_person,
-            handle_unknown=handle_unknown,
-            handle_missing=handle_missing,
-            ledger=ledger,
-            random_state=random_state,
-            insecure_rng=insecure_rng,
-        )
-        self.settings = settings
+    trees_: tuple[SelectedTree, ...] = field(init=False)
+    _experts: SelectedTrees = field(init=False)
+    _settings_type = DrawnSettings
+    _method = "trees"
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -195,13 +136,20 @@ class DrawnForestClassifier(AccountedForest):
         self.choice_ = Choice(
             n_records=n_records,
             stated=self.n_records is not None,
-            method="trees",
+            method=self._method,
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
-            n_scores=0 if experts.additive is None else len(experts.additive.views),
+            n_scores=experts.n_scores,
             accounting=self._accounting,
         )
+
+    def _settle(self) -> None:
+        super()._settle()
+        experts, choice = self._experts, self.choice_
+        numbers = len(experts.trees), experts.n_scores
+        check_that(numbers == (choice.n_trees, choice.n_scores), "trees")
+        self.trees_ = experts.trees
 
     def _describe(self) -> str:
         names = self.schema_.feature_names

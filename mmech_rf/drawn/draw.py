@@ -51,9 +51,11 @@ from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.noise.seam import drawn
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
+from mmech.storage.codec import storable
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
+from mmech_rf.private.votes import check_labels, check_that
 
 __all__ = ["SelectedTree", "select_tree"]
 
@@ -67,6 +69,7 @@ LEAF_WORK = 20.0
 """Cost model: work for a leaf of a candidate, in records that are looked at."""
 
 
+@storable("SelectedTree")
 @dataclass(frozen=True)
 class SelectedTree:
     """A released tree: safe to publish.
@@ -84,6 +87,15 @@ class SelectedTree:
     root: View | ScoreView
     branches: tuple[View | ScoreView | None, ...]
     labels: tuple[NDArray[np.int64], ...]
+
+    def check(self, domain_shape: tuple[int, ...], n_labels: int) -> None:
+        """Raise unless it is a tree of such records: a file may hold any."""
+        self.root.check(domain_shape)
+        check_that(len(self.branches) == self.root.size, "branches")
+        for branch, labels in zip(self.branches, self.labels, strict=True):
+            if branch is not None:
+                branch.check(domain_shape)
+            check_labels(labels, 1 if branch is None else branch.size, n_labels)
 
     @property
     def n_leaves(self) -> int:

@@ -128,23 +128,7 @@ def concentrated_plan(
     sums of d attributes with the variance of noise of :math:`\epsilon_0` in their norm,
     about :math:`(d + 1)^2 / 3 \epsilon_0^2`, cost :math:`3 \epsilon_0^2 / 2 (d + 1)`.
     It does better if it draws further trees, as many as the plan of pure epsilon, with
-    at least the epsilon of that one.
-
-    Parameters
-    ----------
-    other : Plan
-        Plan of the pure epsilon.
-    n_records : float
-        Public number of records, roughly.
-    epsilon, rho : Fraction
-        Budgets of which one can be spent.
-    n_features : int
-        Number of attributes.
-    better : bool, default=True
-        Whether to return None where the pure epsilon does better; otherwise only where
-        it draws no further trees.
-    settings : DrawnSettings, optional
-        What plans go by.
+    at least the epsilon of that one; not `better`, if it draws further trees at all.
     """
     s = settings or DrawnSettings()
     if rho <= 0 or not other.rounds:

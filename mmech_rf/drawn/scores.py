@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
+from mmech.storage.codec import storable
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
@@ -43,6 +44,7 @@ from mmech_rf.drawn.views import (
     single_view,
 )
 from mmech_rf.private.payments import Payments
+from mmech_rf.private.votes import check_that
 
 __all__ = [
     "SUMS",
@@ -157,6 +159,7 @@ def _neighbours(attributes: list[tuple[int, int]], groups: int) -> list[Sum]:
     return terms
 
 
+@storable("AdditiveScores")
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
     """Additive scores of every class in the cells of views: a post-processed release.
@@ -174,6 +177,14 @@ class AdditiveScores:
     constant: NDArray[np.int64]
     views: tuple[View, ...]
     tables: tuple[NDArray[np.int64], ...]
+
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless they are scores of such records: a file may hold any."""
+        for view in self.views:
+            view.check(domain_shape)
+        check_that(self.constant.shape == (n_classes,), "scores")
+        shapes = [(view.size, n_classes) for view in self.views]
+        check_that([table.shape for table in self.tables] == shapes, "scores")
 
     def whole(self, codes: Codes) -> NDArray[np.int64]:
         """Return scores in whole steps, shape (b, k)."""

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mmech import ParameterError
+from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
 __all__ = ["DrawnSettings"]
 
 
+@storable("DrawnSettings")
 @dataclass(frozen=True)
 class DrawnSettings(CountSettings):
     r"""Budget split, priors, smoothing and learning rate of a drawn forest.

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
-from mmech_rf.private.votes import Experts
+from mmech_rf.private.votes import Experts, check_that
 
 __all__ = ["SelectedTrees", "label_scores"]
 
 Floats = NDArray[np.float64]
 
 
+@storable("SelectedTrees")
 @dataclass(frozen=True, eq=False)
 class SelectedTrees(Experts):
     """Released trees, and what each leaf adds to the log-odds of every class.
@@ -39,6 +41,23 @@ class SelectedTrees(Experts):
     accuracy: float | None = None
 
     voting = "trees"
+
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless every leaf has a label and a row of scores."""
+        check_that(self.trees, "trees")
+        if self.additive is not None:
+            self.additive.check(domain_shape, n_classes)
+        scored = self.additive is not None
+        accurate = self.accuracy is None or (scored and 0 < self.accuracy < 1)
+        check_that(accurate, "accuracies")
+        for tree, scores in zip(self.trees, self.scores, strict=True):
+            tree.check(domain_shape, n_classes + scored)
+            check_that(scores.shape == (tree.n_leaves, n_classes), "scores")
+
+    @property
+    def n_scores(self) -> int:
+        """Number of views with scores."""
+        return 0 if self.additive is None else len(self.additive.views)
 
     def log_odds(self, codes: NDArray[np.int64]) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""

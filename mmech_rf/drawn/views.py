@@ -27,7 +27,9 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.storage.codec import storable
 from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.private.votes import check_that
 
 __all__ = [
     "ScoreView",
@@ -48,6 +50,19 @@ GRID = 64
 """Position resolution: positions of cells are multiples of 1 / GRID."""
 
 
+FAMILIES = ("whole", "single", "pair", "sum")
+
+LARGEST = 2**20
+"""Numbers in tables stay below this, so that sums of them fit into 32 bits."""
+
+LARGEST_SCORE = 2**40
+"""Numbers in tables of scores, of which sums have 64 bits, stay below this."""
+
+CELL_NUMBERS = 2**8
+"""Cells are numbered in a byte."""
+
+
+@storable("View")
 @dataclass(frozen=True)
 class View:
     """Cells that records are told apart by.
@@ -71,6 +86,23 @@ class View:
     cuts: tuple[int, ...]
     size: int
     family: str
+
+    def check(self, domain_shape: tuple[int, ...]) -> None:
+        """Raise unless it is a view of such records: a file may hold any."""
+        attributes, tables = self.attributes, self.tables
+        check_that(self.family in FAMILIES, "families")
+        check_that((self.family == "whole") == (not attributes), "families")
+        check_that(
+            list(attributes) == sorted({i for i in attributes if i >= 0}), "sets"
+        )
+        sizes = [domain_shape[i] for i in attributes]
+        check_that([len(table) for table in tables] == sizes, "tables")
+        check_cuts(tables, self.cuts, LARGEST)
+        if self.cuts:
+            check_that(self.size == len(self.cuts) + 1, "cells")
+        else:
+            check_that(sum(map(min, tables)) >= 0, "cells")
+            check_that(sum(map(max, tables)) < self.size <= CELL_NUMBERS, "cells")
 
     @cached_property
     def _arrays(self) -> tuple[list[NDArray[np.int32]], NDArray[np.int32]]:
@@ -116,6 +148,19 @@ class View:
         return f"{text.removeprefix(' + ').strip()} in {self.size} groups"
 
 
+def check_cuts(
+    tables: tuple[tuple[int, ...], ...], cuts: tuple[int, ...], largest: int
+) -> None:
+    """Raise unless numbers are small enough for exact sums, and cuts in order."""
+    numbers = [abs(number) for table in tables for number in table]
+    check_that(max(numbers, default=0) <= largest, "numbers")
+    check_that(list(cuts) == sorted(set(cuts)), "cuts")
+    check_that(len(cuts) < CELL_NUMBERS, "cuts")
+    most = largest * len(tables)
+    check_that(all(-most <= cut <= most for cut in cuts), "cuts")
+
+
+@storable("ScoreView")
 @dataclass(frozen=True)
 class ScoreView:
     """Cells that records are told apart by a score, a sum over cells of other views.
@@ -137,6 +182,15 @@ class ScoreView:
     cuts: tuple[int, ...]
 
     family = "score"
+
+    def check(self, domain_shape: tuple[int, ...]) -> None:
+        """Raise unless it is a view of such records: a file may hold any."""
+        for part in self.parts:
+            part.check(domain_shape)
+        sizes = [part.size for part in self.parts]
+        check_that([len(table) for table in self.tables] == sizes, "tables")
+        check_that(self.cuts, "cuts")
+        check_cuts(self.tables, self.cuts, LARGEST_SCORE)
 
     @property
     def size(self) -> int:

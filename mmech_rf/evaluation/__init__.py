@@ -3,13 +3,11 @@
 Reports test accuracy, which is not private: meant for public data.
 """
 
-from mmech_rf.evaluation.methods import METHODS, Method, make_methods
+from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
 from mmech_rf.evaluation.records import (
     Records,
     load_records,
-    read_columns,
-    read_csv,
     read_schema,
 )
 from mmech_rf.evaluation.table import (
@@ -25,6 +23,7 @@ from mmech_rf.evaluation.trials import (
     summarize,
     warm_up,
 )
+from mmech_rf.methods import METHODS, Method
 
 __all__ = [
     # what is compared, on what
@@ -32,8 +31,6 @@ __all__ = [
     "Method",
     "Records",
     "load_records",
-    "read_columns",
-    "read_csv",
     "read_schema",
     "make_methods",
     # comparing

@@ -11,35 +11,13 @@ from mmech_rf.evaluation.trials import Summary
 
 __all__ = ["check_plot_path", "plot_accuracy"]
 
-# Okabe and Ito's colours, told apart with any colour vision (two of them darkened, to
-# be read as text); the shapes say the same again.
-_STYLES = {
-    "private-forest": ("#000000", "P"),
-    "batch-training": ("#0072B2", "o"),
-    "batch-prediction": ("#D55E00", "s"),
-    "subsample-aggregate": ("#009E73", "^"),
-    "laplace-shared": ("#B4578F", "v"),
-    "laplace-disjoint": ("#A67800", "D"),
-    "non-private": ("#222222", "--"),
-    "majority": ("#777777", ":"),
-}
 _KINDS = ("png", "pdf", "svg")
 _DODGE = 1.02
 _LINE_HEIGHT = 0.045  # of a label, as a share of the height of the axes
 
 
 def check_plot_path(path: str | os.PathLike[str]) -> None:
-    """Raise unless a picture of this kind can be drawn.
-
-    Parameters
-    ----------
-    path : path
-
-    Raises
-    ------
-    ValueError
-        If matplotlib is missing or cannot write this kind of file.
-    """
+    """Raise unless matplotlib is there and can write this kind of file."""
     if _ending(path) not in _KINDS:
         raise ValueError(
             f"a picture cannot be written as {os.fspath(path)!r}; its name must end "
@@ -59,17 +37,8 @@ def plot_accuracy(
 ) -> None:
     """Draw accuracy against epsilon, with one standard deviation up and down.
 
-    Parameters
-    ----------
-    summaries : sequence of Summary
-    path : path
-        Its ending chooses the kind of file: .png, .pdf or .svg.
-    title : str, optional
-
-    Raises
-    ------
-    ValueError
-        If matplotlib is missing or cannot write this kind of file.
+    The ending of `path` chooses the kind of file: .png, .pdf or .svg. Anything else,
+    and a missing matplotlib, is a `ValueError`.
     """
     check_plot_path(path)
     from matplotlib.figure import Figure
@@ -84,7 +53,8 @@ def plot_accuracy(
     private = [name for name, line in lines.items() if line[0].method.is_private]
     ends: list[tuple[float, str, str]] = []
     for name, line in lines.items():
-        colour, mark = _STYLES[name]
+        colour, marker, dashes = line[0].method.style
+        look: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": dashes}
         if name in private:
             place = private.index(name) - (len(private) - 1) / 2
             line = sorted(line, key=lambda s: s.epsilon or 0)
@@ -92,15 +62,14 @@ def plot_accuracy(
                 [float(s.epsilon or 0) * _DODGE**place for s in line],
                 [s.accuracy for s in line],
                 yerr=[s.accuracy_std or 0.0 for s in line],
-                color=colour,
-                marker=mark,
+                **look,
                 markersize=6,
                 linewidth=1.8,
                 elinewidth=1.0,
                 capsize=2.5,
             )
         else:
-            axes.axhline(line[0].accuracy, color=colour, linestyle=mark, zorder=1)
+            axes.axhline(line[0].accuracy, **look, zorder=1)
         ends.append((line[-1].accuracy, line[0].method.label, colour))
     if budgets:
         axes.set_xscale("log")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
-from sklearn.utils import Bunch
 
-from mmech.domain.readers import read_cells
 from mmech.exceptions import ParameterError
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
 from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
-__all__ = ["Records", "load_records", "read_columns", "read_csv", "read_schema"]
+__all__ = ["Records", "load_records", "read_schema"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,9 @@ def load_records(
     if named:
         bunch = datasets.fetch(source)
     elif schema_file is not None:
-        bunch = read_csv(source, read_schema(schema_file), multiline=multiline)
+        bunch = datasets.load_csv(
+            source, read_schema(schema_file), decode=False, multiline=multiline
+        )
     elif Path(source).exists():
         raise ParameterError(
             "schema_file",
@@ -113,7 +111,7 @@ def load_records(
             f"{', '.join(CATALOGUE)}, or give the path of a csv file"
         )
     schema: Schema = bunch.schema
-    with _naming(source):
+    with located(f"cannot use the data {source!r}"):
         _, class_codes, index = schema.encode(
             bunch.data, bunch.target, handle_missing=missing, return_index=True
         )
@@ -131,36 +129,5 @@ def load_records(
 
 def read_schema(path: str, *, n_bins: int = 10) -> Schema:
     """Read a schema file; errors name it."""
-    try:
+    with located(f"cannot use the schema {path!r}"):
         return Schema.from_json(Path(path), n_bins=n_bins)
-    except ValueError as error:
-        raise located(error, f"cannot use the schema {path!r}") from error
-
-
-def read_csv(
-    path: str, schema: Schema, *, with_target: bool = True, multiline: bool = False
-) -> Any:
-    """Read a csv file as text, labels too, so that they can be missing as cells can."""
-    names = [*schema.feature_names, *schema.required]
-    wanted = [*names, schema.target] if with_target else names
-    with _naming(path):
-        cells = read_cells(path, wanted, multiline=multiline)
-    data, target = cells[:, : len(names)], cells[:, -1] if with_target else None
-    return Bunch(data=data, target=target, schema=schema, name=schema.name)
-
-
-def read_columns(
-    path: str, names: Sequence[str], *, multiline: bool = False
-) -> dict[str, NDArray[Any]]:
-    """Read columns of a csv file as text; errors name the file."""
-    with _naming(path):
-        cells = read_cells(path, names, multiline=multiline)
-    return dict(zip(names, cells.T, strict=True))
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise located(error, f"cannot use the data {path!r}") from error

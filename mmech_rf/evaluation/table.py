@@ -41,19 +41,10 @@ def _beside(blocks: Sequence[Sequence[str]]) -> str:
 
 
 def comparison_table(summaries: Sequence[Summary], *, width: int = 120) -> str:
-    """Return methods by accuracy, expected error and seconds per stage.
+    """Return methods by accuracy, expected error and seconds per stage, as lines.
 
-    Parameters
-    ----------
-    summaries : sequence of Summary
-        At one budget.
-    width : int, default=120
-        In characters. Where the table is wider, the seconds come below.
-
-    Returns
-    -------
-    str
-        Lines without a newline at the end.
+    The summaries are of one budget. Where the table is wider than `width` characters,
+    the seconds come below.
     """
     budgets = {s.epsilon for s in summaries if s.epsilon is not None}
     if len(budgets) > 1:
@@ -80,18 +71,9 @@ def comparison_table(summaries: Sequence[Summary], *, width: int = 120) -> str:
 
 
 def accuracy_table(summaries: Sequence[Summary]) -> str:
-    """Return methods by accuracy at every budget.
+    """Return methods by accuracy at every budget, as lines.
 
     Methods without a budget show the same number in every column.
-
-    Parameters
-    ----------
-    summaries : sequence of Summary
-
-    Returns
-    -------
-    str
-        Lines without a newline at the end.
     """
     budgets: list[Fraction | None] = [
         *sorted({s.epsilon for s in summaries if s.epsilon is not None})
@@ -109,7 +91,8 @@ def accuracy_table(summaries: Sequence[Summary]) -> str:
     ]
     for epsilon in budgets or [None]:
         title = "any ε" if epsilon is None else f"ε = {_plain(epsilon)}"
-        cells = [_accuracy(row.get(epsilon) or row[None]) for row in rows.values()]
+        found = [row.get(epsilon) or row.get(None) for row in rows.values()]
+        cells = [_NOTHING if one is None else _accuracy(one) for one in found]
         columns.append(_Column((title,), cells))
     means = [
         sum(s.seconds["total"] for s in row.values()) / len(row)
@@ -140,14 +123,7 @@ def _seconds(value: float) -> str:
 
 
 def write_csv(path: str | os.PathLike[str], trials: Iterable[Trial]) -> None:
-    """Write one row per trial.
-
-    Parameters
-    ----------
-    path : path
-        Replaced where it exists.
-    trials : iterable of Trial
-    """
+    """Write one row per trial; a file of that name is replaced."""
     with (
         replacing(path) as unfinished,
         open(unfinished, "w", encoding="utf-8", newline="") as stream,

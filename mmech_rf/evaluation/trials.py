@@ -13,10 +13,11 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
-from mmech import DomainTooLargeError
+from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import check_epsilon, check_integer
-from mmech_rf.evaluation.methods import METHODS, Method, make_methods
+from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.records import Records, load_records
+from mmech_rf.methods import METHODS, Method
 
 __all__ = [
     "STAGES",
@@ -79,12 +80,12 @@ class Evaluation:
     Attributes
     ----------
     trials : list of Trial
-    skipped : dict of str to DomainTooLargeError
-        Reason by label of the method.
+    skipped : dict of str to exception
+        Reason by label of a method that does not go with the domain, or with a budget.
     """
 
     trials: list[Trial]
-    skipped: dict[str, DomainTooLargeError]
+    skipped: dict[str, ValueError]
 
 
 @dataclass(frozen=True)
@@ -143,11 +144,12 @@ def evaluate(
     Returns
     -------
     Evaluation
-        A method whose domain is too large is skipped, with the reason.
+        A method for which the domain is too large, or a budget too small, is skipped
+        there, with the reason.
 
     Examples
     --------
-    >>> methods = make_methods(["laplace-shared", "majority"], n_trees=4)
+    >>> methods = make_methods(["laplace", "majority"], n_trees=4)
     >>> found = evaluate(load_records("monks-1"), methods, [1, 2], repeats=2)
     >>> len(found.trials)
     6
@@ -155,7 +157,8 @@ def evaluate(
     budgets = sorted({check_epsilon(epsilon) for epsilon in epsilons})
     check_integer(repeats, "repeats")
     trials: list[Trial] = []
-    skipped: dict[str, DomainTooLargeError] = {}
+    skipped: dict[str, ValueError] = {}
+    left_out: set[tuple[str, Fraction | None]] = set()
     steps = [
         (method, epsilon)
         for method in methods
@@ -173,14 +176,28 @@ def evaluate(
             )
             for method, epsilon in steps:
                 bar.set_description(method.label)
-                if method.label not in skipped:
-                    model = method.build(records.schema, epsilon, seed + repeat)
+                if (method.label, epsilon) not in left_out:
+                    budget = {} if epsilon is None else {"epsilon": epsilon}
+                    model = method.make(
+                        records.schema, random_state=seed + repeat, **budget
+                    )
                     try:
                         trials.append(_try(method, model, epsilon, repeat, split))
-                    except DomainTooLargeError as error:
+                    except (DomainTooLargeError, ParameterError) as error:
+                        if not _is_refusal(error):
+                            raise
                         skipped[method.label] = error
+                        left_out.add((method.label, epsilon))
                 bar.update()
     return Evaluation(trials, skipped)
+
+
+def _is_refusal(error: ValueError) -> bool:
+    """Whether a method cannot do with the domain or the budget, both public."""
+    return (
+        isinstance(error, DomainTooLargeError)
+        or getattr(error, "parameter", None) == "epsilon"
+    )
 
 
 def _try(
@@ -230,16 +247,7 @@ def _count_answers(method: Method, model: Any, n_queries: int) -> int:
 
 
 def summarize(trials: Iterable[Trial]) -> list[Summary]:
-    """Return means over the repeats, per method and budget, in order of appearance.
-
-    Parameters
-    ----------
-    trials : iterable of Trial
-
-    Returns
-    -------
-    list of Summary
-    """
+    """Return means over the repeats, per method and budget, in order of appearance."""
     groups: dict[tuple[str, Fraction | None], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.method.name, trial.epsilon), []).append(trial)
@@ -269,17 +277,7 @@ def _mean_or_none(values: list[float | None]) -> float | None:
 
 
 def warm_up(names: Iterable[str] = tuple(METHODS)) -> float:
-    """Fit methods once on a small problem, so that their kernels are compiled.
-
-    Parameters
-    ----------
-    names : iterable of str, default=all of `METHODS`
-
-    Returns
-    -------
-    float
-        Seconds it took.
-    """
+    """Fit methods on a small problem, to compile their kernels; return the seconds."""
     started = time.perf_counter()
     monks = load_records("monks-1")
     small = Records("warm-up", monks.X[:, :3], monks.y, monks.schema.select(range(3)))

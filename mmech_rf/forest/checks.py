@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,11 +94,15 @@ def read_only_vector(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArr
     return frozen
 
 
-def located(error: ValueError, place: str) -> ValueError:
-    """Return an error that says where it was found, such as in which file."""
-    if isinstance(error, ParameterError):
-        return error.at(place)
-    return ValueError(f"{place}: {error}")
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Let errors of a block say where they were found, such as in which file."""
+    try:
+        yield
+    except ParameterError as error:
+        raise error.at(place) from error
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 def brief(array: NDArray[Any]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer
+from mmech.storage.codec import storable
 from mmech_rf.forest import passes
 from mmech_rf.forest.checks import (
     check_flags,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Forest"]
 
 
+@storable("Forest")
 @dataclass(frozen=True, eq=False, repr=False)
 class Forest:
     """Trees that partition a categorical domain, as flat read-only arrays.

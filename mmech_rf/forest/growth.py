@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import DomainTooLargeError, ParameterError
+from mmech.storage.codec import storable
 from mmech_rf.forest.checks import check_shape, in_words
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
@@ -484,20 +485,8 @@ def mean_leaves(
 ) -> Fraction:
     """Return how many leaves a random tree has on average, before one is grown.
 
-    Parameters
-    ----------
-    schema_or_domain_shape : Schema or sequence of int
-        A schema, or the sizes of the attributes.
-    depth : int
-        Number of tests on a path.
-    splits : {"multiway", "binary", "threshold"}, default="multiway"
-        Kind of split, see `grow_random_forest`.
-
-    Returns
-    -------
-    Fraction
-        Exact for multiway trees. An attribute with two-way tests counts as one of
-        two values, as often as a path can test it.
+    Exact for multiway trees. An attribute with two-way tests counts as one of two
+    values, as often as a path can test it.
 
     Examples
     --------
@@ -523,6 +512,7 @@ def mean_leaves(
 # ---- the forest of all trees ------------------------------------------------------
 
 
+@storable("CompleteForest")
 class CompleteForest(Forest):
     """The forest of `complete_forest`, which is where its trees are described.
 
@@ -560,6 +550,11 @@ class CompleteForest(Forest):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CompleteForest, (self.domain_shape, self.depth)
+
+    @classmethod
+    def _restored(cls, domain_shape: tuple[int, ...], depth: int) -> CompleteForest:
+        """Return the forest of a file, unless it is too large."""
+        return complete_forest(domain_shape, depth)
 
 
 def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteForest:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from mmech import (
     Identity,
     MatrixMechanism,
     Measurement,
-    PrivacyLedger,
     QueryMatrix,
     Records,
     rho_from_epsilon_delta,
@@ -30,11 +29,10 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
-from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.estimator import estimator
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.settings import CountSettings
-from mmech_rf.private.votes import Experts
-from mmech_rf.schema import Schema
+from mmech_rf.private.votes import Experts, check_that
 
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
 
@@ -46,50 +44,28 @@ LEAST_EPSILON = Fraction(1, 100_000)
 arithmetic, which are paid for, would use up a smaller one."""
 
 
+@estimator
 class AccountedForest(ForestClassifier):
     """Base of the forests that first ask for the number of records.
 
     A subclass releases (`_release_model`) and describes what it released.
     """
 
-    choice_: Choice
-    _experts: Experts
-    settings: CountSettings | None = None
-    _settings_type: type[CountSettings] = CountSettings
-    _needs_cells = False
+    privacy: str = "pure"
+    delta: float | None = None
+    n_records: int | None = None
+    settings: Any = field(default=None, init=False)
+
+    choice_: Choice = field(init=False)
+    _experts: Experts = field(init=False)
+    _method: ClassVar[str]
+    _takes_any_currency = False
+    _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
+    _settings_type = CountSettings
     _public = (
         "The schema and the parameters do not depend on records; all the rest follows "
         "from the releases."
     )
-
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        privacy: str = "pure",
-        delta: float | None = None,
-        n_records: int | None = None,
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.privacy = privacy
-        self.delta = delta
-        self.n_records = n_records
-        self.neighbours = neighbours
-        self.records_per_person = records_per_person
-        self.handle_unknown = handle_unknown
-        self.handle_missing = handle_missing
-        self.ledger = ledger
-        self.random_state = random_state
-        self.insecure_rng = insecure_rng
 
     def _check_parameters(self) -> Fraction:
         if self.n_records is not None and (
@@ -109,8 +85,7 @@ class AccountedForest(ForestClassifier):
                 f"got {type(self.settings).__name__}"
             )
         check_privacy(self.privacy, self.delta)
-        self._check_shared()
-        return check_epsilon(self.epsilon)
+        return super()._check_parameters()
 
     @property
     def _settings(self) -> Any:
@@ -124,11 +99,8 @@ class AccountedForest(ForestClassifier):
 
     def _check_currency(self) -> None:
         """Raise if the shared ledger cannot pay for this kind of privacy."""
-        check_ledger(self.ledger, self.privacy)
-
-    def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
-        # What is released follows from the number of records, which may cost a release.
-        return []
+        if not self._takes_any_currency:
+            check_ledger(self.ledger, self.privacy)
 
     # ---- what is released ------------------------------------------------
 
@@ -247,15 +219,26 @@ class AccountedForest(ForestClassifier):
         """Remember what was released."""
         self.releases_ = (*self.releases_, entry)
 
-    def _spent(self) -> str:
+    def _guarantee(self) -> str:
+        cost = super()._guarantee()
         if self._terms.promised is None:
-            return super()._spent()
+            return cost
         epsilon, delta = self._terms.promised
         kind = {"pure": "pure", "zcdp": "zCDP with"}[self.choice_.accounting]
         return (
             f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
-            f"delta = {delta:g}, from {kind} {self._cost(self.releases_)},"
+            f"delta = {delta:g}, from {kind} {cost},"
         )
+
+    def _settle(self) -> None:
+        choice = self.choice_
+        votes = choice.method, choice.voting
+        check_that(votes == (self._method, self._experts.voting), "votes")
+        self._experts.check(self.schema_.domain_shape, self.schema_.n_classes)
+        currency = {"pure": "epsilon", "zcdp": "rho"}[choice.accounting]
+        check_that({entry.currency for entry in self.releases_} == {currency}, "costs")
+        pure = choice.accounting == "pure" or self._takes_any_currency
+        check_that(pure or self._terms.promised is not None, "promises")
 
     # ---- post-processing -------------------------------------------------
 

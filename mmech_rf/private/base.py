@@ -1,151 +1,43 @@
-"""What all forest classifiers share: public set-up, accounting, prediction.
+"""What all forest classifiers share: fitting, accounting, prediction, copies.
 
-A subclass measures counts (`_fit_counts`) and turns codes into classes
-(`_predict_classes`). Everything public (schema, forests, strategies, budget
-shares) is settled here before a record is looked at.
+A subclass grows what is public (`_grow`), measures counts (`_fit_counts`) and turns
+codes into classes (`_predict_classes`).
 """
 
 from __future__ import annotations
 
-import math
-import os
 import time
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmech import (
-    MatrixMechanism,
-    ParameterError,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    QueryMatrix,
-    StrategyResult,
+from mmech import PrivacyLedger
+from mmech.noise import (
+    check_insecure_rng,
+    keyed_argmax,
+    random_argmax,
+    random_key,
 )
-from mmech.checks import check_choice, check_epsilon, check_integer
-from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
-from mmech.privacy.ledger import LedgerEntry
-from mmech.privacy.neighbours import Relation
-from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import (
-    SPLITS,
-    check_depth,
-    complete_forest,
-    complete_size,
-    default_depth,
-    grow_random_forest,
-)
-from mmech_rf.limits import LIMITS
-from mmech_rf.private.ensembles import (
-    Ensemble,
-    check_n_jobs,
-    check_random_state,
-    depths_of,
-    features_of,
-    optimize_all,
-    spawn,
-    trees_of,
-)
-from mmech_rf.private.lineage import Lineage
-from mmech_rf.private.sizes import check_cells, check_leaves
+from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.inferred import infer_schema
+from mmech_rf.private.public_model import STAGES, PublicModel
+from mmech_rf.private.terms import Terms, cost_in_words, statement
 from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
 
 
-STAGES = ("trees", "optimization", "measurement", "prediction")
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a fit settled that a later `set_params` must not rewrite.
-
-    Attributes
-    ----------
-    neighbours : str
-        Neighbour relation of the releases.
-    inferred : bool
-        Whether the schema was read from the records.
-    insecure : bool
-        Whether the noise came from ``insecure_rng``.
-    promised : tuple of float, or None
-        The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
-    records_per_person : int
-        Largest number of records of one person.
-    """
-
-    neighbours: str
-    inferred: bool
-    insecure: bool
-    promised: tuple[float, float] | None = None
-    records_per_person: int = 1
-
-    @property
-    def relation(self) -> Relation:
-        """Neighbour relation of the releases."""
-        return Relation(self.neighbours, self.records_per_person)
-
-
-class ForestClassifier(ClassifierMixin, BaseEstimator):
+@estimator
+class ForestClassifier(ClassifierMixin, PublicModel):
     """Base of the private forest classifiers; not used by itself."""
-
-    _votings: tuple[str, ...] = ("hard", "weight")
-    _needs_cells = True
-    _measures_marginals = False
-    _tree_cells = "tree_cells"
-    _holds_secrets = False
-    _spends = True
-    _insecure_rng: np.random.Generator | None
-    _lineage: Lineage
-
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        n_trees: float | Sequence[float] = 128,
-        depth: int | str | Sequence[int | str] = "auto",
-        splits: str = "multiway",
-        n_ensembles: int = 1,
-        max_features: int | str | None = None,
-        voting: str = "hard",
-        template: str = "auto",
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        self.schema = schema
-        self.epsilon = epsilon
-        self.n_trees = n_trees
-        self.depth = depth
-        self.splits = splits
-        self.n_ensembles = n_ensembles
-        self.max_features = max_features
-        self.voting = voting
-        self.template = template
-        self.neighbours = neighbours
-        self.records_per_person = records_per_person
-        self.handle_unknown = handle_unknown
-        self.handle_missing = handle_missing
-        self.ledger = ledger
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.insecure_rng = insecure_rng
 
     # ---- fitting ---------------------------------------------------------
 
@@ -207,7 +99,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         with self._timed("trees"):
             self.ensembles_ = self._grow(schema, epsilon)
         self.ledger_ = self._ledger_of(epsilon)
-        self.releases_: tuple[LedgerEntry, ...] = ()
+        self.releases_ = ()
         self._tie_key = random_key(self._insecure_rng)
         if counted:
             self._family().fitted(epsilon)
@@ -231,51 +123,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             )
         return self.ledger
 
-    def _family(self) -> Lineage:
-        """Return what counts the fits of this object and of its clones."""
-        if not hasattr(self, "_lineage"):
-            self._lineage = Lineage()
-        return self._lineage
-
-    def __sklearn_clone__(self) -> ForestClassifier:
-        """Return an unfitted copy, of which a fit is known to be one more."""
-        twin: ForestClassifier = super().__sklearn_clone__()
-        twin._lineage = self._family()
-        return twin
-
-    def _check_parameters(self) -> Fraction:
-        epsilon = check_epsilon(self.epsilon)
-        check_integer(self.n_ensembles, "n_ensembles")
-        n_trees = trees_of(self.n_trees, self.n_ensembles)
-        depths_of(self.depth, self.n_ensembles)
-        check_choice(self.splits, "splits", SPLITS)
-        if math.inf in n_trees and self.splits != "multiway":
-            raise ParameterError(
-                "splits",
-                "{n_trees=inf} is the forest of all multiway trees and needs "
-                "{splits='multiway'}",
-                self.splits,
-                "use a finite number of trees",
-            )
-        check_choice(self.voting, "voting", self._votings)
-        self._check_shared()
-        return epsilon
-
-    def _check_shared(self) -> None:
-        """Check the parameters that every classifier has."""
-        check_random_state(self.random_state)
-        check_n_jobs(getattr(self, "n_jobs", None))
-        Relation(self.neighbours, self.records_per_person)
-        if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
-            raise TypeError(
-                f"ledger must be a PrivacyLedger, got {type(self.ledger).__name__}"
-            )
-        if self.schema is not None and not isinstance(self.schema, Schema):
-            raise TypeError(
-                f"schema must be a Schema, got {type(self.schema).__name__}; "
-                "read one with Schema.from_json"
-            )
-
     def _encode_training(
         self, X: Any, y: Any
     ) -> tuple[Schema, NDArray[np.int64], NDArray[np.int64]]:
@@ -284,24 +131,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "handle_missing": self.handle_missing,
         }
         if self.schema is None:
-            warnings.warn(
-                "schema=None reads categories, bounds and classes from the records, "
-                "which the guarantee does not cover; pass a public Schema",
-                PrivacyLeakWarning,
-                stacklevel=3,
-            )
-            X, y = validate_data(self, X, y, dtype=None)
-            check_classification_targets(y)
-            _check_plain(X)
-            if X.shape[0] and len(np.unique(y)) < 2:
-                raise ValueError(
-                    "the labels hold one class only; a classifier needs at least 2 "
-                    "classes: pass a Schema that lists them"
-                )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                bins = int(LIMITS.inferred_cells ** (1 / X.shape[1]))
-                schema = Schema.infer(X, y, n_bins=max(2, min(10, bins)))
+            schema, X, y = infer_schema(self, X, y)
         else:
             schema = self.schema
             if y is None:
@@ -316,105 +146,13 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         return schema, codes, class_codes
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
-        d, q = schema.n_features, self.n_ensembles
-        for depth in depths_of(self.depth, q):
-            if depth != "auto":
-                check_depth(schema, int(depth), self.splits)
-        *seeds, deal = spawn(self.random_state, q + 1)
-        rngs = [np.random.default_rng(seed) for seed in seeds]
-        ensembles = []
-        for n_trees, depth, features, rng in zip(
-            trees_of(self.n_trees, q),
-            depths_of(self.depth, q),
-            features_of(self.max_features, d, rngs, deal),
-            rngs,
-            strict=True,
-        ):
-            visible = schema.select(features.tolist()) if features.size < d else schema
-            levels = (
-                default_depth(visible, self.splits) if depth == "auto" else int(depth)
-            )
-            self._check_size(visible, n_trees, levels, self.splits)
-            if n_trees == math.inf:
-                forest: Forest = complete_forest(visible, levels)
-            else:
-                forest = grow_random_forest(
-                    visible, int(n_trees), levels, splits=self.splits, seed=rng
-                )
-            ensembles.append(Ensemble(features, forest, epsilon / q))
-        return ensembles
-
-    @classmethod
-    def _check_size(
-        cls, visible: Schema, n_trees: float, depth: int, splits: str
-    ) -> None:
-        """Raise before any work where an ensemble is too large for this method."""
-        if cls._needs_cells:
-            trees = n_trees
-            if trees == math.inf:
-                listed, _ = complete_size(visible.domain_shape, depth)
-                trees = 1 if cls._measures_marginals else max(listed, 1)
-            check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
-        check_leaves(visible, n_trees, depth, splits)
+        """Return the forests that do not depend on records, if any."""
+        return []
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
     ) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
-
-    # ---- releasing -------------------------------------------------------
-
-    def _count_table(
-        self,
-        ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Return the exact table D, cells by classes. Sensitive."""
-        k = self.schema_.n_classes
-        n = ensemble.forest.n_cells
-        entries = ensemble.cells(codes) * k + class_codes
-        return np.bincount(entries, minlength=n * k).reshape(n, k)
-
-    def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
-        """Return a strategy for the workload of every ensemble. Public."""
-        return optimize_all(workloads, self.template, self.n_jobs)
-
-    def _mechanism(
-        self,
-        ensemble: Ensemble,
-        workload: QueryMatrix,
-        strategy: QueryMatrix,
-        contribution: int = 1,
-    ) -> MatrixMechanism:
-        return MatrixMechanism(
-            workload,
-            strategy,
-            epsilon=ensemble.epsilon,
-            neighbours=self._terms.neighbours,
-            records_per_person=self._terms.records_per_person,
-            contribution=contribution,
-            ledger=self.ledger_,
-            insecure_rng=self._insecure_rng,
-        )
-
-    def _reserve(self) -> None:
-        """Raise before anything is drawn unless the releases of all ensembles fit."""
-        costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
-        self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
-
-    def _answer(
-        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Release the workload's answers on exact counts, and remember it."""
-        released = f"{self._what} measured by {mechanism.strategy._label()}"
-        measurement = mechanism.measure(counts, released=released)
-        self.releases_ = (*self.releases_, measurement.entry)
-        return mechanism.answer_from(measurement)
-
-    def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
-        errors = [mechanism.expected_error() for mechanism in mechanisms]
-        return float(self.schema_.n_classes * sum(errors))
 
     # ---- predicting ------------------------------------------------------
 
@@ -511,122 +249,27 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- what was released -----------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the released model to one file, to be read by `mmech_rf.load_model`.
-
-        The file holds what was released or is public: noisy counts or drawn trees,
-        what votes were made of them, forests, schema, parameters, and what was spent.
-        Seconds depend on records and stay out; so do strategies, which `mmech.save`
-        writes, ledgers and sources of randomness. It is replaced as a whole, so that
-        an interrupted write leaves the old one.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to write: a ZIP archive of JSON and arrays, without pickle, which
-            ``numpy.load`` opens as well.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        TypeError
-            If the model holds exact counts: methods that answer a batch, and forests
-            without noise.
-        """
-        from mmech_rf.storage import save_model
-
-        check_is_fitted(self)
-        save_model(path, self)
-
-    _what = "counts"
     _afterwards = "Predictions are post-processing: any number of them is free."
     _public = (
         "The schema, the forests, the strategy and the parameters do not depend on "
         "records."
     )
 
-    def _cost(self, entries: Sequence[LedgerEntry]) -> str:
-        """Return in words what releases cost."""
-        spent = sum((entry.cost for entry in entries), Fraction(0))
-        return f"{entries[0].currency} = {float(spent):g}"
-
-    def _spent(self) -> str:
-        """Return in words what all releases guarantee."""
-        return self._cost(self.releases_)
+    def _guarantee(self) -> str:
+        """Return in words what all releases guarantee together."""
+        return cost_in_words(self.releases_)
 
     @property
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
-        lines = [
-            f"Released by this fit: {self._spent()} for neighbouring data sets "
-            f"that differ {self._terms.relation.words}."
-            if self.releases_
-            else "Nothing has been released yet."
-        ]
-        lines += [
-            f"  {entry.released}: {self._cost([entry])}, {entry.how}."
-            for entry in self.releases_
-        ]
-        lines.append(self._afterwards)
-        lines.append(
-            self._public
-            if not self._terms.inferred
-            else "NOT COVERED: the schema was read from the records (schema=None)."
+        return statement(
+            self._terms,
+            self.releases_,
+            guarantee=self._guarantee() if self.releases_ else "",
+            afterwards=self._afterwards,
+            public=self._public,
         )
-        if self._terms.insecure:
-            lines.append(
-                "NOT PRIVATE: the noise came from insecure_rng, so that this statement "
-                "is void."
-            )
-        lines.append(
-            "Other fits on the same records add to this; one ledger for all limits the "
-            "sum. The noise is made of integers and drawn exactly; the guarantee holds "
-            "for the numbers as released. Not protected: timings, and the error that "
-            "an invalid record raises."
-        )
-        return "\n".join(lines)
-
-    def _holds_counts(self) -> bool:
-        """Whether exact counts are in memory: fitted and not closed."""
-        return self._holds_secrets and hasattr(self, "_counts")
-
-    def __repr__(self, **kwargs: Any) -> str:
-        text = str(super().__repr__(**kwargs))
-        if self._holds_counts():
-            return f"{text} [holds sensitive counts: do not save or share]"
-        return text
-
-    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        """Return what the HTML of scikit-learn shows of a fit: nothing of records."""
-        shown = super()._get_fitted_attr_html(doc_link)
-        shown.pop("timings_", None)
-        return shown
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._holds_counts():
-            raise TypeError(
-                f"a fitted {type(self).__name__} holds sensitive counts and cannot be "
-                "pickled or copied; save its predictions, or close() it first"
-            )
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "ensembles_" in state:
-            for name in ("timings_", "ledger_", "_insecure_rng", "_lineage"):
-                state.pop(name, None)
-            if "ledger" in state:
-                state["ledger"] = SPENT
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "ensembles_" not in state:
-            return
-        if state.get("ledger") == SPENT:
-            self.ledger = _spent_ledger(self._terms.relation)
-        self._insecure_rng = None
-        self.ledger_ = _spent_ledger(self._terms.relation)
-        self.timings_ = dict.fromkeys(STAGES, 0.0)
 
     def __sklearn_tags__(self) -> Any:
         """Say that two fits differ: noise never comes from random_state."""
@@ -645,30 +288,3 @@ _PRIVATE_STATE = (
     "_tie_key",
 )
 """Attributes of a fit beside those that end with an underscore."""
-
-SPENT = "spent"
-"""Stands for the ledger in the state of a fitted model that is copied or pickled."""
-
-
-def _spent_ledger(relation: Relation) -> PrivacyLedger:
-    """Return a ledger with nothing left, for copies that must not spend again."""
-    ledger = PrivacyLedger(
-        1,
-        neighbours=relation.neighbours,
-        records_per_person=relation.records_per_person,
-    )
-    ledger.spend(1, "spent where the model was fitted", sensitivity=1)
-    return ledger
-
-
-def _check_plain(X: NDArray[Any]) -> None:
-    """Raise unless every cell of an object array is text, a number or missing."""
-    if X.dtype.kind != "O":
-        return
-    plain = (str, bool, int, float, np.generic, type(None))
-    for kind in set(map(type, X.ravel().tolist())):
-        if not issubclass(kind, plain):
-            raise TypeError(
-                f"X holds a {kind.__name__}, but every value of this argument must be "
-                "a string or a number; convert it"
-            )

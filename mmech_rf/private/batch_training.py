@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.voting import hard_votes, weight_votes
+from mmech.storage.codec import storable
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.grown import CountedForest, OptimizedForest
 from mmech_rf.workloads import training_workload
 
 __all__ = ["BatchTrainingClassifier"]
 
 
-class BatchTrainingClassifier(ForestClassifier):
+@storable("BatchTrainingClassifier")
+@estimator
+class BatchTrainingClassifier(CountedForest, OptimizedForest):
     """Random forest whose leaf counts are released through the matrix mechanism.
 
     With T the leaves of all trees as queries and D the table of counts, releases
@@ -22,70 +25,23 @@ class BatchTrainingClassifier(ForestClassifier):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. ``None`` reads them from the records, which
-        the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of a fit, in nats. Required.
-    n_trees : int, inf or sequence of q of them, default=128
-        Trees in all, shared out among the ensembles, or a sequence with the trees of
-        each; ``math.inf`` for the limit of many multiway trees, one per subset of
-        `depth` attributes of an ensemble.
-    depth : int, "auto" or sequence of q of them, default="auto"
-        Tests on a path, for all ensembles or for each; "auto" is half the number of
-        attributes for multiway trees and `fletcher_islam_depth` for others.
-    splits : {"multiway", "binary", "threshold"}, default="multiway"
-        Whether nodes have a child per value or compare with one, see
-        `grow_random_forest`.
-    n_ensembles : int, default=1
-        Number q of ensembles, each with a random subset of the attributes and
-        epsilon / q.
-    max_features : int, "partition" or None, default=None
-        Attributes per ensemble, drawn anew for each; "partition" shares out all
-        attributes, each to one ensemble; ``None`` for all.
-    voting : {"hard", "weight"}, default="hard"
-        Whether a tree votes for its leaf's label or with its leaf's counts.
-    template : str, default="auto"
-        Strategy template, see `mmech.optimize`.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` per
-        fit. A copied or unpickled model comes with a ledger that is spent.
-    n_jobs : int, default=None
-        Processes that optimize the strategies of the ensembles, see
-        ``joblib.Parallel``; they see public workloads only, and the results are
-        those of one process.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Shapes the forests, never the noise.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $schema
+    $epsilon
+    $forest
+    $voting
+    $optimization
+    $guarantee
+    $ledger
+    $seed
+    $insecure_rng
 
     Attributes
     ----------
-    classes_ : ndarray, shape (k,)
-        Class labels, as the schema has them.
-    schema_ : Schema
-        Public facts in use.
-    ensembles_ : list of Ensemble
-        Forests, attributes and budget shares.
+    $fitted
+    $ensembles_
     strategies_ : list of StrategyResult
         What was measured, per ensemble.
-    leaf_counts_ : list of ndarray, each of shape (n_leaves, k)
-        Released counts.
-    leaf_labels_ : list of ndarray, each of shape (n_leaves,)
-        Class index of every leaf.
-    expected_error_ : float
-        Expected total squared error of all released leaf counts.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon.
+    $leaf_counts_
 
     Notes
     -----
@@ -107,7 +63,6 @@ class BatchTrainingClassifier(ForestClassifier):
     """
 
     _measures_marginals = True
-    _what = "leaf counts"
 
     def _fit_counts(
         self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
@@ -122,28 +77,6 @@ class BatchTrainingClassifier(ForestClassifier):
                 )
             ]
             self.expected_error_ = self._expected_error(mechanisms)
-        self._reserve()
-        with self._timed("measurement"):
-            self.leaf_counts_ = [
-                self._answer(mechanism, self._count_table(ensemble, codes, class_codes))
-                for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
-            ]
-            self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
-
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._break_ties(released_votes(self, codes), codes)
-
-
-def released_votes(
-    model: ForestClassifier, codes: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the votes (b, k) of a model whose leaf counts were released."""
-    scores = np.zeros((codes.shape[0], model.schema_.n_classes))
-    for i, ensemble in enumerate(model.ensembles_):
-        visible = ensemble.select(codes)
-        if model.voting == "hard":
-            labels = model.leaf_labels_[i]
-            scores += hard_votes(ensemble.forest, labels, scores.shape[1], visible)
-        else:
-            scores += weight_votes(ensemble.forest, model.leaf_counts_[i], visible)
-    return scores
+        self._release_leaves(
+            mechanisms, lambda e: self._count_table(e, codes, class_codes)
+        )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mmech.checks import check_choice
+from mmech.storage.codec import storable
+
 __all__ = ["Choice"]
 
 
+@storable("Choice")
 @dataclass(frozen=True)
 class Choice:
     """What a fit chose, and from what.
@@ -59,3 +63,15 @@ class Choice:
     risk: float = math.nan
     log_evidence: float = math.nan
     accounting: str = "pure"
+
+    def __post_init__(self) -> None:
+        check_choice(self.accounting, "accounting", ("pure", "zcdp"))
+        listed = [i for block in self.blocks for i in block]
+        if (
+            not 1 <= self.n_records < math.inf
+            or self.n_trees < 1
+            or len(set(listed)) < len(listed)
+            or any(list(block) != sorted(block) for block in self.blocks)
+            or len(self.shares) != len(self.blocks) * (self.method == "blocks")
+        ):
+            raise ValueError(f"what was chosen does not fit together: {self}")

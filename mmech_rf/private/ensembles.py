@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from mmech import QueryMatrix, StrategyResult, optimize
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import ParameterError
+from mmech.storage.codec import storable
 from mmech_rf.forest.forest import Forest
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 
+@storable("Ensemble")
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """One forest over a subset of the attributes, with its share of the budget.
@@ -52,6 +54,15 @@ class Ensemble:
     forest: Forest
     epsilon: Fraction
 
+    def check(self, domain_shape: tuple[int, ...]) -> None:
+        """Raise unless it is of some attributes of a domain: a file may hold any."""
+        features = self.features.tolist()
+        if (
+            features != sorted({i for i in features if i >= 0})
+            or tuple(domain_shape[i] for i in features) != self.forest.domain_shape
+        ):
+            raise ValueError("a forest of other attributes")
+
     def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the columns of encoded records that this ensemble sees."""
         if self.features.size == codes.shape[1]:
@@ -68,25 +79,10 @@ class Ensemble:
 
 
 def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
-    """Return the number of trees of every ensemble.
+    """Return the number of trees of every ensemble, or raise.
 
-    Parameters
-    ----------
-    n_trees : int, inf or sequence of them
-        A number is shared out among the ensembles, the first ones getting one more
-        where it does not divide; infinity and the entries of a sequence are what
-        every ensemble has.
-    n_ensembles : int
-        Number q of ensembles.
-
-    Returns
-    -------
-    list of int or inf, of length q
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there are not q numbers of at least 1.
+    A number is shared out among the q ensembles, the first ones getting one more where
+    it does not divide; infinity and the entries of a sequence are what each has.
     """
     if _is_sequence(n_trees):
         _check_length(n_trees, "n_trees", n_ensembles)
@@ -108,24 +104,7 @@ def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
 
 
 def depths_of(depth: Any, n_ensembles: int) -> list[int | str]:
-    """Return the depth of every ensemble: a whole number or "auto".
-
-    Parameters
-    ----------
-    depth : int, "auto" or sequence of them
-        One for all ensembles, or one for each.
-    n_ensembles : int
-        Number q of ensembles.
-
-    Returns
-    -------
-    list of int or str, of length q
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there are not q depths of at least 0.
-    """
+    """Return the depth of every ensemble, a whole number or "auto", or raise."""
     if not _is_sequence(depth):
         return [_check_depth(depth, "depth")] * n_ensembles
     _check_length(depth, "depth", n_ensembles)
@@ -157,26 +136,9 @@ def features_of(
 ) -> list[NDArray[np.int64]]:
     """Return the positions of the attributes that every ensemble sees, sorted.
 
-    Parameters
-    ----------
-    max_features : int, "partition" or None
-        That many, drawn anew for every ensemble without replacement; every attribute
-        in one ensemble only, as evenly as possible; or all of them.
-    n_features : int
-        Number d of attributes.
-    rngs : sequence of Generator
-        One for each ensemble, for drawing.
-    deal : seed
-        Shapes the partition.
-
-    Returns
-    -------
-    list of ndarray of int64
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there are not so many attributes.
+    `max_features` of them, drawn anew by the generator of each ensemble; with
+    "partition", which the seed `deal` shapes, every attribute in one ensemble only, as
+    evenly as possible; or all of them. More than there are raise.
     """
     if isinstance(max_features, str):
         check_choice(max_features, "max_features", ("partition",))
@@ -248,25 +210,11 @@ def spawn(random_state: Any, count: int) -> list[Any]:
 def optimize_all(
     workloads: Sequence[QueryMatrix], template: str, n_jobs: int | None = None
 ) -> list[StrategyResult]:
-    """Return a strategy for every workload, by processes working in parallel.
+    """Return a strategy for every workload, by processes of joblib in parallel.
 
     The results do not depend on how many jobs there are: the optimizer starts from
     the same seed for every workload, and only public workloads and strategies cross
     the border between processes.
-
-    Parameters
-    ----------
-    workloads : sequence of QueryMatrix
-        What every ensemble asks for.
-    template : str
-        Strategy template, see `mmech.optimize`.
-    n_jobs : int, optional
-        Processes of joblib's current backend; ``None`` for one unless a
-        ``joblib.parallel_config`` says otherwise, -1 for all processors.
-
-    Returns
-    -------
-    list of StrategyResult
     """
     if len(workloads) == 1 or n_jobs == 1:
         return [_optimize(workload, template) for workload in workloads]

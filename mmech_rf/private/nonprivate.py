@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech import PrivacyLedger
 from mmech.noise import random_key
-from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.batch_training import released_votes
 from mmech_rf.private.ensembles import spawn
-from mmech_rf.schema import Schema
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.grown import CountedForest
 
 __all__ = ["NonPrivateForestClassifier"]
 
 
-class NonPrivateForestClassifier(ForestClassifier):
+@estimator
+class NonPrivateForestClassifier(CountedForest):
     """The random forest of the other classifiers with exact leaf counts.
 
     NOT PRIVATE: a reference for comparisons on public data.
@@ -35,8 +36,7 @@ class NonPrivateForestClassifier(ForestClassifier):
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
-    voting : {"hard", "weight"}, default="hard"
-        Whether a tree votes for its leaf's label or with its leaf's counts.
+    $voting
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forest and breaks ties.
 
@@ -49,34 +49,20 @@ class NonPrivateForestClassifier(ForestClassifier):
     True
     """
 
-    _needs_cells = False
-
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        n_trees: float | Sequence[float] = 128,
-        depth: int | str | Sequence[int | str] = "auto",
-        splits: str = "multiway",
-        voting: str = "hard",
-        random_state: Any = None,
-    ) -> None:
-        self.schema = schema
-        self.n_trees = n_trees
-        self.depth = depth
-        self.splits = splits
-        self.voting = voting
-        self.random_state = random_state
-
     # Parameters of the base that mean nothing without noise.
-    epsilon = 1
-    n_ensembles = 1
-    max_features = None
-    neighbours = "add_remove"
-    handle_unknown = handle_missing = "error"
-    ledger = insecure_rng = None
-    records_per_person = 1
+    epsilon: Any = field(default=1, init=False)
+    n_ensembles: int = field(default=1, init=False)
+    max_features: int | str | None = field(default=None, init=False)
+    neighbours: str = field(default="add_remove", init=False)
+    records_per_person: int = field(default=1, init=False)
+    handle_unknown: str = field(default="error", init=False)
+    handle_missing: str = field(default="error", init=False)
+    ledger: PrivacyLedger | None = field(default=None, init=False)
+    insecure_rng: Any = field(default=None, init=False)
+
+    _needs_cells = False
     _spends = False
+    _released = None
 
     @property
     def privacy_statement_(self) -> str:
@@ -96,6 +82,3 @@ class NonPrivateForestClassifier(ForestClassifier):
             )
         self.leaf_counts_ = [counts.astype(np.float64)]
         self.leaf_labels_ = [self._random_argmax(counts)]
-
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._break_ties(released_votes(self, codes), codes)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech import BudgetExceededError, QueryMatrix
-from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.grown import OptimizedForest
 
 __all__ = ["PerBatchClassifier"]
 
 
-class PerBatchClassifier(ForestClassifier):
+@estimator
+class PerBatchClassifier(OptimizedForest):
     """Base of the classifiers that release the votes of a batch, not a model.
 
     `fit` releases nothing and keeps exact counts; the first `predict` spends the
@@ -23,8 +26,11 @@ class PerBatchClassifier(ForestClassifier):
     refused once the ledger is empty.
     """
 
+    voting: str = "weight"
+
     _holds_secrets = True
-    _counts: list[NDArray[np.int64]]
+    _what = "votes of one batch"
+    _counts: list[NDArray[np.int64]] = field(init=False)
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import field
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -10,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from mmech_rf.blocks.classifier import LabelForestClassifier
 from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
+from mmech_rf.private.estimator import estimator
 
 __all__ = ["PrivateForestClassifier"]
 
 
+@estimator
 class PrivateForestClassifier(AccountedForest):
     """Private forest that is chosen for the budget at hand; the one to start with.
 
@@ -24,55 +27,22 @@ class PrivateForestClassifier(AccountedForest):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. An order among categories helps if it means
-        something, and so do related attributes next to each other. ``None`` reads
-        the schema from the records, which the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of a fit, in nats. Required.
-    privacy : {"pure", "zcdp"}, default="pure"
-        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
-        with a probability of up to delta more than epsilon may be learnt. Releases are
-        then accounted in zCDP where that leaves less noise, which is where there are
-        many of them: many records times epsilon.
-    delta : float, default=None
-        Probability for ``privacy="zcdp"``, well below one over the number of records.
-    n_records : int, default=None
-        Number of records, roughly, where it is public; ``None`` pays for a noisy count
-        with 3 % of epsilon.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
-        `delta`) per fit. A copied or unpickled model comes with a ledger that is spent.
-        ``privacy="zcdp"`` takes one of rho.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Without effect: nothing but the noise is random, and noise has no seed.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $ordered_schema
+    $epsilon
+    $delta
+    $n_records
+    $guarantee
+    $ledger
+    $no_seed
+    $insecure_rng
 
     Attributes
     ----------
     model_ : DrawnForestClassifier or LabelForestClassifier
         The forest that was chosen, fitted. Its attributes are also those of this
         object.
-    classes_ : ndarray, shape (k,)
-        Class labels, in the type of the schema.
-    schema_ : Schema
-        Public facts in use.
-    choice_ : Choice
-        What was released and how it votes.
-    ledger_ : PrivacyLedger
-        What the releases were paid from.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon, or rho.
+    $fitted
+    $choice_
 
     Notes
     -----
@@ -93,7 +63,7 @@ class PrivateForestClassifier(AccountedForest):
     by ...
     """
 
-    model_: AccountedForest
+    model_: AccountedForest = field(init=False)
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()

@@ -6,7 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 from mmech import ParameterError
 from mmech.checks import check_epsilon, check_integer
@@ -17,12 +17,8 @@ __all__ = ["CountSettings", "Settings", "setting"]
 def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     """Return a dataclass field with limits; the type of its default is its own.
 
-    Parameters
-    ----------
-    default : Fraction, float, int or tuple of int
-        A fraction is a share or a budget: exact, and above zero.
-    least, most : float
-        Limits, which the value may take; those of each number of a tuple.
+    A fraction is a share or a budget: exact, and above zero. Limits of a tuple are
+    those of each of its numbers.
     """
     return field(default=default, metadata={"least": least, "most": most})
 
@@ -41,25 +37,6 @@ class Settings:
         for own in fields(self):
             value = _checked(getattr(self, own.name), own)
             object.__setattr__(self, own.name, value)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON has them; fractions and infinities are text."""
-        return {own.name: _plain(getattr(self, own.name)) for own in fields(self)}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """Return the settings of a description; anything that does not fit raises."""
-        found = dict(stored)
-        for own in fields(cls):
-            if isinstance(own.default, (Fraction, float)):
-                found[own.name] = type(own.default)(found[own.name])
-        return cls(**found)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Fraction) or value == math.inf:
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _checked(value: Any, own: Any) -> Any:

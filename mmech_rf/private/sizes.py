@@ -25,24 +25,7 @@ class TableTooLargeError(ParameterError, DomainTooLargeError):
 
 
 def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> None:
-    """Raise unless the counts of all leaves fit in memory and are quickly released.
-
-    Parameters
-    ----------
-    schema : Schema
-        The attributes of an ensemble, and the classes.
-    n_trees : int or inf
-        Number of its trees.
-    depth : int
-        Tests on a path.
-    splits : {"multiway", "binary", "threshold"}
-        Kind of split.
-
-    Raises
-    ------
-    TableTooLargeError
-        Names a depth that fits.
-    """
+    """Raise unless the counts of all leaves fit in memory; name a depth that fits."""
     k = schema.n_classes
     sizes = schema.domain_shape
 
@@ -73,19 +56,8 @@ def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> Non
 def check_cells(schema: Schema, n_trees: float, *, most: int) -> None:
     """Raise unless the table of all cells fits in memory and is quickly optimized for.
 
-    Parameters
-    ----------
-    schema : Schema
-        The attributes of an ensemble, and the classes.
-    n_trees : float
-        Number of its trees, as far as each is a partition of the cells.
-    most : int
-        Most cells times trees.
-
-    Raises
-    ------
-    TableTooLargeError
-        Names a number of attributes, or of trees, that fits.
+    `n_trees` counts trees that partition the cells, and at most `most` cells times
+    trees fit. The error names a number of attributes, or of trees, that does.
     """
     k = schema.n_classes
     cells = math.prod(schema.domain_shape)

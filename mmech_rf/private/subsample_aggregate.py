@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import PrivacyLedger, QueryMatrix
+from mmech import QueryMatrix
 from mmech.noise import assign_records
 from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.estimator import estimator
 from mmech_rf.private.per_batch import PerBatchClassifier
 from mmech_rf.private.voting import leaf_label_by_rule
 from mmech_rf.schema import Schema
@@ -20,6 +21,7 @@ from mmech_rf.workloads import aggregation_workload
 __all__ = ["SubsampleAggregateClassifier"]
 
 
+@estimator
 class SubsampleAggregateClassifier(PerBatchClassifier):
     """Random forest whose trees see disjoint random samples of the records.
 
@@ -32,68 +34,25 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
 
     Parameters
     ----------
-    schema : Schema, default=None
-        Public attributes and classes. ``None`` reads them from the records, which
-        the guarantee does not cover, and warns.
-    epsilon : float, str or Fraction
-        Privacy budget of one batch, in nats. Required.
-    n_trees : int, inf or sequence of q of them, default=16
-        Trees in all, shared out among the ensembles, or a sequence with the trees of
-        each; ``math.inf`` for the limit of many multiway trees, one per subset of
-        `depth` attributes of an ensemble.
-    depth : int, "auto" or sequence of q of them, default="auto"
-        Tests on a path, for all ensembles or for each; "auto" is half the number of
-        attributes for multiway trees and `fletcher_islam_depth` for others.
-    splits : {"multiway", "binary", "threshold"}, default="multiway"
-        Whether nodes have a child per value or compare with one, see
-        `grow_random_forest`.
-    n_ensembles : int, default=1
-        Number q of ensembles, each with a random subset of the attributes and
-        epsilon / q; every ensemble assigns the records anew.
-    max_features : int, "partition" or None, default=None
-        Attributes per ensemble, drawn anew for each; "partition" shares out all
-        attributes, each to one ensemble; ``None`` for all.
+    $schema
+    $epsilon_of_batch
+    $forest
     voting : {"weight", "hard"}, default="weight"
         Whether a tree votes with the counts of the leaf or with its label.
     default_label : label, default=None
         Public label of empty leaves under hard voting; the first class when
         omitted.
-    template : str, default="auto"
-        Strategy template, see `mmech.optimize`.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Neighbour relation of the guarantee.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
-    ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly one batch.
-    n_jobs : int, default=None
-        Processes that optimize the strategies of the ensembles, see
-        ``joblib.Parallel``; they see public workloads only, and the results are
-        those of one process.
-    random_state : int, RandomState, Generator or SeedSequence, default=None
-        Shapes the forests, never the noise or the assignment.
-    insecure_rng : int or numpy.random.Generator, default=None
-        Predictable noise for tests; warns and voids the guarantee.
+    $optimization
+    $guarantee
+    $ledger_of_batch
+    $seed
+    $insecure_rng
 
     Attributes
     ----------
-    classes_ : ndarray, shape (k,)
-        Class labels, as the schema has them.
-    schema_ : Schema
-        Public facts in use.
-    ensembles_ : list of Ensemble
-        Forests, attributes and budget shares.
-    strategies_ : list of StrategyResult
-        What was measured for the batch, per ensemble.
-    expected_error_ : float
-        Expected total squared error of the batch's votes; set by `predict`.
-    timings_ : dict of str to float
-        Seconds per stage; depends on the records, not for publication.
-    privacy_statement_ : str
-        What was released at which epsilon.
+    $fitted
+    $ensembles_
+    $batch_
 
     Notes
     -----
@@ -115,51 +74,10 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     (100,)
     """
 
-    _needs_cells = False
-    _what = "votes of one batch"
+    n_trees: float | Sequence[float] = 16
+    default_label: Any = None
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        epsilon: Any,
-        n_trees: float | Sequence[float] = 16,
-        depth: int | str | Sequence[int | str] = "auto",
-        splits: str = "multiway",
-        n_ensembles: int = 1,
-        max_features: int | str | None = None,
-        voting: str = "weight",
-        default_label: Any = None,
-        template: str = "auto",
-        neighbours: str = "add_remove",
-        records_per_person: int = 1,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        ledger: PrivacyLedger | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        insecure_rng: Any = None,
-    ) -> None:
-        super().__init__(
-            schema,
-            epsilon=epsilon,
-            n_trees=n_trees,
-            depth=depth,
-            splits=splits,
-            n_ensembles=n_ensembles,
-            max_features=max_features,
-            voting=voting,
-            template=template,
-            neighbours=neighbours,
-            records_per_person=records_per_person,
-            handle_unknown=handle_unknown,
-            handle_missing=handle_missing,
-            ledger=ledger,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            insecure_rng=insecure_rng,
-        )
-        self.default_label = default_label
+    _needs_cells = False
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-__all__ = ["Experts"]
+__all__ = ["Experts", "check_labels", "check_that"]
 
 Floats = NDArray[np.float64]
+
+
+def check_that(fits: Any, what: str) -> None:
+    """Raise if what a file holds does not fit."""
+    if not fits:
+        raise ValueError(f"{what} that do not fit")
+
+
+def check_labels(labels: NDArray[np.int64], size: int, n_classes: int) -> None:
+    """Raise unless there are so many labels, all of them classes."""
+    check_that(labels.shape == (size,), "labels")
+    check_that(labels.min() >= 0 and labels.max() < n_classes, "labels")
 
 
 class Experts(ABC):
@@ -21,6 +34,10 @@ class Experts(ABC):
     @abstractmethod
     def log_odds(self, codes: NDArray[np.int64]) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
+
+    @abstractmethod
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless votes fit together, of such records: a file may hold any."""
 
     def probabilities(self, codes: NDArray[np.int64]) -> Floats:
         """Return class probabilities, shape (b, k)."""

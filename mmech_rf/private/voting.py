@@ -30,22 +30,7 @@ def hard_votes(
     n_classes: int,
     codes: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return how many trees vote for each class.
-
-    Parameters
-    ----------
-    forest : Forest
-    leaf_labels : ndarray of int, shape (n_leaves,)
-        Class of every leaf.
-    n_classes : int
-        Number of classes k.
-    codes : ndarray of int64, shape (b, d)
-        Encoded records.
-
-    Returns
-    -------
-    ndarray of int64, shape (b, k)
-    """
+    """Return how many trees vote for each class, shape (b, k)."""
     votes = np.empty((codes.shape[0], n_classes), np.int64)
     for part, rows in _leaf_rows(forest, codes):
         labels = leaf_labels[rows]
@@ -56,23 +41,10 @@ def hard_votes(
 
 def weight_votes(
     forest: Forest,
-    leaf_counts: NDArray[np.float64],
+    leaf_counts: NDArray[np.int64] | NDArray[np.float64],
     codes: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Return the sum over the trees of the counts in the visited leaves.
-
-    Parameters
-    ----------
-    forest : Forest
-    leaf_counts : ndarray of float64, shape (n_leaves, k)
-        Released counts.
-    codes : ndarray of int64, shape (b, d)
-        Encoded records.
-
-    Returns
-    -------
-    ndarray of float64, shape (b, k)
-    """
+    """Return the counts in the visited leaves, summed over trees, shape (b, k)."""
     votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
     for part, rows in _leaf_rows(forest, codes):
         for tree in range(rows.shape[1]):
@@ -83,24 +55,12 @@ def weight_votes(
 def leaf_label_by_rule(
     leaf_counts: NDArray[np.int64], default_class: int
 ) -> NDArray[np.int64]:
-    """Label exact leaf counts by a rule that looks at each leaf alone.
+    """Label exact leaf counts (n_leaves, k) by a rule that looks at each leaf alone.
 
     The most frequent class wins. Among r tied classes the winner is number
     ``total % r`` in class order, so that no class is favoured throughout; an
     empty leaf gets the public default class. Adding or removing one record
-    changes the label of one leaf at most.
-
-    Parameters
-    ----------
-    leaf_counts : ndarray of int64, shape (n_leaves, k)
-        Exact counts. Sensitive.
-    default_class : int
-        Class of empty leaves.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_leaves,)
-        Sensitive: to be released only through noise.
+    changes the label of one leaf at most. Sensitive: to be released through noise.
     """
     totals = leaf_counts.sum(axis=1)
     best = leaf_counts == leaf_counts.max(axis=1, keepdims=True)

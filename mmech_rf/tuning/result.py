@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from mmech_rf.methods import METHODS
 from mmech_rf.schema import Schema
 
 __all__ = ["TunedSetting", "Tuning"]
@@ -140,15 +141,8 @@ SubsampleAggregateClassifier
         >>> type(found.classifier()).__name__
         'BatchTrainingClassifier'
         """
-        import mmech_rf
-
-        classes: dict[str, Any] = {
-            "training": mmech_rf.BatchTrainingClassifier,
-            "prediction": mmech_rf.BatchPredictionClassifier,
-            "subsample": mmech_rf.SubsampleAggregateClassifier,
-        }
         given = {"epsilon": self.epsilon} | self.parameters | parameters
-        return classes[self.best.mode](self.schema, **given)
+        return METHODS[self.best.mode].make(self.schema, **given)
 
     def _table(self) -> list[tuple[str, ...]]:
         binary = self.schema.n_classes == 2

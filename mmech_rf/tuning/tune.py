@@ -11,13 +11,8 @@ import numpy as np
 
 from mmech import DomainTooLargeError
 from mmech.checks import check_choice, check_epsilon, check_integer
-from mmech_rf import (
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    SubsampleAggregateClassifier,
-)
 from mmech_rf.limits import LIMITS
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.methods import METHODS
 from mmech_rf.private.ensembles import trees_of
 from mmech_rf.schema import Schema
 from mmech_rf.tuning.correlation import Ensembles, Prior, View, views_of
@@ -25,12 +20,7 @@ from mmech_rf.tuning.result import TunedSetting, Tuning
 
 __all__ = ["tune"]
 
-CLASSIFIERS: dict[str, type[ForestClassifier]] = {
-    "training": BatchTrainingClassifier,
-    "prediction": BatchPredictionClassifier,
-    "subsample": SubsampleAggregateClassifier,
-}
-MODES = tuple(CLASSIFIERS)
+MODES = ("training", "prediction", "subsample")
 TEMPLATES = ("auto", "identity", "marginals", "workload")
 CRITERIA = ("correlation", "expected_error")
 
@@ -294,7 +284,7 @@ def _fits(
         if view.m > 0:
             try:
                 seen = schema.select(list(view.attributes))
-                CLASSIFIERS[mode]._check_size(seen, trees, depth, "multiway")
+                METHODS[mode].factory._check_size(seen, trees, depth, "multiway")
             except DomainTooLargeError:
                 return False
     return True

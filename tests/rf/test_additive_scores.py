@@ -24,12 +24,12 @@ from mmech_rf.drawn.scores import (
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
+    LARGEST_SCORE,
     MOST_CELLS,
     Views,
     positions,
     public_views,
 )
-from mmech_rf.storage.selected_trees import LARGEST_SCORE
 
 SETTINGS = DrawnSettings()
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]

@@ -117,7 +117,7 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
 def test_auto_lists_no_cells_of_boxes():
     """There are 3^40 cells, and more sets of boxes than are looked at."""
     forest = grow_random_forest((3,) * 40, n_trees=2, depth=2, seed=0)
-    with limits.changed(box_signatures=1):
+    with limits.changed(box_sets=1):
         assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
 
 

@@ -10,11 +10,10 @@ import pytest
 from cli_cases import write_rows
 
 import mmech
-from mmech.domain import discretise
+from mmech import limits
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
-from mmech_rf.cli import compare as _compare
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
@@ -53,8 +52,7 @@ def fruit(files, *args):
 
 
 def test_names_in_the_help_are_those_of_the_library():
-    assert tuple(evaluation.METHODS) == _compare.METHODS
-    assert discretise.MAX_BINS == _common.MAX_BINS
+    assert limits.LIMITS.bins == _common.MAX_BINS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])
@@ -98,7 +96,7 @@ def test_demo_shows_every_method_with_its_release_and_stages(run):
 def test_evaluate_built_in_data_at_several_budgets(run):
     code, out, err = run(
         *("evaluate", "--data", "monks-1", "--epsilon", "2", "1/2", "2", *FAST),
-        *("--methods", "laplace-shared", "majority", "--quiet"),
+        *("--methods", "laplace", "majority", "--quiet"),
     )
     assert (code, err) == (0, "")
     header, _, laplace, majority, *_ = out.splitlines()[2:]
@@ -129,7 +127,8 @@ def test_evaluate_a_csv_file_and_write_every_trial(run, files):
     assert "fruit.csv, 4 trees, depth 2: test accuracy, mean ± std over 2" in out
     with open(files / "out.csv", encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert len(rows) == 2 * (6 * 2 + 2)
+    private = [m for m in evaluation.METHODS.values() if m.is_private]
+    assert len(rows) == 2 * (len(private) * 2 + 2)
     for row in rows:
         seconds = {key: float(row[key]) for key in row if key.endswith("_seconds")}
         total = seconds.pop("total_seconds")
@@ -138,9 +137,9 @@ def test_evaluate_a_csv_file_and_write_every_trial(run, files):
         assert sum(seconds.values()) <= total
         is_private = row["released"] != "not private"
         assert is_private == bool(row["epsilon"])
-        is_noisy = is_private and row["method"] != "private-forest"
+        is_noisy = row["released"] in ("leaf counts", "votes")
         assert is_noisy == bool(row["expected_error"]) == bool(row["rmse_per_answer"])
-    training = [row for row in rows if row["method"] == "batch-training"]
+    training = [row for row in rows if row["method"] == "training"]
     assert {row["epsilon"] for row in training} == {"1.0", "50.0"}
     low, high = (float(row["expected_error"]) for row in training[:2])
     # The noise of whole numbers dies out faster than its scale.
@@ -179,7 +178,7 @@ def test_a_method_whose_domain_is_too_large_is_skipped(run, files):
     schema.to_json(files / "fruit.json")
     rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
     write_rows(files / "fruit.csv", [[*names, "class"], *rows])
-    code, out, _ = run(*fruit(files, "--methods", "batch-training", "laplace-shared"))
+    code, out, _ = run(*fruit(files, "--methods", "training", "laplace"))
     assert code == 0
     assert "* Skipped batch training (hard): the domain of the schema has" in out
     assert "Laplace, shared data (hard)" in out
@@ -248,13 +247,13 @@ CAR = ("evaluate", "--data", "car")
         (["evaluate", "--data", "car", "--plot", "a.txt"], "must end in .png"),
         (["evaluate", "--data", "car", "--plot", "a.gif"], "must end in .png"),
         (
-            [*CAR, "--methods", "laplace-shared", "--depth", "100", "--quiet"],
+            [*CAR, "--methods", "laplace", "--depth", "100", "--quiet"],
             "--depth must be at most 6",
         ),
-        ([*CAR, "--trees", "8"], "--trees is a setting of batch-training, "),
+        ([*CAR, "--trees", "8"], "--trees is a setting of training, "),
         ([*CAR, "--depth", "auto"], "leave it out, or add one to --methods"),
         ([*CAR, "--methods", "majority", "--voting", "hard"], "--voting is a setting"),
-        ([*CAR, "--methods", "non-private", "--subsample-trees", "2"], "subsample-agg"),
+        ([*CAR, "--methods", "non-private", "--subsample-trees", "2"], "subsample"),
         (["demo", "--trees", "2000000"], "from 1 to 1,000,000"),
         (["fit", "a.csv", "--bins", "1e9"], "from 1 to 100,000"),
         (["fit", "a.csv", "--bins", "1000000000"], "from 1 to 100,000"),
@@ -350,13 +349,13 @@ def test_an_interrupt_ends_with_one_line(run, watch_all):
         raise KeyboardInterrupt
 
     watch_all(interrupt)
-    args = ("evaluate", "--data", "monks-1", "--methods", "laplace-shared", "--quiet")
+    args = ("evaluate", "--data", "monks-1", "--methods", "laplace", "--quiet")
     assert run(*args) == (130, "", "mmech-rf: interrupted\n")
 
 
 def test_a_narrow_table_shows_the_seconds_below():
     records = evaluation.load_records("monks-1")
-    methods = evaluation.make_methods(["laplace-shared", "majority"], n_trees=2)
+    methods = evaluation.make_methods(["laplace", "majority"], n_trees=2)
     found = evaluation.evaluate(records, methods, [1], repeats=1)
     summaries = evaluation.summarize(found.trials)
     wide = evaluation.comparison_table(summaries, width=150).splitlines()
@@ -369,7 +368,7 @@ def test_a_narrow_table_shows_the_seconds_below():
 
 def test_one_table_compares_at_one_budget():
     records = evaluation.load_records("monks-1")
-    methods = evaluation.make_methods(["laplace-shared"], n_trees=2)
+    methods = evaluation.make_methods(["laplace"], n_trees=2)
     found = evaluation.evaluate(records, methods, [1, 2], repeats=1)
     with pytest.raises(ValueError, match="must be of one epsilon"):
         evaluation.comparison_table(evaluation.summarize(found.trials))
@@ -377,7 +376,7 @@ def test_one_table_compares_at_one_budget():
 
 def test_the_split_follows_the_seed_and_the_noise_does_not():
     records = evaluation.load_records("monks-2")
-    methods = evaluation.make_methods(["laplace-shared", "majority"], n_trees=2)
+    methods = evaluation.make_methods(["laplace", "majority"], n_trees=2)
     runs = [
         evaluation.evaluate(records, methods, ["0.1"], repeats=8, seed=3).trials
         for _ in range(2)
@@ -385,10 +384,10 @@ def test_the_split_follows_the_seed_and_the_noise_does_not():
     found = [
         {
             name: [t.accuracy for t in trials if t.method.name == name]
-            for name in ("majority", "laplace-shared")
+            for name in ("majority", "laplace")
         }
         for trials in runs
     ]
     assert found[0]["majority"] == found[1]["majority"]
     assert len(set(found[0]["majority"])) > 1
-    assert found[0]["laplace-shared"] != found[1]["laplace-shared"]
+    assert found[0]["laplace"] != found[1]["laplace"]

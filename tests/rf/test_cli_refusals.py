@@ -316,7 +316,7 @@ def test_epsilon_has_no_default(run, files):
 
 
 def test_hard_votes_of_a_batch_need_subsamples(run, files):
-    assert_refused(run(*batch(files, "--voting", "hard")), "goes with --method subsam")
+    assert_refused(run(*batch(files, "--voting", "hard")), "choose --method subsample")
 
 
 def test_domains_that_are_too_large_name_size_and_alternative(run, files):

@@ -37,7 +37,7 @@ from mmech_rf import (
     workloads,
 )
 from mmech_rf.forest import growth
-from mmech_rf.private.batch_training import released_votes
+from mmech_rf.private.voting import weight_votes
 
 CAR = (4, 4, 4, 3, 3, 3)
 
@@ -190,7 +190,7 @@ def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
     for (i, j), table in zip([(0, 1), (0, 2), (1, 2)], tables, strict=True):
         width = SCHEMA.domain_shape[j]
         expected += table[cells[:, i] * width + cells[:, j]]
-    votes = released_votes(model, cells)
+    votes = weight_votes(model.ensembles_[0].forest, model.leaf_counts_[0], cells)
     np.testing.assert_allclose(votes, expected)
     # the release is consistent: it is a table of cells seen through all marginals
     T = all_marginals(SCHEMA.domain_shape, 2).to_dense().astype(float)
@@ -258,7 +258,7 @@ def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):
     from mmech_rf.__main__ import main
 
     options = ["evaluate", "--data", "monks-1", "--repeats", "1", "--quiet"]
-    methods = ["--methods", "laplace-shared", "non-private"]
+    methods = ["--methods", "laplace", "non-private"]
     assert main([*options, "--trees", "inf", *methods]) == 0
     assert "monks-1, all multiway trees, depth auto" in capsys.readouterr().out
     assert main([*options, "--trees", "4", "--splits", "binary", *methods]) == 0

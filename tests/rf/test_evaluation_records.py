@@ -16,6 +16,6 @@ def test_required_columns_drop_records_and_are_not_asked_for_again(tmp_path):
     schema.to_json(description)
     records = load_records(str(table), str(description), missing="drop")
     assert (records.X.shape, records.n_dropped) == ((20, 1), 10)
-    methods = make_methods(["batch-training"], n_trees=1, depth=1)
+    methods = make_methods(["training"], n_trees=1, depth=1)
     found = evaluate(records, methods, [1], repeats=1)
     assert len(found.trials) == 1

@@ -290,7 +290,7 @@ def test_a_model_is_equal_after_reloading(tmp_path):
         {"arrays": {0: np.array([0, -1])}},
         {"arrays": {0: np.array([0])}},
         {"arrays": {0: np.array([0.0, 1.0])}},
-        {"change": set_in("labels", to=[0, 1])},
+        {"change": set_in("LabelForest", "labels", to=[{"array": 0}] * 2)},
         {"change": set_in("choice", "blocks", to=[[0], [1]])},
         {"change": set_in("choice", "voting", to="weight")},
         {"change": set_in("choice", "method", to="trees")},

@@ -7,10 +7,18 @@ import zipfile
 
 import numpy as np
 import pytest
-from model_files import description, rewrite, set_in
+from model_files import description, find, rewrite, set_class, set_in
 from processes import largest_file
 
-from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech import (
+    BudgetExceededError,
+    Identity,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+    load,
+    save,
+)
+from mmech.storage import codec as _codec
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -166,9 +174,10 @@ def test_the_file_holds_released_numbers_only(path):
     assert "timings_" not in text
     assert "seconds" not in text
     assert "rng" not in text
-    assert content["random_state"] is None  # it would give away nothing, nor help
-    assert content["privacy_statement"] == model.privacy_statement_
-    assert set(content["parameters"]).isdisjoint({"ledger", "insecure_rng"})
+    # It would give away nothing, nor help.
+    assert find(content, "parameters", "random_state") is None
+    assert find(content, "privacy_statement") == model.privacy_statement_
+    assert set(find(content, "parameters")).isdisjoint({"ledger", "insecure_rng"})
     with np.load(path) as arrays:  # NumPy reads them without this package
         np.testing.assert_array_equal(arrays["array_5"], model.leaf_counts_[0])
 
@@ -180,8 +189,8 @@ def test_the_file_says_that_predictable_noise_is_void(path):
     copy = reloaded(model, path)
     with zipfile.ZipFile(path) as archive:
         content = json.loads(archive.read("description.json"))
-    assert all(entry["insecure"] for entry in content["releases"])
-    assert "this statement is void" in content["privacy_statement"]
+    assert find(content, "LedgerEntry", "insecure")
+    assert "this statement is void" in find(content, "privacy_statement")
     assert all(entry.insecure for entry in copy.releases_)
     assert "this statement is void" in copy.privacy_statement_
 
@@ -206,11 +215,17 @@ def test_what_holds_exact_counts_is_not_saved(cls, reason, path):
     assert not path.exists()
 
 
+def test_no_class_that_holds_exact_counts_is_storable():
+    models = [k.cls for k in _codec._KINDS.values() if hasattr(k.cls, "_holds_secrets")]
+    assert BatchTrainingClassifier in models
+    assert not any(cls._holds_secrets for cls in models)
+
+
 def test_classes_from_elsewhere_are_not_saved(path):
     class Mine(BatchTrainingClassifier):
         pass
 
-    with pytest.raises(TypeError, match="a Mine cannot be saved"):
+    with pytest.raises(TypeError, match="class Mine, which is not storable"):
         fitted(Mine).save(path)
 
 
@@ -235,13 +250,29 @@ def test_a_failed_write_keeps_the_old_file(path):
 
 def test_a_newer_file_and_a_file_of_something_else(path):
     fitted().save(path)
+    whole = path.read_bytes()
     rewrite(path, lambda content: content.update(version=2))
-    with pytest.raises(
-        ValueError, match=r"has version 2 .* reads up to 1; update mmech"
-    ):
+    with pytest.raises(ValueError, match=r"has version 2 .* reads 1; use the mmech th"):
         load_model(path)
-    rewrite(path, lambda content: content.update(format="mmech strategy"))
-    with pytest.raises(ValueError, match="not a model file: its format is not"):
+    rewrite(path, lambda content: content.update(format="mmech-rf model"))
+    with pytest.raises(ValueError, match="has the format 'mmech-rf model' but this m"):
+        load_model(path)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="holds a 'model', not a strategy"):
+        load(path)
+    save(path, Identity(2))
+    with pytest.raises(ValueError, match="holds a 'strategy', not a model"):
+        load_model(path)
+    rewrite(path, lambda content: content.update(holds="model"))
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
+    """One sentence, and a true one: nothing is damaged."""
+    fitted().save(path)
+    rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
+    with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
         load_model(path)
 
 
@@ -272,28 +303,32 @@ def test_any_changed_byte_is_noticed_or_harmless(path, rng):
 @pytest.mark.parametrize(
     "change",
     [
-        set_in("class", to="BatchPredictionClassifier"),
-        set_in("class", to="Popen"),
         set_in("terms", "neighbours", to="none"),
         set_in("terms", to={"neighbours": "replace"}),
-        set_in("epsilon", to="0"),
-        set_in("epsilon", to="nan"),
-        set_in("n_trees", to=0),
+        set_in("terms", "promised", to=[1.0, 2.0]),
+        set_in("parameters", "epsilon", to={"fraction": "0"}),
+        set_in("parameters", "epsilon", to={"float": "nan"}),
+        set_in("parameters", "n_trees", to=0),
         set_in("parameters", "voting", to="loud"),
         set_in("parameters", "handle_missing", to="guess"),
         set_in("parameters", "surprise", to=1),
-        set_in("schema", "attributes", to=[]),
-        set_in("schema", "target", "labels", to=["a", "b", "c"]),
+        set_in("parameters", "insecure_rng", to=1),
+        set_in("schema", "document", "attributes", to=[]),
+        set_in("schema", "document", "target", "labels", to=["a", "b", "c"]),
+        set_in("schema", to={"entry": 0}),
         set_in("columns", to=["buying"]),
+        set_in("columns", to=[1, 2, 3, 4, 5, 6]),
         set_in("tie_key", to=-1),
         set_in("arrays", to=99),
         set_in("ensembles", to=[]),
-        set_in("ensembles", 0, "features", to=1),
+        set_in("ensembles", 0, "features", to={"array": 1}),
         set_in("ensembles", 0, "forest", "child", to=-2),
-        set_in("ensembles", 0, "forest", to={"complete": 2}),
-        set_in("ensembles", 0, "forest", to={}),
-        set_in("ensembles", 0, "epsilon", to="1/0"),
+        set_in("ensembles", 0, "forest", to={"entry": 0}),
+        set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"}),
         set_in("releases", to=[{"epsilon": "1"}]),
+        set_in("releases", to=[1]),
+        set_in("releases", 0, "kind", to="magic"),
+        set_in("releases", 0, "currency", to="delta"),
     ],
 )
 def test_a_description_that_does_not_fit(path, change):
@@ -326,6 +361,23 @@ def test_arrays_that_do_not_fit(path, index, change):
         changed = change(arrays[f"array_{index}"])
     rewrite(path, arrays={index: changed})
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("name", ["Popen", "os.system", "PrivateForestClassifier"])
+def test_classes_that_files_may_not_name(path, name):
+    fitted().save(path)
+    rewrite(path, set_class(name))
+    with pytest.raises(ValueError, match=f"names the class '{name}', which this mmech"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("depth", [1, 20])
+def test_forests_that_would_be_too_large_are_not_made(path, depth):
+    fitted(n_trees=math.inf).save(path)
+    rewrite(path, set_in("CompleteForest", "domain_shape", to=[2**20] * 30))
+    rewrite(path, set_in("CompleteForest", "depth", to=depth))
+    with pytest.raises(ValueError, match=r"is damaged.*\(DomainTooLargeError\)"):
         load_model(path)
 
 

@@ -1,12 +1,19 @@
 """Forests that choose for themselves as files: drawn trees and blocks."""
 
-import math
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
-from model_files import description, rewrite, set_in
+from model_files import (
+    add_to,
+    description,
+    drop_last,
+    find,
+    rewrite,
+    set_class,
+    set_in,
+)
 from rf_cases import SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, SignalPrior
@@ -21,7 +28,6 @@ from mmech_rf import (
     load_model,
 )
 from mmech_rf.drawn.views import public_views
-from mmech_rf.storage.selected_trees import FAMILIES
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -155,92 +161,65 @@ def test_the_file_holds_released_numbers_only(path):
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         text = archive.read("description.json").decode()
-    additive = content["additive"]
-    scores = [additive["constant"], *additive["tables"]]
-    assert len(scores) == 1 + model.choice_.n_scores > 1
-    assert names == {
-        "description.json",
-        *(f"array_{i}.npy" for i in range(len(scores) + 2 * len(model.trees_))),
-    }
+    additive = model._experts.additive
+    n_arrays = 1 + len(additive.views)
+    assert n_arrays == 1 + model.choice_.n_scores > 1
+    for tree in model.trees_:
+        n_arrays += len(tree.labels) + 1
+    assert names == {"description.json", *(f"array_{i}.npy" for i in range(n_arrays))}
     assert "seconds" not in text
     assert "rng" not in text
-    views = {view for tree in model.trees_ for view in (tree.root, *tree.branches)}
-    views.update(model._experts.additive.views)
-    assert len(content["views"]) == len(views - {None})
+    views = [view for tree in model.trees_ for view in (tree.root, *tree.branches)]
+    views = {id(view) for view in (*views, *additive.views) if view is not None}
+    stored = [entry for entry in content["entries"] if "View" in entry["class"]]
+    assert len(stored) == len(views)
     with np.load(path) as arrays:
-        shapes = [arrays[f"array_{i}"].shape for i in scores]
-        assert shapes == [(3,), *((v.size, 3) for v in model._experts.additive.views)]
-        for stored, tree in zip(content["trees"], model.trees_, strict=True):
-            assert arrays[f"array_{stored['labels']}"].shape == (tree.n_leaves,)
-            assert arrays[f"array_{stored['scores']}"].shape == (tree.n_leaves, 3)
+        constant = arrays[
+            f"array_{find(content, 'AdditiveScores', 'constant')['array']}"
+        ]
+        np.testing.assert_array_equal(constant, additive.constant)
+        scores = find(content, "experts", "scores")
+        for place, tree in zip(scores, model.trees_, strict=True):
+            assert arrays[f"array_{place['array']}"].shape == (tree.n_leaves, 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
 def test_all_public_views_are_what_readers_take(shape):
     """The reader knows the families that trees are made of, and their limits."""
-    from mmech_rf.storage.selected_trees import _view
-
     for view in public_views(shape).items:
-        assert view.family in FAMILIES
-        stored = {k: v for k, v in vars(view).items() if k[0] != "_"}
-        stored = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in stored.items()
-        }
-        stored["tables"] = [list(table) for table in view.tables]
-        assert _view(stored, shape) == view
+        view.check(shape)
 
 
 # ---- files that must be refused ------------------------------------------------
 
 
-def add_to(*keys, amount=1):
-    def change(content):
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] += amount
-
-    return change
-
-
-def drop_last(*keys):
-    def change(content):
-        for key in keys:
-            content = content[key]
-        del content[-1]
-
-    return change
-
-
 @pytest.mark.parametrize(
     "change",
     [
-        set_in("class", to="BatchTrainingClassifier"),
-        set_in("class", to="BlockForestClassifier"),
-        set_in("class", to="PrivateForestClassifier"),
         set_in("terms", "records_per_person", to=0),
         set_in("terms", "neighbours", to="friends"),
-        set_in("trees", to=[]),
-        drop_last("trees"),
-        set_in("trees", 0, "root", to=-1),
-        set_in("trees", 0, "root", to=99),
-        drop_last("trees", 0, "branches"),
-        set_in("trees", 0, "branches", 0, to=99),
-        set_in("trees", 0, "branches", 0, to="x"),
-        set_in("trees", 0, "labels", to=1),
-        set_in("trees", 0, "scores", to=0),
-        set_in("views", to=[]),
-        set_in("views", 0, "attributes", to=[]),
-        set_in("views", 0, "attributes", to=[6]),
-        set_in("views", 0, "attributes", to=[True]),
-        set_in("views", 0, "tables", to=[]),
-        drop_last("views", 0, "tables", 0),
-        set_in("views", 0, "tables", 0, 0, to=-(2**40)),
-        set_in("views", 0, "tables", 0, 0, to=0.5),
-        set_in("views", 0, "cuts", to=[3, 2]),
-        add_to("views", 0, "size"),
-        set_in("views", 0, "size", to=10**6),
-        set_in("views", 0, "family", to="magic"),
+        set_in("experts", "trees", to=[]),
+        drop_last("experts", "trees"),
+        set_in("SelectedTree", "root", to={"entry": -1}),
+        set_in("SelectedTree", "root", to={"entry": 99}),
+        drop_last("SelectedTree", "branches"),
+        set_in("SelectedTree", "branches", 0, to={"entry": 0}),
+        set_in("SelectedTree", "branches", 0, to="x"),
+        set_in("SelectedTree", "labels", to={"array": 1}),
+        set_in("experts", "scores", 0, to={"array": 0}),
+        set_in("entries", to=[]),
+        set_in("View", "attributes", to=[]),
+        set_in("View", "attributes", to=[6]),
+        set_in("View", "attributes", to=[True]),
+        set_in("View", "attributes", to=[-1]),
+        set_in("View", "tables", to=[]),
+        drop_last("View", "tables", 0),
+        set_in("View", "tables", 0, 0, to=-(2**40)),
+        set_in("View", "tables", 0, 0, to=0.5),
+        set_in("View", "cuts", to=[3, 2]),
+        add_to("View", "size"),
+        set_in("View", "size", to=10**6),
+        set_in("View", "family", to="magic"),
         set_in("choice", "n_trees", to=2),
         set_in("choice", "method", to="blocks"),
         set_in("choice", "method", to="magic"),
@@ -248,7 +227,6 @@ def drop_last(*keys):
         set_in("choice", "n_records", to=0),
         set_in("choice", "n_records", to="many"),
         set_in("choice", "stated", to=1),
-        set_in("choice", "surprise", to=1),
         set_in("parameters", "n_records", to=-1),
         set_in("parameters", "records_per_person", to=0),
         set_in("parameters", "prior", to=None),
@@ -265,12 +243,32 @@ def test_descriptions_of_trees_that_do_not_fit(change, path):
 
 
 @pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            set_class("BatchTrainingClassifier"),
+            "has BatchTrainingClassifier with o",
+        ),
+        (set_class("BlockForestClassifier"), "has BlockForestClassifier with other"),
+        (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
+        (set_in("surprise", to=1), "has DrawnForestClassifier with other .*surprise"),
+    ],
+)
+def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
+    fitted("one tree").save(path)
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=reason):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
     ("index", "change"),
     [
         (0, lambda a: a[:-1]),
         (0, lambda a: a - 5),
         (0, lambda a: a + 4),
         (0, lambda a: 0 * a + 3),
+        (0, lambda a: a[None]),
         (0, lambda a: a.astype(np.int32)),
         (1, lambda a: a[:, 1:].copy()),
         (1, lambda a: a[1:]),
@@ -280,7 +278,10 @@ def test_descriptions_of_trees_that_do_not_fit(change, path):
     ],
 )
 def test_arrays_of_trees_that_do_not_fit(index, change, path):
+    """Labels of the first cell, or scores of all leaves."""
     fitted("one tree").save(path)
+    if index == 1:
+        index = find(description(path), "experts", "scores")[0]["array"]
     with np.load(path) as arrays:
         changed = change(arrays[f"array_{index}"])
     rewrite(path, arrays={index: changed})
@@ -296,25 +297,26 @@ def test_arrays_of_trees_that_do_not_fit(index, change, path):
         ("blocks", set_in("choice", "blocks", to=[])),
         ("blocks", set_in("choice", "shares", to=[])),
         ("blocks", set_in("choice", "signed", to=True)),
-        ("blocks", set_in("prior", to={"energy": -1})),
+        ("blocks", set_in("parameters", "prior", to={"entry": 0})),
+        ("blocks, noisy number", set_in("SignalPrior", "energy", to=-1)),
         ("blocks", set_in("parameters", "voting", to="loud")),
         ("blocks", set_in("choice", "voting", to="maximum-entropy")),
-        ("blocks", set_in("shares", to=[])),
-        ("blocks", set_in("shares", 0, to="1/0")),
-        ("blocks", set_in("estimate", "columns", to=2)),
+        ("blocks", set_in("ensembles", to=[])),
+        ("blocks", set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"})),
+        ("blocks", set_in("estimate", "n_columns", to=2)),
         ("blocks", drop_last("estimate", "common")),
         ("blocks", drop_last("estimate", "contrasts")),
-        ("blocks", set_in("estimate", "common", 1, "table", to=0)),
-        ("blocks", set_in("estimate", "common", 1, "factor", to=1.5)),
-        ("blocks", set_in("estimate", "common", 1, "noise", to=0)),
-        ("blocks", set_in("estimate", "common", 1, "rank", to=-1)),
-        ("blocks", set_in("estimate", "common", 1, "evidence", to=math.inf)),
+        ("blocks", set_in("estimate", "common", 1, 1, "table", to={"array": 0})),
+        ("blocks", set_in("estimate", "common", 1, 1, "factor", to=1.5)),
+        ("blocks", set_in("estimate", "common", 1, 1, "noise", to=0)),
+        ("blocks", set_in("estimate", "common", 1, 1, "rank", to=-1)),
+        ("blocks", set_in("estimate", "common", 1, 1, "evidence", to={"float": "inf"})),
         ("differences", set_in("choice", "signed", to=False)),
-        ("maximum entropy", set_in("distribution", "groups", to=[[0]])),
-        ("maximum entropy", set_in("distribution", "total", to=0)),
-        ("maximum entropy", set_in("distribution", "stopped", to="yes")),
-        ("maximum entropy", drop_last("distribution", "log_tables")),
-        ("maximum entropy", set_in("distribution", "log_columns", to=0)),
+        ("maximum entropy", set_in("experts", "fit", "groups", to=[[0]])),
+        ("maximum entropy", set_in("experts", "fit", "total", to=0)),
+        ("maximum entropy", set_in("experts", "fit", "stopped", to="yes")),
+        ("maximum entropy", drop_last("experts", "fit", "log_tables")),
+        ("maximum entropy", set_in("experts", "fit", "log_columns", to={"array": 1})),
     ],
 )
 def test_descriptions_of_blocks_that_do_not_fit(name, change, path):
@@ -326,7 +328,7 @@ def test_descriptions_of_blocks_that_do_not_fit(name, change, path):
 
 def test_probabilities_that_do_not_add_up(path):
     fitted("maximum entropy").save(path)
-    index = description(path)["distribution"]["log_columns"]
+    index = find(description(path), "experts", "fit", "log_columns")["array"]
     with np.load(path) as arrays:
         changed = arrays[f"array_{index}"] + 0.1
     rewrite(path, arrays={index: changed})

@@ -496,11 +496,11 @@ def test_copies_and_files(case, tmp_path):
         set_in("terms", "promised", to=None),
         set_in("terms", "promised", to=[1.0, 2.0]),
         set_in("terms", "promised", to=[1.0]),
-        set_in("releases", 0, "cost", to="a lot"),
+        set_in("releases", 0, "cost", to={"fraction": "a lot"}),
         set_in("releases", 0, "currency", to="epsilon"),
         set_in("releases", 0, "currency", to="delta"),
         set_in("releases", 0, "kind", to="magic"),
-        set_in("delta", to=None),
+        set_in("parameters", "delta", to=None),
     ],
 )
 def test_damaged_files_are_refused(change, tmp_path):

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from model_files import description, rewrite, set_in
+from model_files import description, drop_last, find, rewrite, set_in
 from rf_cases import (
     CELLS,
     CLASSES,
@@ -192,78 +192,49 @@ def test_files_keep_all_of_it(accuracy, tmp_path):
     assert again.describe() == model.describe()
 
 
-def score_places(content):
-    return [i for i, v in enumerate(content["views"]) if v["family"] == "score"]
-
-
-def in_score_view(change):
-    """Return a change of the first view of scores."""
-
-    def apply(content):
-        change(content["views"][score_places(content)[0]])
-
-    return apply
-
-
-def set_score(key, to):
-    return in_score_view(lambda view: view.update({key: to}))
+def in_score_view(key, change):
+    """Return a change of what the first view of scores has."""
+    return lambda content: change(find(content, "ScoreView", key))
 
 
 def score_of_scores(content):
-    first, second, *_ = score_places(content)
-    content["views"][second]["parts"][0] = first
-
-
-def score_of_itself(content):
-    place = score_places(content)[0]
-    content["views"][place]["parts"][0] = place
-
-
-def additive_of_scores(content):
-    content["additive"]["views"][0] = score_places(content)[0]
-
-
-def too_many_cells(view):
-    view["cuts"], view["size"] = list(range(300)), 301
+    for name in ("ScoreView", "AdditiveScores"):
+        found = find(content, "ScoreView")
+        key = "parts" if name == "ScoreView" else "views"
+        place = [entry["arguments"] for entry in content["entries"]].index(found)
+        find(content, name)[key][0] = {"entry": place}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        set_score("parts", [0]),
-        set_score("parts", []),
-        set_score("parts", [99, 0, 1]),
-        set_score("parts", [-1, 0, 1]),
-        set_score("tables", []),
-        in_score_view(lambda view: view["tables"][0].pop()),
-        in_score_view(lambda view: view["tables"][0].__setitem__(0, 2**60)),
-        in_score_view(lambda view: view["tables"][0].__setitem__(0, 0.5)),
-        in_score_view(lambda view: view["cuts"].reverse()),
-        in_score_view(lambda view: view["cuts"].append(view["cuts"][-1])),
-        in_score_view(lambda view: view["cuts"].append(2**60)),
-        set_score("cuts", []),
-        set_score("size", 2),
-        set_score("attributes", [0]),
-        in_score_view(too_many_cells),
-        in_score_view(lambda view: view.pop("parts")),
+        set_in("ScoreView", "parts", to=[{"entry": 0}]),
+        set_in("ScoreView", "parts", to=[]),
+        drop_last("ScoreView", "parts"),
+        set_in("ScoreView", "parts", 0, to={"entry": 99}),
+        set_in("ScoreView", "parts", 0, to={"entry": -1}),
+        set_in("ScoreView", "tables", to=[]),
+        in_score_view("tables", lambda tables: tables[0].pop()),
+        in_score_view("tables", lambda tables: tables[0].__setitem__(0, 2**60)),
+        in_score_view("tables", lambda tables: tables[0].__setitem__(0, 0.5)),
+        in_score_view("cuts", lambda cuts: cuts.reverse()),
+        in_score_view("cuts", lambda cuts: cuts.append(cuts[-1])),
+        in_score_view("cuts", lambda cuts: cuts.append(2**60)),
+        set_in("ScoreView", "cuts", to=[]),
+        set_in("ScoreView", "cuts", to=list(range(300))),
         score_of_scores,
-        score_of_itself,
-        additive_of_scores,
-        set_in("additive", to=None),
-        set_in("additive", "views", to=[]),
-        set_in("additive", "views", 0, to=99),
-        set_in("additive", "tables", to=[]),
-        lambda content: content["additive"]["tables"].reverse(),
-        lambda content: content["additive"].pop("accuracy"),
-        lambda content: content["additive"].update(
-            constant=content["additive"]["tables"][0]
-        ),
-        set_in("additive", "accuracy", to=0),
-        set_in("additive", "accuracy", to=1.0),
-        set_in("additive", "accuracy", to=-0.5),
-        set_in("additive", "accuracy", to=True),
-        set_in("additive", "accuracy", to="0.5"),
-        set_in("additive", "accuracy", to=[0.5]),
+        set_in("experts", "additive", to=None),
+        set_in("AdditiveScores", "views", to=[]),
+        set_in("AdditiveScores", "views", 0, to={"entry": 99}),
+        set_in("AdditiveScores", "tables", to=[]),
+        lambda content: find(content, "AdditiveScores", "tables").reverse(),
+        set_in("AdditiveScores", "constant", to={"array": 1}),
+        set_in("experts", "accuracy", to=0),
+        set_in("experts", "accuracy", to=1.0),
+        set_in("experts", "accuracy", to=-0.5),
+        set_in("experts", "accuracy", to=True),
+        set_in("experts", "accuracy", to="0.5"),
+        set_in("experts", "accuracy", to=[0.5]),
         set_in("choice", "n_scores", to=0),
         set_in("choice", "n_scores", to=-3),
         set_in("choice", "n_scores", to="3"),
@@ -287,31 +258,13 @@ def test_damaged_files_are_refused(change, tmp_path):
 def test_damaged_arrays_are_refused(name, change, tmp_path):
     path = tmp_path / "model.npz"
     with_trees_of_scores().save(path)
-    stored = description(path)["additive"][name]
-    index = stored if name == "constant" else stored[0]
+    stored = find(description(path), "AdditiveScores", name)
+    index = (stored if name == "constant" else stored[0])["array"]
     with np.load(path) as arrays:
         changed = change(arrays[f"array_{index}"])
     rewrite(path, arrays={index: changed})
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
         load_model(path)
-
-
-def test_files_from_before_there_were_scores(tmp_path):
-    path = tmp_path / "model.npz"
-    model = fitted(n_records=1)
-    assert model.choice_.n_scores == 0
-    model.save(path)
-
-    def older(content):
-        assert content.pop("additive") is None
-        del content["choice"]["n_scores"]
-
-    rewrite(path, older)
-    copy = load_model(path)
-    raw = CELLS.astype(str)
-    assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
-    assert copy.choice_.n_scores == 0
-    assert copy._experts.additive is None
 
 
 def test_descriptions_begin_with_the_scores():

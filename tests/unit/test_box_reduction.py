@@ -104,7 +104,7 @@ def test_nothing_is_asked():
 def test_too_many_sets_of_boxes():
     forest = grow_random_forest((5,) * 6, 8, 2, seed=0)
     with (
-        limits.changed(box_signatures=10),
+        limits.changed(box_sets=10),
         pytest.raises(DomainTooLargeError, match="sets of boxes occur"),
     ):
         reduce_boxes(Conjunctions(forest.leaf_masks()))

@@ -1,10 +1,10 @@
-"""Circulant matrices: exact sums, rank, errors, and what is measured with them."""
+"""Circulant and Toeplitz matrices: exact sums, rank, errors, what is measured."""
 
 import numpy as np
 import pytest
-from scipy.linalg import circulant
+from scipy.linalg import circulant, toeplitz
 
-from mmech import Circulant, Identity, Prefix, VStack, loss
+from mmech import Circulant, Identity, Prefix, Toeplitz, VStack, loss
 from mmech.integer_strategy import integer_strategy
 from mmech.structure.exact import column_sums
 from mmech.structure.shape import has_full_column_rank, rank
@@ -64,3 +64,76 @@ def test_integers_are_measured_as_they_are():
     exact = integer_strategy(Circulant(COLUMN))
     assert exact.blocks[0].matrix.to_dense().tolist() == circulant(COLUMN).tolist()
     assert exact.sensitivity == 8
+
+
+# ---- Toeplitz ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "message"),
+    [
+        ([], None, "first_column must have at least one entry"),
+        ([1], [], "first_row must have at least one entry"),
+        ([1, np.nan], None, "first_column must hold finite numbers"),
+        ([1, 2], [3, 4], "must begin with the same entry, got 1 and 3"),
+    ],
+)
+def test_diagonals_that_are_refused(column, row, message):
+    with pytest.raises(ValueError, match=message):
+        Toeplitz(column, row)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("weights", [3, np.arange(1, 4)], ids=["one", "each"])
+@pytest.mark.parametrize("row", [[2], [2, 3], [2, 3, 0, 4, -1, 7, 1]], ids=len)
+def test_column_sums_of_diagonals_are_exact(power, weights, row):
+    matrix = toeplitz([2, -1, 5], row)
+    each = np.broadcast_to(weights, 3)
+    sums = column_sums(Toeplitz([2, -1, 5], row), power, weights)
+    expected = each @ np.abs(matrix) ** power
+    assert np.array_equal(np.broadcast_to(sums, expected.shape), expected)
+
+
+def test_column_sums_of_diagonals_beyond_64_bits():
+    sums = column_sums(Toeplitz([2**40, 1], [2**40, 0]), 2)
+    assert sums.tolist() == [2**80 + 1, 2**80]
+
+
+def test_small_columns_beside_large_ones_keep_their_sums():
+    operator = Toeplitz([1.0, 1e-20, 1e-20], [1.0, 1e20, 0.0])
+    assert operator.column_abs_sums()[0] == 1.0
+    falling = Toeplitz([1e-20, 1e-20], [1e-20, 1e-20, 1e20])
+    assert falling.column_abs_sums().tolist() == [2e-20, 2e-20, 1e20]
+
+
+def test_a_filter_of_integers_is_exact():
+    large = 2**53 + 1
+    assert (Toeplitz([1, 2], [1, 0]) @ [large, 0]).tolist() == [large, 2 * large]
+
+
+def test_triangular_filters_are_inverted():
+    roots = np.cumprod([1.0, *[(2 * k - 1) / (2 * k) for k in range(1, 300)]])
+    lower = Toeplitz(roots, np.eye(1, 300)[0])  # lower² sums prefixes
+    assert has_full_column_rank(lower)
+    twice, sums = (lower @ lower).to_dense(), Prefix(300).to_dense()
+    np.testing.assert_allclose(twice, sums, atol=1e-12)
+    assert isinstance(lower.T.pinv(), Toeplitz)
+    back = lower.pinv() @ (lower @ np.arange(300.0))
+    np.testing.assert_allclose(back, np.arange(300.0), atol=1e-9)
+    # The sums are the filter of its own answers.
+    squares = float(np.square(lower.to_dense()).sum())
+    assert loss(Prefix(300), lower) == pytest.approx(roots.sum() ** 2 * squares)
+
+
+def test_unstable_inverses_are_left_to_the_general_form():
+    steep = Toeplitz([1.0, -4.0, *[0.0] * 30], np.eye(1, 32)[0])
+    assert not has_full_column_rank(steep)
+    assert not has_full_column_rank(Toeplitz([0, 1], [0, 0]))
+    assert not has_full_column_rank(Toeplitz([1, 2, 3], [1, 0]))
+
+
+def test_sparse_forms_hold_no_rounding_errors():
+    band = Toeplitz([0.5, 0.25, *[0.0] * 98], np.eye(1, 60)[0] / 2)
+    assert band.to_sparse().nnz == 60 + 60
+    assert Circulant([0.5, 0.25, *[0.0] * 97]).to_sparse().nnz == 2 * 99
+    assert Toeplitz([0, 0], [0, 0, 0]).to_sparse().shape == (2, 3)

@@ -212,6 +212,8 @@ def questions():
 
 def test_every_question_has_an_answer_for_classes_without_a_rule(foreign):
     open_questions = questions()
+    # Not a question but a conversion, of what people have to operators.
+    del open_questions["mmech.operators.explicit.as_query_matrix"]
     assert "mmech.structure.shape.has_full_column_rank" in open_questions
     for name, question in open_questions.items():
         default = question.registry[object]

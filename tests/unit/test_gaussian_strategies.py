@@ -436,7 +436,12 @@ def test_the_loss_is_of_one_of_two_kinds_of_privacy():
     [(formula, {name: 1}) for formula in ERRORS for name in ("epsilon", "rho")]
     + [(loss, {"privacy": name}) for name in ("pure", "zcdp")],
 )
-def test_formulas_take_operators_not_results(formula, settings):
-    """A result carries a loss of one norm; a formula of the other must not see it."""
-    with pytest.raises(TypeError, match="strategy must be a query matrix"):
-        formula(Prefix(4), optimize(Prefix(4), privacy="zcdp"), **settings)
+def test_formulas_refuse_results_for_the_other_noise(formula, settings):
+    results = {name: optimize(Prefix(4), privacy=name) for name in ("pure", "zcdp")}
+    gaussian = "rho" in settings or settings.get("privacy") == "zcdp"
+    own = results.pop("zcdp" if gaussian else "pure")
+    wanted = formula(Prefix(4), own.strategy, **settings)
+    assert np.array_equal(formula(Prefix(4), own, **settings), wanted)
+    (other,) = results.values()
+    with pytest.raises(ValueError, match=f"was optimized for {other.norm} sensitivity"):
+        formula(Prefix(4), other, **settings)

@@ -283,3 +283,9 @@ def test_errors_read_aloud():
         Hierarchy(4, {1: 0})
     with pytest.raises(UnsupportedWorkloadError, match="use template 'pidentity'"):
         hierarchy_strategy(Kronecker([Prefix(100), Prefix(100)]))
+
+
+def test_sparse_forms_cost_their_nonzeros():
+    large = Hierarchy(2**18, {1: 2, 64: 1, 2**18: 3}).to_sparse()
+    assert large.nnz == 3 * 2**18
+    assert large[[0, 2**18, -1]].sum(axis=1).tolist() == [2, 64, 3 * 2**18]

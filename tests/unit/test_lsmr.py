@@ -25,7 +25,7 @@ from mmech.reconstruction import least_squares
 @pytest.fixture
 def iterative():
     """Every pseudoinverse without a closed form goes to LSMR."""
-    with limits.changed(direct_cells=0):
+    with limits.changed(direct_size=0):
         yield
 
 

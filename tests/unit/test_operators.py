@@ -112,7 +112,7 @@ def test_pseudoinverse_by_lsmr(name):
         pytest.skip("LSMR needs more iterations than the limit at this condition")
     inverse = ref.pinv(dense)
     scale = max(1.0, np.abs(inverse).max())
-    with limits.changed(direct_cells=0):
+    with limits.changed(direct_size=0):
         iterative = Pinv(operator)
         found, transposed = iterative.to_dense(), iterative.T.to_dense()
     np.testing.assert_allclose(found, inverse, atol=1e-7 * scale)
@@ -493,7 +493,7 @@ def test_rows_of_a_huge_box_domain():
 
 @pytest.mark.parametrize("target", ["to_dense", "to_sparse"])
 def test_large_conversions_warn(target):
-    with limits.changed(dense_entries=5):
+    with limits.changed(warned_entries=5):
         with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
             getattr(Prefix(3), target)()
         assert record[0].filename == __file__
@@ -633,7 +633,7 @@ def test_a_factorisation_is_computed_once():
 )
 def test_lsmr_that_does_not_converge_warns(dense):
     with (
-        limits.changed(direct_cells=0),
+        limits.changed(direct_size=0),
         pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"),
     ):
         Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))

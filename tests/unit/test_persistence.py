@@ -1,10 +1,14 @@
 """Strategies in files: bit-identical, without pickle, and refused when damaged."""
 
+from __future__ import annotations
+
+import io
 import json
 import math
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +17,6 @@ import scipy.sparse as sp
 from catalogue import CATALOGUE, LABELS
 from processes import largest_file
 
-import mmech
 from mmech import (
     Candidate,
     Dense,
@@ -34,13 +37,15 @@ from mmech import (
     VStack,
     all_marginals,
     export_marginals,
+    limits,
     load,
     noisy_release,
     optimize,
     save,
 )
 from mmech.noise import discrete_gaussian_variance
-from mmech.storage import codec as _persistence
+from mmech.storage import codec as _codec
+from mmech.storage.codec import storable
 
 
 @pytest.fixture
@@ -84,12 +89,21 @@ def test_every_operator_round_trips(name, path):
     assert loaded.sensitivity() == operator.sensitivity()
 
 
-def test_every_public_operator_can_be_named():
-    known = _persistence._registry()
-    for name in mmech.__all__:
-        thing = getattr(mmech, name)
-        if isinstance(thing, type) and issubclass(thing, QueryMatrix):
-            assert thing is QueryMatrix or known[name] is thing
+def kinds_of(base):
+    """Return the classes of the package that are derived from a class."""
+    found = {
+        cls for child in base.__subclasses__() for cls in {child} | kinds_of(child)
+    }
+    return {cls for cls in found if cls.__module__.startswith("mmech.")}
+
+
+def test_every_operator_of_the_package_can_be_saved():
+    known = {kind.cls for kind in _codec._KINDS.values()}
+    whole = {
+        cls for cls in kinds_of(QueryMatrix) if cls._matmat is not QueryMatrix._matmat
+    }
+    left = {cls.__name__ for cls in whole - known}
+    assert not {name for name in left if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(
@@ -157,8 +171,8 @@ def test_files_are_reproducible_zips_that_numpy_opens(path, tmp_path):
     with zipfile.ZipFile(path) as archive:
         description = json.loads(archive.read("description.json"))
         assert archive.namelist() == ["description.json", "array_0.npy"]
-    assert description["format"] == "mmech strategy"
-    assert description["version"] == 1
+    assert (description["format"], description["version"]) == ("mmech", 1)
+    assert description["holds"] == "strategy"
     with np.load(path, allow_pickle=False) as arrays:
         np.testing.assert_array_equal(arrays["array_0"], [[0.1, 0.2]])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["again", path.name]
@@ -182,7 +196,7 @@ class Elsewhere(QueryMatrix):
 
 def test_operators_from_elsewhere(path):
     for strategy in (Elsewhere(3), VStack([Identity(3), Elsewhere(3)])):
-        with pytest.raises(TypeError, match="operator class Elsewhere, which is not"):
+        with pytest.raises(TypeError, match="class Elsewhere, which is not storable"):
             save(path, strategy)
     assert not path.exists()
     # A foreign workload does not keep the strategy from being saved.
@@ -195,13 +209,106 @@ def test_operators_from_elsewhere(path):
         pass
 
     Identity2.__name__ = "Identity"
-    with pytest.raises(TypeError, match="not part of mmech"):
+    with pytest.raises(TypeError, match="is not storable"):
         save(path, Identity2(3))
 
 
+@pytest.fixture
+def own_kinds():
+    """Classes that a test makes storable are forgotten after it."""
+    with mock.patch.dict(_codec._KINDS):
+        yield
+
+
+def test_operators_from_elsewhere_can_be_made_storable(path, own_kinds):
+    storable("elsewhere.Elsewhere", 3)(Elsewhere)
+    save(path, VStack([Identity(3), Elsewhere(3)]))
+    assert_identical(load(path), VStack([Identity(3), Elsewhere(3)]))
+    with pytest.raises(ValueError, match="the tag 'Prefix' belongs to Prefix; choose"):
+        storable("Prefix")(Elsewhere)
+    storable("elsewhere.Elsewhere", 4)(Elsewhere)
+    with pytest.raises(ValueError, match=r"Elsewhere in version 3 but .* reads 4; use"):
+        load(path)
+    del _codec._KINDS["elsewhere.Elsewhere"]
+    with pytest.raises(ValueError, match="names the class 'elsewhere"):
+        load(path)
+
+
+@storable("test.Fields")
+@dataclass(frozen=True)
+class Fields:
+    """One field of every kind that annotations tell apart."""
+
+    whole: int = 1
+    real: float = 0.5
+    flag: bool = True
+    text: str | None = "a"
+    pair: tuple[int, float] = (1, 2.0)
+    several: tuple[tuple[int, ...], ...] = ((1, 2), ())
+    table: np.typing.NDArray[np.int32] | None = None
+    tables: tuple[np.typing.NDArray[np.float64], ...] = ()
+    weights: dict[tuple[int, ...], float] = field(default_factory=dict)
+    cost: Fraction = Fraction(1, 3)
+    inner: Fields | None = None
+    free: object = None
+
+
+ROUND_TRIPS = [
+    {},
+    {"real": 2, "text": None, "several": (), "cost": Fraction(10**30, 7)},
+    {"real": math.inf, "weights": {(): 1.0, (0, 1): -math.inf}, "free": ((), None)},
+    {"table": np.arange(3, dtype=np.int32), "tables": (np.ones((2, 2)), np.ones(0))},
+    {"inner": Fields(whole=2**70), "free": {"a": {1: True}}},
+]
+
+
+@pytest.mark.parametrize("fields", ROUND_TRIPS, ids=str)
+def test_all_kinds_of_fields_round_trip(fields, path):
+    _codec.write(path, "test", Fields(**fields))
+    loaded = _codec.read(path, "test", Fields)
+    assert repr(loaded) == repr(Fields(**fields))
+
+
+MISFITS = {
+    "whole": [1.0, True, "1", None, [1]],
+    "real": ["1", True, None, {"fraction": "1/2"}],
+    "flag": [0, 1, "yes", None],
+    "text": [1, ["a"], True],
+    "pair": [[1], [1, 2.0, 3], [1.0, 2], 1, {"mapping": []}],
+    "several": [[1], [[1.0]], [[[1]]], "ab", None],
+    "table": [{"array": 1}, [1, 2], 3, {"array": 9}, {"array": -1}, {"array": True}],
+    "tables": [{"array": 1}, [{"array": 0}], [[{"array": 1}]]],
+    "weights": [[], {"mapping": [[0, 1.0]]}, {"mapping": [[[0], "1"]]}, {"mapping": 1}],
+    "cost": [1, 0.5, "1/3", {"fraction": "1/0"}, {"fraction": None}],
+    "inner": [{"entry": 1}, {"entry": 99}, {"entry": -1}, {"surprise": 1}, {}],
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_fields_of_other_types_than_annotated_are_refused(name, path):
+    both = np.zeros(1, np.int32), np.zeros(1)
+    _codec.write(path, "test", Fields(table=both[0], tables=both[1:]))
+    _codec.read(path, "test", Fields)
+    whole = path.read_bytes()
+    for value in MISFITS[name]:
+        path.write_bytes(whole)
+        rewrite(path, lambda d, v=value: d["entries"][0]["arguments"].update({name: v}))
+        with pytest.raises(ValueError, match="is not a test file or is damaged"):
+            _codec.read(path, "test", Fields)
+
+
+@pytest.mark.parametrize(
+    "array", [np.ones(1, "f4"), np.array([math.nan]), np.array("")]
+)
+def test_arrays_that_no_file_holds(array, path):
+    with pytest.raises(TypeError, match="cannot save an array of dtype"):
+        _codec.write(path, "test", Fields(free=array))
+    assert not path.exists()
+
+
 def test_wrong_kinds(path):
-    with pytest.raises(TypeError, match="strategy must be a query matrix or a Strat"):
-        save(path, np.eye(3))
+    with pytest.raises(TypeError, match="strategy must be a query matrix"):
+        save(path, [[1]])
 
 
 def test_a_failed_write_keeps_the_old_file(path):
@@ -228,21 +335,34 @@ def rewrite(path, change=lambda description: None, drop=()):
                 archive.writestr(name, content)
 
 
-def test_newer_versions(path):
+@pytest.mark.parametrize("version", [0, 2, "1", None, True])
+def test_other_versions(path, version):
     save(path, Identity(2))
-    rewrite(path, lambda d: d.update(version=2))
-    with pytest.raises(ValueError, match=r"has version 2 .* reads up to 1; update"):
+    whole = path.read_bytes()
+    rewrite(path, lambda d: d.update(version=version))
+    with pytest.raises(ValueError, match=r"has version .* this mmech reads 1; use the"):
         load(path)
-    rewrite(path, lambda d: d.update(version="1"))
-    with pytest.raises(ValueError, match="has version 1 of"):
+    path.write_bytes(whole)
+    rewrite(path, lambda d: d["entries"][0].update(version=version))
+    with pytest.raises(ValueError, match=r"has Identity in version .* reads 1; use"):
+        load(path)
+
+
+@pytest.mark.parametrize("change", [{"n": 2, "m": 1}, {"m": 2}, {}])
+def test_other_arguments_are_those_of_another_version(path, change):
+    save(path, Identity(2))
+    rewrite(path, lambda d: d["entries"][0].update(arguments=change))
+    with pytest.raises(
+        ValueError, match=r"Identity with other arg.* reads \(.*\); use"
+    ):
         load(path)
 
 
 @pytest.mark.parametrize("name", ["Hadamard", "eval", "QueryMatrix", "__import__"])
 def test_unknown_classes(path, name):
     save(path, Identity(2))
-    rewrite(path, lambda d: d["nodes"][0].update({"class": name}))
-    with pytest.raises(ValueError, match=f"names the class '{name}', which this ver"):
+    rewrite(path, lambda d: d["entries"][0].update({"class": name}))
+    with pytest.raises(ValueError, match=f"names the class '{name}', which this mmech"):
         load(path)
 
 
@@ -256,8 +376,68 @@ def test_other_files(path, tmp_path):
     with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
         load(tmp_path / "arrays.npz")
     save(path, Identity(2))
-    rewrite(path, lambda d: d.update(format="something else"))
-    with pytest.raises(ValueError, match="its format is not 'mmech strategy'"):
+    rewrite(path, lambda d: d.update(format="mmech strategy"))
+    with pytest.raises(ValueError, match="has the format 'mmech strategy' but this m"):
+        load(path)
+    _codec.write(path, "test", Fields())
+    with pytest.raises(ValueError, match="holds a 'test', not a strategy"):
+        load(path)
+    rewrite(path, lambda d: d.update(holds="strategy"))
+    with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
+        load(path)
+
+
+LONG = "\x1b[2J\n" * 10**3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(format=LONG),
+        lambda d: d.update(version=LONG),
+        lambda d: d.update(holds=LONG),
+        lambda d: d["entries"][0].update({"class": LONG}),
+        lambda d: d["entries"][0].update(version=LONG),
+        lambda d: d["entries"][0]["arguments"].update({LONG: 1}),
+    ],
+)
+def test_sentences_show_little_of_what_a_file_says(change, path):
+    save(path, Identity(2))
+    rewrite(path, change)
+    with pytest.raises(ValueError, match=r"\\x1b") as caught:
+        load(path)
+    text = str(caught.value).removeprefix(str(path))
+    assert text.isprintable()
+    assert len(text) < 250
+
+
+@pytest.mark.parametrize("name", ["description_bytes", "file_bytes"])
+def test_files_that_unpack_to_too_much_are_not_unpacked(path, name):
+    save(path, Dense(np.zeros((300, 1000))))
+    assert path.stat().st_size < 10_000
+    need = rf"unpacks to .* bytes, too many .*limits.changed\({name}="
+    with limits.changed(**{name: 100}), pytest.raises(ValueError, match=need):
+        load(path)
+    load(path)
+
+
+def test_headers_of_arrays_promise_no_more_than_there_is(path):
+    save(path, PIdentity([[1.0, 2.0]]))
+    stream = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (10**13, 2)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    rewrite(path, drop=["array_0.npy"])
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("array_0.npy", stream.getvalue() + bytes(16))
+    with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
+        load(path)
+
+
+def test_other_ways_of_packing_are_refused(path):
+    save(path, Identity(2))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("array_0.npy", bytes(10**6))
+    with pytest.raises(ValueError, match="is damaged"):
         load(path)
 
 
@@ -277,20 +457,20 @@ def test_damaged_files(path):
 
 
 DAMAGE = [
-    lambda d: d.update(root={"node": 7}),
-    lambda d: d.update(root={"node": -1}),
-    lambda d: d.update(root=3),
-    lambda d: d.update(root={"tuple": []}),
-    lambda d: d.update(root=[]),
-    lambda d: d.update(root={"surprise": 1}),
+    lambda d: d.update(entries=[]),
+    lambda d: d.update(entries=3),
+    lambda d: d.pop("entries"),
+    lambda d: d.pop("format"),
     lambda d: d.update(arrays=5),
     lambda d: d.update(arrays=-1),
-    lambda d: d.update(nodes=3),
-    lambda d: d["nodes"][0].pop("named"),
-    lambda d: d["nodes"][0]["named"].update(theta={"array": 3}),
-    lambda d: d["nodes"][0]["named"].update(theta=None),
-    lambda d: d["nodes"][0]["named"].update(surplus=1),
-    lambda d: d["nodes"][0]["arguments"].append(1),
+    lambda d: d.update(arrays=0),
+    lambda d: d["entries"][0].pop("arguments"),
+    lambda d: d["entries"][0].pop("version"),
+    lambda d: d["entries"][0].update({"class": []}),
+    lambda d: d["entries"][0]["arguments"].update(theta={"array": 3}),
+    lambda d: d["entries"][0]["arguments"].update(theta={"entry": 0}),
+    lambda d: d["entries"][0]["arguments"].update(theta=None),
+    lambda d: d["entries"][0].update(arguments=[]),
 ]
 
 

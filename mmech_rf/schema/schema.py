@@ -1,26 +1,18 @@
-"""Public facts about the records of a classifier: a domain, and its classes.
-
-A schema lists for every attribute its categories, or its bounds and cut points,
-and the class labels. It is public: it comes from documentation or agreement, not
-from the records. Everything downstream (domain, forest, strategy) is built from
-it, so nothing there depends on sensitive data.
-"""
+"""`Schema`: how raw records and their labels become codes."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice
-from mmech.domain import files
 from mmech.domain.attribute import (
-    Attribute,
     as_tuple,
     check_cells,
     check_name,
@@ -31,52 +23,28 @@ from mmech.domain.attribute import (
 from mmech.domain.discretise import check_bins
 from mmech.domain.domain import Domain
 from mmech.domain.encoding import (
-    PROBLEMS,
     Misfit,
     cell_error,
     check_policies,
     encode_columns,
     list_misfits,
-    look,
 )
 from mmech.domain.readers import read_table, read_vector
 from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
+from mmech.storage.codec import storable
+from mmech_rf.schema.files import parsed
+from mmech_rf.schema.labels import (
+    LABEL_PROBLEMS,
+    decoded,
+    label_error,
+    label_of_type,
+)
 
-__all__ = ["Attribute", "Misfit", "Schema"]
-
-_LABEL_PROBLEMS = {
-    MISSING: PROBLEMS[MISSING],
-    UNKNOWN: "a label that is not one of the classes",
-}
-_LABEL_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
-_LABEL_WORDS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def label_of_type(label: Any, kind: str) -> Any:
-    """Return a public class label as an integer, a boolean or text, or raise.
-
-    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
-    (-1, False)
-    """
-    check_choice(kind, "the type of the class labels", _LABEL_TYPES)
-    if isinstance(label, _LABEL_TYPES[kind]) and not (
-        kind == "int" and isinstance(label, bool)
-    ):
-        return label
-    try:
-        if kind == "int":
-            return int(str(label))
-        if kind == "bool":
-            return _LABEL_WORDS[str(label).lower()]
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"the class label {label!r} cannot be written as {kind}; correct the label "
-            "or the type"
-        ) from None
-    return str(label)
+__all__ = ["Schema"]
 
 
+@storable("Schema")
 @dataclass(frozen=True, repr=False)
 class Schema(Domain):
     """Public facts about a data set: its attributes and its class labels.
@@ -128,6 +96,7 @@ class Schema(Domain):
 
     Examples
     --------
+    >>> from mmech_rf import Attribute, Schema
     >>> schema = Schema(
     ...     [
     ...         Attribute.ordinal("safety", ["low", "med", "high"]),
@@ -196,7 +165,6 @@ class Schema(Domain):
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
-        return_index: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
 
     @overload
@@ -208,20 +176,8 @@ class Schema(Domain):
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
-        return_index: Literal[False] = False,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
-
-    @overload
-    def encode(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
-        handle_missing: str = "error",
-        return_index: Literal[True],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
+        return_index: bool = False,
+    ) -> tuple[NDArray[np.int64], ...]: ...
 
     def encode(
         self,
@@ -269,6 +225,7 @@ class Schema(Domain):
 
         Examples
         --------
+        >>> from mmech_rf import Attribute, Schema
         >>> shape = Attribute.categorical("shape", ["round", "square", "?"])
         >>> size = Attribute.numeric("size", lower=0, upper=10, n_bins=2)
         >>> schema = Schema([shape, size], [False, True])
@@ -308,7 +265,7 @@ class Schema(Domain):
             if choice == "drop":
                 keep &= ~bad
             elif bad.any():
-                raise _label_error(int(bad.argmax()), marker, policies=True)
+                raise label_error(int(bad.argmax()), marker, policies=True)
         index = np.flatnonzero(keep)
         if index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]
@@ -333,6 +290,7 @@ class Schema(Domain):
 
         Examples
         --------
+        >>> from mmech_rf import Attribute, Schema
         >>> schema = Schema([Attribute.categorical("a", ["0", "1"])], ["-1", "1"])
         >>> schema.encode_target([1, -1, 1.0])
         array([1, 0, 1])
@@ -340,7 +298,7 @@ class Schema(Domain):
         codes = self._class_table.codes(read_vector(y))
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
-            raise _label_error(row, int(codes[row]), policies=False)
+            raise label_error(row, int(codes[row]), policies=False)
         return codes
 
     def check(
@@ -363,6 +321,7 @@ class Schema(Domain):
 
         Examples
         --------
+        >>> from mmech_rf import Attribute, Schema
         >>> schema = Schema([Attribute.categorical("shape", ["round"])], [0, 1])
         >>> schema.check([["round"], ["squre"]], [0, 1])
         [Misfit(row=1, column='shape', value='squre',
@@ -379,7 +338,7 @@ class Schema(Domain):
             found += list_misfits(name, values, np.array(missing, np.int64))
         if y is not None:
             labels, codes = self._read_labels(y, table.n_rows)
-            found += list_misfits(self.target, labels, codes, _LABEL_PROBLEMS)
+            found += list_misfits(self.target, labels, codes, LABEL_PROBLEMS)
         return sorted(found, key=lambda misfit: misfit.row)
 
     def _read_labels(
@@ -412,21 +371,11 @@ class Schema(Domain):
 
         Examples
         --------
+        >>> from mmech_rf import Attribute, Schema
         >>> Schema([Attribute.categorical("a", [0, 1])], [-1, 1]).decode_target([1, 0])
         array([ 1, -1])
         """
-        kinds = {type(label) for label in self.class_labels}
-        labels = np.empty(self.n_classes, dtype=object)
-        labels[:] = self.class_labels
-        if len(kinds) == 1:
-            labels = np.array(self.class_labels)
-        codes = np.asarray(class_codes, dtype=np.int64)
-        if codes.size and not (codes.min() >= 0 and codes.max() < self.n_classes):
-            raise ValueError(
-                f"class codes must be at least 0 and below {self.n_classes}; "
-                "pass what encode_target returns"
-            )
-        return labels[codes]
+        return decoded(self.class_labels, class_codes)
 
     # ---- sources ---------------------------------------------------------------
 
@@ -473,29 +422,7 @@ class Schema(Domain):
     def _parse(
         cls, document: dict[str, Any], n_bins: int
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        if "format" in document:
-            more = ("target", "required")
-            entries = files.written_attributes(document, cls._noun, more)
-            target, labels = document["target"], "labels"
-        elif "features" in document:
-            entries = files.described_attributes(
-                document, cls._noun, n_bins, ("target",)
-            )
-            target, labels = document["target"], "categories"
-        elif "attributes" in document:
-            return _parse_mrf(document)
-        else:
-            raise files.unknown_kind(
-                cls._noun, "'features' with 'target', or 'attributes' with 'target'"
-            )
-        files.check_keys(target, ("name", "type", labels), "the target")
-        return entries, {
-            "class_labels": target[labels],
-            "label_type": target.get("type"),
-            "target": target["name"],
-            "name": document.get("name"),
-            "required": document.get("required", ()),
-        }
+        return parsed(document, cls._noun, n_bins)
 
     def _entries(self) -> dict[str, Any]:
         target = {"name": self.target, "labels": self.class_labels}
@@ -577,6 +504,21 @@ class Schema(Domain):
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
 
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        return {"document": "_document"}
+
+    @property
+    def _document(self) -> Any:
+        """What `to_json` writes."""
+        text = self.to_json()
+        assert text is not None
+        return json.loads(text)
+
+    @classmethod
+    def _restored(cls, document: Any) -> Self:
+        return cls.from_json(document)
+
     # ---- display ---------------------------------------------------------------
 
     def __repr__(self) -> str:
@@ -608,63 +550,3 @@ def _check_queries(policies: Mapping[str, str], *, return_index: bool) -> None:
         raise ValueError(
             "return_index=True needs y, because no query is ever dropped; leave it out"
         )
-
-
-def _label_error(row: int, marker: int, *, policies: bool) -> ParameterError:
-    """Return the error for a label, which policies may settle or not."""
-    way = "{handle_missing=}" if marker == MISSING else "{handle_unknown=}"
-    extend = "add it to {class_labels} of the schema"
-    if policies:
-        first = f"{look('schema')}, then "
-        remedy = {
-            MISSING: (f"{first}fill it in", f"choose {way}"),
-            UNKNOWN: (f"{first}correct it", extend, f"choose {way}"),
-        }
-    else:
-        remedy = {
-            MISSING: ("fill it in", "leave its record out"),
-            UNKNOWN: ("correct it", extend),
-        }
-    need = f"row {row} of {{y}} holds {_LABEL_PROBLEMS[marker]}"
-    return ParameterError("y", need, remedy=remedy[marker])
-
-
-# ---- files of the matrix-random-forest paper -----------------------------------
-
-_MRF_KEYS = ("name", "type", "categories", "cutoffs", "groups", "value_map")
-
-
-def _parse_mrf(
-    document: dict[str, Any],
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    known = ("name", "attributes", "target", "dropped_after", "not_used")
-    files.check_keys(document, known, "the schema")
-    target = document["target"]
-    required = tuple(document.get("dropped_after", ()))
-    left_out = {target, *required, *document.get("not_used", ())}
-    attributes, class_labels = [], None
-    for entry in document["attributes"]:
-        files.check_keys(entry, _MRF_KEYS, f"attribute {entry['name']!r}")
-        if entry["name"] == target:
-            class_labels = entry["categories"]
-        if entry["name"] in left_out:
-            continue
-        fields = {"name": entry["name"], "kind": entry["type"]}
-        fields["categories"] = entry.get("categories", ())
-        if entry["type"] == "numeric":
-            fields["cut_points"] = entry["cutoffs"]
-        for key in ("groups", "value_map"):
-            if entry.get(key):
-                fields[key] = entry[key]
-        attributes.append(fields)
-    if class_labels is None:
-        raise ValueError(
-            f"the schema names the target {target!r} but has no attribute of that "
-            "name with its categories; add it"
-        )
-    return attributes, {
-        "class_labels": class_labels,
-        "target": target,
-        "name": document.get("name"),
-        "required": required,
-    }

@@ -1,0 +1,213 @@
+"""All methods, one row each: for comparisons, pictures, the command line, `mmech_rf`.
+
+Nothing is imported before a method is built, so that ``--help`` is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["ESTIMATORS", "METHODS", "Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A classifier with settings, and how it is shown.
+
+    Attributes
+    ----------
+    name : str
+        Key in `METHODS`, and value of ``--method`` and ``--methods``.
+    estimator, home : str
+        Name of the class, and the module in `mmech_rf` that has it.
+    label : str
+        Name for people.
+    released : str
+        What is released: labelled trees, counts, votes; or "not private".
+    summary : str
+        What it does, for ``--help``.
+    style : tuple of str
+        Colour, marker and dashes of its line in pictures; colour and marker are its
+        own, dashes tell kinds of methods apart.
+    command : {"fit", "predict-batch"}, optional
+        Command that releases it, if any.
+    options : tuple of str
+        Parameters that may be set from outside.
+    parameters : mapping of str
+        Parameters as they are set.
+    """
+
+    name: str
+    estimator: str
+    home: str
+    label: str
+    released: str
+    summary: str
+    style: tuple[str, str, str]
+    command: str | None = None
+    options: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the method has a privacy budget."""
+        return self.released != "not private"
+
+    @property
+    def factory(self) -> Any:
+        """The class, which is imported now."""
+        return getattr(import_module(f"mmech_rf.{self.home}"), self.estimator)
+
+    def make(self, schema: Any, **parameters: Any) -> Any:
+        """Return an unfitted classifier; parameters win over those that are set."""
+        return self.factory(schema, **{**self.parameters, **parameters})
+
+
+_CHOOSING = ("n_records", "privacy", "delta")
+_FOREST = ("n_trees", "depth", "splits")
+_COUNTED = (*_FOREST, "n_ensembles", "max_features", "voting", "random_state")
+_OPTIMIZED = (*_COUNTED, "template")
+
+_ROWS = (
+    Method(
+        "private",
+        "PrivateForestClassifier",
+        "private.private_forest",
+        "private forest",
+        "labelled trees",
+        "what is best for the budget: drawn, or labels where epsilon is below 0.00001; "
+        "nothing to set but what is public",
+        ("#000000", "P", "-"),
+        "fit",
+        _CHOOSING,
+    ),
+    Method(
+        "drawn",
+        "DrawnForestClassifier",
+        "drawn.classifier",
+        "drawn trees",
+        "labelled trees",
+        "small trees, drawn with their labels for what they get right; often the most "
+        "accurate, any number of attributes",
+        ("#4AA8DE", "X", "-"),
+        "fit",
+        _CHOOSING,
+    ),
+    Method(
+        "blocks",
+        "BlockForestClassifier",
+        "blocks.classifier",
+        "blocks of attributes",
+        "class counts",
+        "class counts of neighbouring attributes, one complete tree for each block of "
+        "them",
+        ("#8A4B0F", "p", "-"),
+        "fit",
+        _CHOOSING,
+    ),
+    Method(
+        "labels",
+        "LabelForestClassifier",
+        "blocks.classifier",
+        "labels of leaves",
+        "labels",
+        "nothing but the labels of leaves, of trees that share out the records",
+        ("#6A3D9A", "<", "-"),
+        "fit",
+        ("n_records",),
+    ),
+    Method(
+        "training",
+        "BatchTrainingClassifier",
+        "private.batch_training",
+        "batch training",
+        "leaf counts",
+        "leaf counts through the matrix mechanism",
+        ("#0072B2", "o", "--"),
+        "fit",
+        _OPTIMIZED,
+        {"voting": "hard"},
+    ),
+    Method(
+        "prediction",
+        "BatchPredictionClassifier",
+        "private.batch_prediction",
+        "batch prediction",
+        "votes",
+        "weighted votes of a batch of queries through the matrix mechanism",
+        ("#D55E00", "s", "--"),
+        "predict-batch",
+        tuple(option for option in _OPTIMIZED if option != "voting"),
+        {"voting": "weight"},
+    ),
+    Method(
+        "subsample",
+        "SubsampleAggregateClassifier",
+        "private.subsample_aggregate",
+        "subsample-aggregate",
+        "votes",
+        "votes of a batch of queries; every record trains one tree only, of 16 by "
+        "default; any number of attributes",
+        ("#009E73", "^", "--"),
+        "predict-batch",
+        _OPTIMIZED,
+        {"voting": "weight"},
+    ),
+    Method(
+        "laplace",
+        "LaplaceForestClassifier",
+        "private.laplace_forest",
+        "Laplace, shared data",
+        "leaf counts",
+        "baseline: noise on every leaf, all records in every tree",
+        ("#B4578F", "v", "-."),
+        "fit",
+        _COUNTED,
+        {"data": "shared", "voting": "hard"},
+    ),
+    Method(
+        "laplace-disjoint",
+        "LaplaceForestClassifier",
+        "private.laplace_forest",
+        "Laplace, disjoint data",
+        "leaf counts",
+        "baseline: noise on every leaf, every record in one tree",
+        ("#A67800", "D", "-."),
+        "fit",
+        _COUNTED,
+        {"data": "disjoint", "voting": "hard"},
+    ),
+    Method(
+        "non-private",
+        "NonPrivateForestClassifier",
+        "private.nonprivate",
+        "non-private forest",
+        "not private",
+        "the forest of training with exact counts",
+        ("#B2182B", "*", ":"),
+        None,
+        (*_FOREST, "voting"),
+        {"voting": "hard"},
+    ),
+    Method(
+        "majority",
+        "majority_class",
+        "evaluation.methods",
+        "majority class",
+        "not private",
+        "the most frequent class of the training split, exact",
+        ("#777777", "x", ":"),
+    ),
+)
+
+METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS})
+"""Methods by name, in the order of tables."""
+
+ESTIMATORS: Mapping[str, str] = MappingProxyType(
+    {row.estimator: row.home for row in _ROWS if row.home != "evaluation.methods"}
+)
+"""Modules by the name of a public classifier."""

@@ -1,0 +1,169 @@
+"""What makes a class a scikit-learn estimator: `__init__`, and texts of its parameters.
+
+Estimators have most parameters in common. A parameter is a field with a default, as in
+a dataclass, and its text is written once, below: ``$name`` in a docstring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from inspect import cleandoc, signature
+from string import Template
+from typing import TypeVar, dataclass_transform
+
+__all__ = ["estimator"]
+
+_Class = TypeVar("_Class")
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
+def estimator(cls: type[_Class]) -> type[_Class]:
+    """Give a class an ``__init__`` that assigns its fields, and complete its docstring.
+
+    Parameters
+    ----------
+    cls : type
+        Its fields, with those of its bases, become parameters.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> @estimator
+    ... class Constant:
+    ...     '''Answer always the same.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     $insecure_rng
+    ...     '''
+    ...
+    ...     insecure_rng: object = None
+    >>> Constant(insecure_rng=3).insecure_rng
+    3
+    >>> print(Constant.__doc__.splitlines()[4])
+    insecure_rng : int or numpy.random.Generator, default=None
+    """
+    made = dataclass(eq=False, repr=False, kw_only=True)(cls)
+    if made.__doc__ is not None:  # python -OO has none
+        text = Template(cleandoc(made.__doc__)).substitute(TEXTS)
+        taken = signature(made).parameters
+        defaults = {name: parameter.default for name, parameter in taken.items()}
+        made.__doc__ = Template(text).substitute(defaults)
+    return made
+
+
+TEXTS = {
+    "schema": """\
+schema : Schema, default=None
+    Public attributes and classes. ``None`` reads them from the records, which
+    the guarantee does not cover, and warns.""",
+    "ordered_schema": """\
+schema : Schema, default=None
+    Public attributes and classes. An order among categories helps if it means
+    something, and so do related attributes next to each other. ``None`` reads
+    the schema from the records, which the guarantee does not cover, and warns.""",
+    "epsilon": """\
+epsilon : float, str or Fraction
+    Privacy budget of a fit, in nats. Required.""",
+    "epsilon_of_batch": """\
+epsilon : float, str or Fraction
+    Privacy budget of one batch, in nats. Required.""",
+    "forest": """\
+n_trees : int, inf or sequence of q of them, default=$n_trees
+    Trees in all, shared out among the ensembles, or a sequence with the trees of
+    each; ``math.inf`` for the limit of many multiway trees, one per subset of
+    `depth` attributes of an ensemble.
+depth : int, "auto" or sequence of q of them, default="auto"
+    Tests on a path, for all ensembles or for each; "auto" is half the number of
+    attributes for multiway trees and `fletcher_islam_depth` for others.
+splits : {"multiway", "binary", "threshold"}, default="multiway"
+    Whether nodes have a child per value or compare with one, see
+    `grow_random_forest`.
+n_ensembles : int, default=1
+    Number q of ensembles, each with a random subset of the attributes and
+    epsilon / q. Where records are assigned to trees, every ensemble does so anew.
+max_features : int, "partition" or None, default=None
+    Attributes per ensemble, drawn anew for each; "partition" shares out all
+    attributes, each to one ensemble; ``None`` for all.""",
+    "voting": """\
+voting : {"hard", "weight"}, default="hard"
+    Whether a tree votes for its leaf's label or with its leaf's counts.""",
+    "optimization": """\
+template : str, default="auto"
+    Strategy template, see `mmech.optimize`.
+n_jobs : int, default=None
+    Processes that optimize the strategies of the ensembles, see
+    ``joblib.Parallel``; they see public workloads only, and the results are
+    those of one process.""",
+    "delta": """\
+privacy : {"pure", "zcdp"}, default="pure"
+    What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
+    with a probability of up to delta more than epsilon may be learnt. Releases are
+    then accounted in zCDP where that leaves less noise, which is where there are
+    many of them: many records times epsilon.
+delta : float, default=None
+    Probability for ``privacy="zcdp"``, well below one over the number of records.""",
+    "n_records": """\
+n_records : int, default=None
+    Number of records, roughly, where it is public; ``None`` pays for a noisy count
+    with 3 % of epsilon.""",
+    "guarantee": """\
+neighbours : {"add_remove", "replace"}, default="add_remove"
+    Neighbour relation of the guarantee.
+records_per_person : int, default=1
+    Largest number of records of one person, public: the budget is per person.
+handle_unknown, handle_missing : str, default="error"
+    What happens to values outside the schema, see `Schema.encode`; queries are
+    never dropped, "drop" counts as "error" for them.""",
+    "ledger": """\
+ledger : PrivacyLedger, default=None
+    Budget shared with other releases; ``None`` allows exactly `epsilon` (and
+    `delta`, where there is one) per fit. A copied or unpickled model comes with a
+    ledger that is spent. A fit with ``privacy="zcdp"`` takes one of rho.""",
+    "ledger_of_batch": """\
+ledger : PrivacyLedger, default=None
+    Budget shared with other releases; ``None`` allows exactly one batch.""",
+    "seed": """\
+random_state : int, RandomState, Generator or SeedSequence, default=None
+    Shapes the forests, never the noise or which record trains which tree.""",
+    "no_seed": """\
+random_state : int, RandomState, Generator or SeedSequence, default=None
+    Without effect: nothing but the noise is random, and noise has no seed.""",
+    "insecure_rng": """\
+insecure_rng : int or numpy.random.Generator, default=None
+    Predictable noise for tests; warns and voids the guarantee.""",
+    # attributes of a fit
+    "fitted": """\
+classes_ : ndarray, shape (k,)
+    Class labels, as the schema has them.
+schema_ : Schema
+    Public facts in use.
+ledger_ : PrivacyLedger
+    What the releases were paid from.
+timings_ : dict of str to float
+    Seconds per stage; depends on the records, not for publication.
+privacy_statement_ : str
+    What was released at which epsilon, or rho.""",
+    "choice_": """\
+choice_ : Choice
+    What was released and how it votes.""",
+    "ensembles_": """\
+ensembles_ : list of Ensemble
+    Forests, attributes and budget shares.""",
+    "leaf_counts_": """\
+leaf_counts_ : list of ndarray, each of shape (n_leaves, k)
+    Released counts.
+leaf_labels_ : list of ndarray, each of shape (n_leaves,)
+    Class index of every leaf.
+expected_error_ : float
+    Expected total squared error of all released leaf counts.""",
+    "batch_": """\
+strategies_ : list of StrategyResult
+    What was measured for the batch, per ensemble.
+expected_error_ : float
+    Expected total squared error of the batch's votes; set by `predict`.""",
+}
+"""Texts of docstrings, by name; the name of a parameter stands for its default."""

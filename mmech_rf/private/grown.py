@@ -1,0 +1,237 @@
+"""Random forests that grow before a record is seen, and are then measured.
+
+Everything public (forests, strategies, budget shares) is settled first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
+from mmech.checks import check_choice, check_integer
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import (
+    SPLITS,
+    check_depth,
+    complete_forest,
+    complete_size,
+    default_depth,
+    grow_random_forest,
+)
+from mmech_rf.limits import LIMITS
+from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.ensembles import (
+    Ensemble,
+    check_n_jobs,
+    depths_of,
+    features_of,
+    optimize_all,
+    spawn,
+    trees_of,
+)
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.sizes import check_cells, check_leaves
+from mmech_rf.private.votes import check_labels, check_that
+from mmech_rf.private.voting import hard_votes, weight_votes
+from mmech_rf.schema import Schema
+
+__all__ = ["CountedForest", "GrownForest", "OptimizedForest"]
+
+
+@estimator
+class GrownForest(ForestClassifier):
+    """Base of the classifiers that measure counts in random forests."""
+
+    n_trees: float | Sequence[float] = 128
+    depth: int | str | Sequence[int | str] = "auto"
+    splits: str = "multiway"
+    n_ensembles: int = 1
+    max_features: int | str | None = None
+    voting: str = "hard"
+
+    _votings: ClassVar[tuple[str, ...]] = ("hard", "weight")
+    _needs_cells = True
+    _measures_marginals = False
+    _tree_cells = "tree_cells"
+    _what = "counts"
+
+    def _check_parameters(self) -> Fraction:
+        check_integer(self.n_ensembles, "n_ensembles")
+        n_trees = trees_of(self.n_trees, self.n_ensembles)
+        depths_of(self.depth, self.n_ensembles)
+        check_choice(self.splits, "splits", SPLITS)
+        if math.inf in n_trees and self.splits != "multiway":
+            raise ParameterError(
+                "splits",
+                "{n_trees=inf} is the forest of all multiway trees and needs "
+                "{splits='multiway'}",
+                self.splits,
+                "use a finite number of trees",
+            )
+        check_choice(self.voting, "voting", self._votings)
+        return super()._check_parameters()
+
+    def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
+        d, q = schema.n_features, self.n_ensembles
+        for depth in depths_of(self.depth, q):
+            if depth != "auto":
+                check_depth(schema, int(depth), self.splits)
+        *seeds, deal = spawn(self.random_state, q + 1)
+        rngs = [np.random.default_rng(seed) for seed in seeds]
+        ensembles = []
+        for n_trees, depth, features, rng in zip(
+            trees_of(self.n_trees, q),
+            depths_of(self.depth, q),
+            features_of(self.max_features, d, rngs, deal),
+            rngs,
+            strict=True,
+        ):
+            visible = schema.select(features.tolist()) if features.size < d else schema
+            levels = (
+                default_depth(visible, self.splits) if depth == "auto" else int(depth)
+            )
+            self._check_size(visible, n_trees, levels, self.splits)
+            if n_trees == math.inf:
+                forest: Forest = complete_forest(visible, levels)
+            else:
+                forest = grow_random_forest(
+                    visible, int(n_trees), levels, splits=self.splits, seed=rng
+                )
+            ensembles.append(Ensemble(features, forest, epsilon / q))
+        return ensembles
+
+    @classmethod
+    def _check_size(
+        cls, visible: Schema, n_trees: float, depth: int, splits: str
+    ) -> None:
+        """Raise before any work where an ensemble is too large for this method."""
+        if cls._needs_cells:
+            trees = n_trees
+            if trees == math.inf:
+                listed, _ = complete_size(visible.domain_shape, depth)
+                trees = 1 if cls._measures_marginals else max(listed, 1)
+            check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
+        check_leaves(visible, n_trees, depth, splits)
+
+    def _count_table(
+        self,
+        ensemble: Ensemble,
+        codes: NDArray[np.int64],
+        class_codes: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Return the exact table D, cells by classes. Sensitive."""
+        k = self.schema_.n_classes
+        n = ensemble.forest.n_cells
+        entries = ensemble.cells(codes) * k + class_codes
+        return np.bincount(entries, minlength=n * k).reshape(n, k)
+
+    def _mechanism(
+        self,
+        ensemble: Ensemble,
+        workload: QueryMatrix,
+        strategy: QueryMatrix,
+        contribution: int = 1,
+    ) -> MatrixMechanism:
+        return MatrixMechanism(
+            workload,
+            strategy,
+            epsilon=ensemble.epsilon,
+            neighbours=self._terms.neighbours,
+            records_per_person=self._terms.records_per_person,
+            contribution=contribution,
+            ledger=self.ledger_,
+            insecure_rng=self._insecure_rng,
+        )
+
+    def _reserve(self) -> None:
+        """Raise before anything is drawn unless the releases of all ensembles fit."""
+        costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
+        self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
+
+    def _answer(
+        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Release the workload's answers on exact counts, and remember it."""
+        released = f"{self._what} measured by {mechanism.strategy._label()}"
+        measurement = mechanism.measure(counts, released=released)
+        self.releases_ = (*self.releases_, measurement.entry)
+        return mechanism.answer_from(measurement)
+
+    def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
+        errors = [mechanism.expected_error() for mechanism in mechanisms]
+        return float(self.schema_.n_classes * sum(errors))
+
+
+@estimator
+class CountedForest(GrownForest):
+    """Base of the classifiers whose leaf counts are released once."""
+
+    leaf_counts_: list[NDArray[np.int64] | NDArray[np.float64]] = field(init=False)
+    leaf_labels_: list[NDArray[np.int64]] = field(init=False)
+    expected_error_: float = field(init=False)
+    _what = "leaf counts"
+    _released: ClassVar[tuple[str, ...] | None] = (
+        "ensembles_",
+        "leaf_counts_",
+        "leaf_labels_",
+        "expected_error_",
+    )
+
+    def _release_leaves(
+        self,
+        mechanisms: list[MatrixMechanism],
+        exact: Callable[[Ensemble], NDArray[np.int64]],
+    ) -> None:
+        """Release the class counts of all leaves, and label the leaves by them."""
+        self._reserve()
+        with self._timed("measurement"):
+            self.leaf_counts_ = [
+                self._answer(mechanism, exact(ensemble))
+                for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
+            ]
+            self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
+
+    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Let the trees vote by their labelled or counted leaves."""
+        scores = np.zeros((codes.shape[0], self.schema_.n_classes))
+        for i, ensemble in enumerate(self.ensembles_):
+            visible = ensemble.select(codes)
+            if self.voting == "hard":
+                labels = self.leaf_labels_[i]
+                scores += hard_votes(ensemble.forest, labels, scores.shape[1], visible)
+            else:
+                scores += weight_votes(ensemble.forest, self.leaf_counts_[i], visible)
+        return self._break_ties(scores, codes)
+
+    def _settle(self) -> None:
+        k = self.schema_.n_classes
+        check_that(len(self.ensembles_) > 0, "forests")
+        for ensemble, counts, labels in zip(
+            self.ensembles_, self.leaf_counts_, self.leaf_labels_, strict=True
+        ):
+            ensemble.check(self.schema_.domain_shape)
+            check_that(counts.shape == (ensemble.forest.n_leaves, k), "counts")
+            check_labels(labels, ensemble.forest.n_leaves, k)
+
+
+@estimator
+class OptimizedForest(GrownForest):
+    """Base of the classifiers that optimize what they measure."""
+
+    template: str = "auto"
+    n_jobs: int | None = None
+
+    def _check_parameters(self) -> Fraction:
+        check_n_jobs(self.n_jobs)
+        return super()._check_parameters()
+
+    def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
+        """Return a strategy for the workload of every ensemble. Public."""
+        return optimize_all(workloads, self.template, self.n_jobs)

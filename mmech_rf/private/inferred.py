@@ -1,0 +1,55 @@
+"""Fitting without a schema: it is read from the records, which voids the guarantee."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from mmech import PrivacyLeakWarning
+from mmech_rf.limits import LIMITS
+from mmech_rf.schema import Schema
+
+__all__ = ["infer_schema"]
+
+
+def infer_schema(
+    model: BaseEstimator, X: Any, y: Any
+) -> tuple[Schema, NDArray[Any], NDArray[Any]]:
+    """Return a schema of the records, and the records as scikit-learn takes them."""
+    warnings.warn(
+        "schema=None reads categories, bounds and classes from the records, which the "
+        "guarantee does not cover; pass a public Schema",
+        PrivacyLeakWarning,
+        stacklevel=4,
+    )
+    X, y = validate_data(model, X, y, dtype=None)
+    check_classification_targets(y)
+    _check_plain(X)
+    if X.shape[0] and len(np.unique(y)) < 2:
+        raise ValueError(
+            "the labels hold one class only; a classifier needs at least 2 classes: "
+            "pass a Schema that lists them"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        bins = int(LIMITS.inferred_cells ** (1 / X.shape[1]))
+        return Schema.infer(X, y, n_bins=max(2, min(10, bins))), X, y
+
+
+def _check_plain(X: NDArray[Any]) -> None:
+    """Raise unless every cell of an object array is text, a number or missing."""
+    if X.dtype.kind != "O":
+        return
+    plain = (str, bool, int, float, np.generic, type(None))
+    for kind in set(map(type, X.ravel().tolist())):
+        if not issubclass(kind, plain):
+            raise TypeError(
+                f"X holds a {kind.__name__}, but every value of this argument must be "
+                "a string or a number; convert it"
+            )

@@ -1,0 +1,12 @@
+"""Public facts about the records of a classifier: a domain, and its classes.
+
+A schema is public: it comes from documentation or agreement, not from the records.
+Everything downstream (domain, forest, strategy) is built from it, so nothing there
+depends on sensitive data.
+"""
+
+from mmech.domain.attribute import Attribute
+from mmech.domain.encoding import Misfit
+from mmech_rf.schema.schema import Schema
+
+__all__ = ["Attribute", "Misfit", "Schema"]

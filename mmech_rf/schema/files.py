@@ -1,0 +1,76 @@
+"""Schemas in files: what is written, and two forms that are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmech.domain import files
+
+__all__ = ["parsed"]
+
+Parsed = tuple[list[dict[str, Any]], dict[str, Any]]
+"""Fields of every attribute, and those of the schema beside them."""
+
+
+def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
+    """Return what a file says of a schema."""
+    if "format" in document:
+        more = ("target", "required")
+        entries = files.written_attributes(document, noun, more)
+        target, labels = document["target"], "labels"
+    elif "features" in document:
+        entries = files.described_attributes(document, noun, n_bins, ("target",))
+        target, labels = document["target"], "categories"
+    elif "attributes" in document:
+        return _parse_mrf(document)
+    else:
+        raise files.unknown_kind(
+            noun, "'features' with 'target', or 'attributes' with 'target'"
+        )
+    files.check_keys(target, ("name", "type", labels), "the target")
+    return entries, {
+        "class_labels": target[labels],
+        "label_type": target.get("type"),
+        "target": target["name"],
+        "name": document.get("name"),
+        "required": document.get("required", ()),
+    }
+
+
+# ---- files of the matrix-random-forest paper -----------------------------------
+
+_MRF_KEYS = ("name", "type", "categories", "cutoffs", "groups", "value_map")
+
+
+def _parse_mrf(document: dict[str, Any]) -> Parsed:
+    known = ("name", "attributes", "target", "dropped_after", "not_used")
+    files.check_keys(document, known, "the schema")
+    target = document["target"]
+    required = tuple(document.get("dropped_after", ()))
+    left_out = {target, *required, *document.get("not_used", ())}
+    attributes, class_labels = [], None
+    for entry in document["attributes"]:
+        files.check_keys(entry, _MRF_KEYS, f"attribute {entry['name']!r}")
+        if entry["name"] == target:
+            class_labels = entry["categories"]
+        if entry["name"] in left_out:
+            continue
+        fields = {"name": entry["name"], "kind": entry["type"]}
+        fields["categories"] = entry.get("categories", ())
+        if entry["type"] == "numeric":
+            fields["cut_points"] = entry["cutoffs"]
+        for key in ("groups", "value_map"):
+            if entry.get(key):
+                fields[key] = entry[key]
+        attributes.append(fields)
+    if class_labels is None:
+        raise ValueError(
+            f"the schema names the target {target!r} but has no attribute of that "
+            "name with its categories; add it"
+        )
+    return attributes, {
+        "class_labels": class_labels,
+        "target": target,
+        "name": document.get("name"),
+        "required": required,
+    }

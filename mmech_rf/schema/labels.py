@@ -1,0 +1,80 @@
+"""Class labels: their types in files, their codes, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.checks import check_choice
+from mmech.domain.encoding import PROBLEMS, look
+from mmech.domain.values import MISSING, UNKNOWN
+from mmech.exceptions import ParameterError
+
+__all__ = ["LABEL_PROBLEMS", "decoded", "label_error", "label_of_type"]
+
+LABEL_PROBLEMS = {
+    MISSING: PROBLEMS[MISSING],
+    UNKNOWN: "a label that is not one of the classes",
+}
+_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def label_of_type(label: Any, kind: str) -> Any:
+    """Return a public class label as an integer, a boolean or text, or raise.
+
+    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
+    (-1, False)
+    """
+    check_choice(kind, "the type of the class labels", _TYPES)
+    if isinstance(label, _TYPES[kind]) and not (
+        kind == "int" and isinstance(label, bool)
+    ):
+        return label
+    try:
+        if kind == "int":
+            return int(str(label))
+        if kind == "bool":
+            return _WORDS[str(label).lower()]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the class label {label!r} cannot be written as {kind}; correct the label "
+            "or the type"
+        ) from None
+    return str(label)
+
+
+def decoded(labels: tuple[Any, ...], class_codes: ArrayLike) -> NDArray[Any]:
+    """Return the labels of class codes; of objects where they are of several types."""
+    known = np.empty(len(labels), dtype=object)
+    known[:] = labels
+    if len({type(label) for label in labels}) == 1:
+        known = np.array(labels)
+    codes = np.asarray(class_codes, dtype=np.int64)
+    if codes.size and not (codes.min() >= 0 and codes.max() < len(labels)):
+        raise ValueError(
+            f"class codes must be at least 0 and below {len(labels)}; "
+            "pass what encode_target returns"
+        )
+    return known[codes]
+
+
+def label_error(row: int, marker: int, *, policies: bool) -> ParameterError:
+    """Return the error for a label, which policies may settle or not."""
+    way = "{handle_missing=}" if marker == MISSING else "{handle_unknown=}"
+    extend = "add it to {class_labels} of the schema"
+    if policies:
+        first = f"{look('schema')}, then "
+        remedy = {
+            MISSING: (f"{first}fill it in", f"choose {way}"),
+            UNKNOWN: (f"{first}correct it", extend, f"choose {way}"),
+        }
+    else:
+        remedy = {
+            MISSING: ("fill it in", "leave its record out"),
+            UNKNOWN: ("correct it", extend),
+        }
+    need = f"row {row} of {{y}} holds {LABEL_PROBLEMS[marker]}"
+    return ParameterError("y", need, remedy=remedy[marker])

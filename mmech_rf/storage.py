@@ -1,0 +1,68 @@
+"""Released models as files: data that anyone may read, without pickle.
+
+A file holds what was released or is public: noisy counts or drawn trees and what votes
+were made of them, forests, schema, parameters, and the record of what was spent. Exact
+counts, noise sources, ledgers and timings have no place in it: a class of models names
+the attributes that have one (``_released``), checks what is read (``_settle``), and is
+`mmech.storage.codec.storable`, like all that its models are made of.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from mmech.storage.codec import read
+from mmech_rf.methods import ESTIMATORS
+from mmech_rf.private.base import ForestClassifier
+
+__all__ = ["load_model"]
+
+
+def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
+    """Read a model that `save` wrote; it predicts the same labels, bit for bit.
+
+    Runs no code from the file: it may come from anyone. What the model was released
+    at is in its ``privacy_statement_``. Predicting is free; a new `fit` is refused,
+    because the budget of the model is spent: set ``ledger=None`` to spend another.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to read.
+
+    Returns
+    -------
+    estimator
+        Fitted, with a ledger that is spent; of a `PrivateForestClassifier` what it
+        chose. It has everything of the saved model but its strategies.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If the file is damaged, not a model, of another version, or names a class that
+        is not storable.
+
+    See Also
+    --------
+    mmech.load : the same for strategies.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmech_rf import BatchTrainingClassifier, datasets, load_model
+    >>> car = datasets.load_car()
+    >>> model = BatchTrainingClassifier(car.schema, epsilon=1, n_trees=8)
+    >>> model = model.fit(car.data, car.target)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(os.path.join(folder, "car.npz"))
+    ...     copy = load_model(os.path.join(folder, "car.npz"))
+    >>> bool((copy.predict(car.data) == model.predict(car.data)).all())
+    True
+    """
+    for home in set(ESTIMATORS.values()):  # files may name what was imported
+        import_module(f"mmech_rf.{home}")
+    model: ForestClassifier = read(path, "model", ForestClassifier)
+    return model

@@ -1,0 +1,104 @@
+"""One table of methods serves the package, comparisons, pictures and commands."""
+
+import inspect
+import re
+from itertools import combinations
+
+import numpy as np
+import pytest
+from rf_cases import SCHEMA, records
+
+import mmech_rf
+from mmech_rf import evaluation
+from mmech_rf.evaluation import METHODS, Records, evaluate, make_methods, summarize
+from mmech_rf.methods import ESTIMATORS
+
+SMALL = {"n_trees": 2, "depth": 1, "subsample_trees": 2}
+
+
+def small_records():
+    X, y = records(60)
+    return Records("toy", X, y, SCHEMA)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_row_makes_a_classifier_that_takes_its_options(name):
+    method = METHODS[name]
+    budget = {"epsilon": 1} if method.is_private else {}
+    model = method.make(SCHEMA, random_state=0, **budget)
+    assert {*method.options, *method.parameters} <= model.get_params().keys()
+    if method.estimator in ESTIMATORS:
+        assert type(model) is getattr(mmech_rf, method.estimator)
+        taken = inspect.signature(type(model)).parameters
+        for option, value in method.parameters.items():
+            assert option == "data" or taken[option].default == value
+
+
+def test_every_public_classifier_has_a_row():
+    public = {name for name in mmech_rf.__all__ if name.endswith("Classifier")}
+    assert public == ESTIMATORS.keys()
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_docstring_holds_every_parameter_with_its_default(name):
+    """Texts are shared, and filled in for each class."""
+    cls = getattr(mmech_rf, name)
+    sections = re.split(r"\n\n(?=\w+\n-+\n)", cls.__doc__)
+    (text,) = (part for part in sections if part.startswith("Parameters\n"))
+    entries = re.findall(r"^(\w[\w, ]*) : (.+)$", text, re.MULTILINE)
+    types = {one: kind for names, kind in entries for one in names.split(", ")}
+    parameters = inspect.signature(cls).parameters
+    assert types.keys() == parameters.keys()
+    for own, parameter in parameters.items():
+        if parameter.default is not inspect.Parameter.empty:
+            default = str(parameter.default)
+            assert types[own].split("default=")[1].strip('"') == default
+    assert "$" not in cls.__doc__
+
+
+def test_every_method_is_compared():
+    found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
+    assert not found.skipped
+    tested = {(trial.method.name, trial.epsilon) for trial in found.trials}
+    for name, method in METHODS.items():
+        budgets = [1, 4] if method.is_private else [None]
+        assert {epsilon for known, epsilon in tested if known == name} == {*budgets}
+
+
+def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
+    methods = make_methods(["private", "drawn"])
+    found = evaluate(small_records(), methods, ["1e-6", 1], repeats=1)
+    assert "to draw trees" in str(found.skipped["drawn trees"])
+    assert [(t.method.name, float(t.epsilon)) for t in found.trials] == [
+        ("private", 1e-6),
+        ("private", 1.0),
+        ("drawn", 1.0),
+    ]
+    *_, drawn = evaluation.accuracy_table(summarize(found.trials)).splitlines()
+    assert drawn.split()[4] == "-"
+
+
+def test_lines_of_a_picture_are_told_apart(tmp_path, monkeypatch):
+    """By colour and by marker; black and white prints keep the second."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = []
+    save = figure.Figure.savefig
+
+    def keep(self, *args, **options):
+        drawn.append(self)
+        return save(self, *args, **options)
+
+    monkeypatch.setattr(figure.Figure, "savefig", keep)
+    found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
+    evaluation.plot_accuracy(summarize(found.trials), tmp_path / "all.png")
+    from matplotlib.colors import to_rgb
+
+    bars = ("_", "|", "None")  # ends of error bars, and no marker
+    lines = [one for one in drawn[0].axes[0].lines if one.get_marker() not in bars]
+    assert len(lines) == len(METHODS)
+    for one, other in combinations(lines, 2):
+        assert one.get_marker() != other.get_marker()
+        colours = np.array([to_rgb(one.get_color()), to_rgb(other.get_color())])
+        assert np.abs(colours[0] - colours[1]).max() > 0.1
+    kinds = {line.get_marker(): line.get_linestyle() for line in lines}
+    assert kinds[METHODS["private"].style[1]] != kinds[METHODS["non-private"].style[1]]

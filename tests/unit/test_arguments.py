@@ -1,0 +1,253 @@
+"""What people have is taken: arrays, sparse matrices and results, in every function."""
+
+import inspect
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import mmech
+from mmech import (
+    Dense,
+    HStack,
+    Kronecker,
+    MarginalEstimate,
+    Marginals,
+    MatrixMechanism,
+    Merged,
+    Permuted,
+    Prefix,
+    Product,
+    Scaled,
+    Sparse,
+    Sum,
+    VStack,
+    dual_bound,
+    expected_error,
+    loss,
+    maximum_entropy,
+    optimize,
+    per_query_error,
+    reduce_boxes,
+    reduce_domain,
+    report,
+    reweight,
+    rmse,
+    save,
+    shrink,
+    supports,
+    svd_bound,
+)
+from mmech.reconstruction import least_squares, nonnegative
+from mmech.strategies import StrategyResult
+
+QUERIES = np.tril(np.ones((4, 4), np.int64))
+MEASURED = np.vstack([np.eye(4, dtype=np.int64), np.ones((1, 4), np.int64)])
+TABLES = Marginals((2, 2), {(0,): 1, (1,): 1})
+
+
+def answered(workload, strategy):
+    mechanism = MatrixMechanism(workload, strategy, epsilon=1)
+    return np.vstack([mechanism.workload.to_dense(), mechanism.strategy.to_dense()])
+
+
+def saved(strategy, folder):
+    save(folder / "strategy.mmech", strategy)
+    found = mmech.load(folder / "strategy.mmech")
+    return getattr(found, "strategy", found).to_dense()
+
+
+PAIRS = {
+    "MatrixMechanism": answered,
+    "expected_error": lambda w, a: expected_error(w, a, epsilon=1),
+    "loss": loss,
+    "per_query_error": lambda w, a: per_query_error(w, a, epsilon=1),
+    "report": lambda w, a: report(w, a, epsilon=1).expected_error,
+    "reweight": lambda w, a: reweight(w, a).loss,
+    "rmse": lambda w, a: rmse(w, a, epsilon=1),
+    "supports": supports,
+}
+"""Public functions of a workload and a strategy."""
+
+WORKLOADS = {
+    "dual_bound": lambda w: dual_bound(w, epsilon=1).bound,
+    "optimize": lambda w: optimize(w, seed=0).loss,
+    "reduce_domain": lambda w: reduce_domain(w)[1],
+    "svd_bound": lambda w: svd_bound(w, epsilon=1),
+}
+"""Public functions of a workload."""
+
+STRATEGIES = {
+    "least_squares": lambda a: least_squares(a, np.arange(5.0)),
+    "nonnegative": lambda a: nonnegative(a, np.arange(5.0)),
+}
+"""Functions of a strategy."""
+
+STRUCTURED = {
+    "MarginalEstimate": (
+        lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
+        "must be Marginals, got Dense",
+    ),
+    "maximum_entropy": (
+        lambda a: maximum_entropy(a, [1, 2, 3, 4], variance=1, total=4).marginal([0]),
+        "must be Marginals, got Dense",
+    ),
+    "shrink": (
+        lambda a: shrink(a, [1, 2, 3, 4], variance=1, n_records=4).marginal([0]),
+        "must be Marginals, got Dense",
+    ),
+}
+"""Public functions of strategies of one kind, and how others are refused."""
+
+ELSEWHERE = {"StrategyResult", "reduce_boxes", "save"}
+"""Tested below: the result itself, and what takes no matrix of numbers or writes."""
+
+
+def result_of(workload, strategy, norm="L1"):
+    own = [Dense(part) if isinstance(part, np.ndarray) else part for part in strategy]
+    return StrategyResult(own[0], "given", 1.0, workload=workload, norm=norm)
+
+
+def kinds(matrix, result):
+    """Return a matrix in every form that is taken."""
+    return [
+        matrix,
+        matrix.astype(float),
+        sp.csr_array(matrix),
+        sp.coo_matrix(matrix),
+        Sparse(sp.csr_array(matrix)),
+        result,
+    ]
+
+
+RESULT = result_of(Dense(QUERIES), [MEASURED])
+FORMS = list(zip(kinds(QUERIES, RESULT), kinds(MEASURED, RESULT), strict=True))
+
+
+def test_every_function_that_takes_a_matrix_is_in_a_table():
+    def takes(value):
+        if inspect.isclass(value) and issubclass(value, Exception):
+            return False
+        names = inspect.signature(value).parameters.keys()
+        return bool(names & {"workload", "strategy"})
+
+    found = {name for name in mmech.__all__ if takes(getattr(mmech, name))}
+    tables = PAIRS.keys() | WORKLOADS.keys() | STRUCTURED.keys() | ELSEWHERE
+    assert found == tables
+
+
+@pytest.mark.parametrize(("workload", "strategy"), FORMS)
+@pytest.mark.parametrize("function", PAIRS.values(), ids=PAIRS)
+def test_pairs_of_any_form(function, workload, strategy):
+    wanted = function(Dense(QUERIES), Dense(MEASURED))
+    np.testing.assert_allclose(function(workload, strategy), wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("workload", [pair[0] for pair in FORMS])
+@pytest.mark.parametrize("function", WORKLOADS.values(), ids=WORKLOADS)
+def test_workloads_of_any_form(function, workload):
+    np.testing.assert_allclose(function(workload), function(Dense(QUERIES)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", [pair[1] for pair in FORMS])
+@pytest.mark.parametrize("function", STRATEGIES.values(), ids=STRATEGIES)
+def test_strategies_of_any_form(function, strategy):
+    wanted = function(Dense(MEASURED))
+    np.testing.assert_allclose(function(strategy), wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize(("function", "refusal"), STRUCTURED.values(), ids=STRUCTURED)
+def test_results_of_marginals(function, refusal):
+    given = function(result_of(None, [TABLES]))
+    np.testing.assert_array_equal(given, function(TABLES))
+    with pytest.raises(TypeError, match=refusal):
+        function(np.eye(4))
+
+
+def test_boxes_and_estimates_take_results():
+    boxes = mmech.Conjunctions([[[True, False]], [[True, True]]])
+    reduced, _ = reduce_boxes(result_of(boxes, [boxes]))
+    assert reduced.shape == reduce_boxes(boxes)[0].shape
+    with pytest.raises(mmech.UnsupportedWorkloadError, match="needs Conjunctions"):
+        reduce_boxes(QUERIES)
+    estimate = MarginalEstimate(TABLES, [1, 2, 2, 1])
+    answers = estimate.answer(result_of(TABLES, [TABLES]))
+    np.testing.assert_array_equal(answers, estimate.answer(TABLES))
+
+
+@pytest.mark.parametrize("strategy", [pair[1] for pair in FORMS])
+def test_matrices_are_saved(strategy, tmp_path):
+    assert np.array_equal(saved(strategy, tmp_path), MEASURED)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_operators_are_made_of_matrices(form):
+    a, b = np.array([[1, 2], [0, 3]]), np.array([[1, 0], [4, 1]])
+    wanted = {
+        "VStack": (VStack([form(a), b]), np.vstack([a, b])),
+        "HStack": (HStack([form(a), b]), np.hstack([a, b])),
+        "Kronecker": (Kronecker([form(a), b]), np.kron(a, b)),
+        "Product": (Product(form(a), b), a @ b),
+        "Sum": (Sum([form(a), b]), a + b),
+        "Scaled": (Scaled(3, form(a)), 3 * a),
+        "Merged": (Merged(form(a), [0, 1, 1]), a[:, [0, 1, 1]]),
+        "Permuted": (Permuted(form(a), [1, 0]), a[:, [1, 0]]),
+    }
+    for name, (operator, matrix) in wanted.items():
+        assert np.array_equal(operator.to_dense(), matrix), name
+
+
+NOT_MATRICES = [[[1, 0], [0, 1]], "prefix", 4, None, SimpleNamespace(shape=(2, 2))]
+FUNCTIONS = {
+    **{name: lambda w, f=f: f(w, Prefix(4)) for name, f in PAIRS.items()},
+    **WORKLOADS,
+    **STRATEGIES,
+    **{name: function for name, (function, _) in STRUCTURED.items()},
+    "reduce_boxes": reduce_boxes,
+    "save": lambda a: save("never written", a),
+    "VStack": lambda a: VStack([a]),
+    "Scaled": lambda a: Scaled(2, a),
+}
+
+
+@pytest.mark.parametrize("value", NOT_MATRICES, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_other_things_are_refused_in_words(function, value):
+    kind = type(value).__name__
+    sentence = f"must be a query matrix, a two-dimensional array .* got {kind}; wrap"
+    with pytest.raises(TypeError, match=sentence):
+        function(value)
+
+
+@pytest.mark.parametrize("name", ["expected_error", "loss", "report", "rmse"])
+def test_results_for_other_noise_are_refused(name):
+    with pytest.raises(ValueError, match=r"optimized for L2 .* pass result.strategy"):
+        PAIRS[name](QUERIES, result_of(None, [MEASURED], norm="L2"))
+
+
+def test_results_for_their_own_noise_are_taken():
+    result = result_of(None, [MEASURED], norm="L2")
+    wanted = expected_error(QUERIES, MEASURED, rho=1)
+    assert expected_error(QUERIES, result, rho=1) == wanted
+    assert loss(QUERIES, result, privacy="zcdp") == pytest.approx(2 * wanted)
+
+
+def test_results_without_their_workload_say_so():
+    with pytest.raises(ValueError, match="does not hold its workload; pass that"):
+        svd_bound(replace(RESULT, workload=None), epsilon=1)
+
+
+def test_a_result_is_all_that_a_mechanism_needs():
+    mechanism = MatrixMechanism(RESULT, epsilon=1)
+    assert np.array_equal(mechanism.workload.to_dense(), QUERIES)
+    assert np.array_equal(mechanism.strategy.to_dense(), MEASURED)
+
+
+def test_the_bound_of_a_report_is_one_on_the_expected_error():
+    found = report(QUERIES, MEASURED, epsilon=0.5)
+    best = dual_bound(QUERIES, epsilon=0.5, tolerance=1e-6)
+    assert svd_bound(QUERIES, epsilon=0.5) <= found.bound * (1 + 1e-9)
+    assert found.bound <= best.bound * (1 + best.gap)
+    assert found.bound_ratio == pytest.approx(found.expected_error / found.bound)
