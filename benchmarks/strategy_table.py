@@ -1,4 +1,4 @@
-"""The table of strategy losses in the README: ``python -m benchmarks.strategy_table``.
+"""The table of strategy losses in the book: ``python -m benchmarks.strategy_table``.
 
 Optimizes every workload with a fixed seed and prints the loss ‖A‖₁²‖WA⁺‖_F² beside the
 best of many restarts of the reference implementation of HDMM (McKenna et al., VLDB

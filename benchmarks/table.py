@@ -141,7 +141,6 @@ def _rows() -> list[Row]:
     ]
     objective = "bench_strategies.PIdentityObjectiveAndGradient"
     published = "the published formulas, O(n² p)"
-    lattice = "bench_marginals.MarginalsObjective"
     rows += [
         *(
             Row(
@@ -171,20 +170,20 @@ def _rows() -> list[Row]:
             )
             for e, p in ((16, 64), (20, 16))
         ),
-        Row(
-            "marginals loss and gradient, d = 10",
-            "bench_marginals.MarginalsBesideSparse",
-            "SciPy, sparse matrix of 3^d",
-            "mmech",
-            "sparse",
-        ),
-        Row(
-            "marginals loss and gradient, d = 20",
-            lattice,
-            "NumPy, pass per attribute",
-            "mmech",
-            "numpy",
-            (20,),
+        *(
+            Row(
+                f"all two-way marginals of 4^10 cells, {name}",
+                "bench_marginals.MarginalTables",
+                contender,
+                f"{side}_mmech",
+                f"{side}_{other}",
+                (10,),
+            )
+            for name, side, contender, other in (
+                ("product", "product", "a pass per table", "table_by_table"),
+                ("transposed", "transposed", "a pass per table", "table_by_table"),
+                ("answers", "least_squares", "contrasts by attribute", "transforms"),
+            )
         ),
         Row(
             "merging equal columns, 4^7 cells",

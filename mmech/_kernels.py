@@ -249,20 +249,9 @@ def superset_differences(values):
 
 
 @kernel
-def subset_sums(values):
-    # In place: values[a] becomes the sum over all s ⊆ a; values (2^d,) float64.
-    size = values.shape[0]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            for s in range(start, start + step):
-                values[s + step] += values[s]
-        step *= 2
-
-
-@kernel
 def subset_differences(values):
-    # In place inverse of subset_sums (Möbius transform); values (2^d,) float64.
+    # In place: the values whose sums over all subsets are given (Möbius transform);
+    # values (2^d,) float64.
     size = values.shape[0]
     step = 1
     while step < size:
@@ -272,74 +261,7 @@ def subset_differences(values):
         step *= 2
 
 
-@kernel
-def marginals_loss(theta, cells, energies, eigenvalues, gradient):
-    # (Σθ)² Σ_s v_s / κ_s of the strategy {θ_a M_a}; cells c_a = n / n_a and energies
-    # v_s (2^d,) float64; fills eigenvalues κ and the gradient in θ, (2^d,) float64.
-    size = theta.shape[0]
-    total = 0.0
-    for a in range(size):
-        total += abs(theta[a])
-        eigenvalues[a] = theta[a] * theta[a] * cells[a]
-    superset_sums(eigenvalues)
-    gain = 0.0
-    for s in range(size):
-        if energies[s] > 0.0:
-            ratio = energies[s] / eigenvalues[s]
-            gain += ratio
-            gradient[s] = ratio / eigenvalues[s]
-        else:
-            gradient[s] = 0.0
-    subset_sums(gradient)
-    for a in range(size):
-        sign = 1.0 if theta[a] >= 0.0 else -1.0
-        gradient[a] = 2.0 * total * gain * sign - 2.0 * total * total * (
-            theta[a] * cells[a] * gradient[a]
-        )
-    return total * total * gain
-
-
-@kernel
-def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
-    # Monotone updates θ_a <- (c_a θ_a⁴ Σ_{s⊆a} v_s/κ_s²)^{1/3}, normalised to sum one,
-    # in place; scratch (2, 2^d) float64. Returns (loss, iterations).
-    size = theta.shape[0]
-    eigenvalues = scratch[0]
-    pull = scratch[1]
-    previous = np.inf
-    loss = np.inf
-    iteration = 0
-    for iteration in range(max_iter):
-        for a in range(size):
-            eigenvalues[a] = theta[a] * theta[a] * cells[a]
-        superset_sums(eigenvalues)
-        loss = 0.0
-        for s in range(size):
-            if energies[s] > 0.0:
-                if eigenvalues[s] <= 0.0:
-                    return np.inf, iteration
-                ratio = energies[s] / eigenvalues[s]
-                loss += ratio
-                pull[s] = ratio / eigenvalues[s]
-            else:
-                pull[s] = 0.0
-        if previous - loss <= tolerance * loss:
-            break
-        previous = loss
-        subset_sums(pull)
-        total = 0.0
-        for a in range(size):
-            if theta[a] > 0.0:
-                theta[a] = (cells[a] * theta[a] ** 4 * pull[a]) ** (1.0 / 3.0)
-                total += theta[a]
-        for a in range(size):
-            theta[a] /= total
-            if theta[a] < 1e-9:
-                theta[a] = 0.0
-    return loss, iteration
-
-
-# ---- marginals from a pool of blocks ------------------------------------------
+# ---- marginals as blocks of listed subsets ------------------------------------------
 
 
 @kernel
@@ -355,7 +277,8 @@ def pool_descend(
     precisions,
     pulls,
 ):
-    # As marginals_descend on listed subsets: block a holds the subsets
+    # Monotone updates of the weights of blocks, normalised to sum one,
+    # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
     # members[starts[a]:stops[a]] int64, has cells[a] float64 table cells, and
     # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
@@ -524,7 +447,7 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
     n, d = inside.shape
     lists = np.zeros((n, d), np.int64)
     lengths = np.zeros(n, np.int64)
-    gain = np.full(n, -1.0)
+    gain = np.empty(n)
     mate = np.full(n, -1)
     stale = np.ones(n, np.bool_)
     costs = np.cbrt(mass * cells)
@@ -533,35 +456,31 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
             if inside[a, i]:
                 lists[a, lengths[a]] = i
                 lengths[a] += 1
+    # A stale gain bounds the true one from above: looked up only when it is largest,
+    # and not further than to a mate that reaches it.
+    gain[:] = np.inf
     while True:
-        for a in range(n):
-            if alive[a] and stale[a]:
-                gain[a] = -1.0
-                mate[a] = -1
-                for b in range(n):
-                    if alive[b] and b != a:
-                        own = _merge_gain(
-                            inside,
-                            lists,
-                            lengths,
-                            sizes,
-                            cells,
-                            mass,
-                            costs,
-                            limits,
-                            a,
-                            b,
-                        )
-                        if own > gain[a]:
-                            gain[a] = own
-                            mate[a] = b
-                stale[a] = False
         a = -1
         for c in range(n):
             if alive[c] and gain[c] > 0.0 and (a < 0 or gain[c] > gain[a]):
                 a = c
         if a < 0:
             return
+        if stale[a]:
+            bound = gain[a]
+            gain[a] = -1.0
+            for b in range(n):
+                if alive[b] and b != a:
+                    own = _merge_gain(
+                        inside, lists, lengths, sizes, cells, mass, costs, limits, a, b
+                    )
+                    if own > gain[a]:
+                        gain[a] = own
+                        mate[a] = b
+                        if own >= bound:
+                            break
+            stale[a] = False
+            continue
         b = mate[a]
         for j in range(lengths[b]):
             i = lists[b, j]
@@ -584,17 +503,17 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
                     alive[c] = False
         costs[a] = np.cbrt(mass[a] * cells[a])
         stale[a] = True
+        gain[a] = np.inf
         for c in range(n):
             if alive[c] and c != a:
-                if mate[c] >= 0 and (mate[c] == a or not alive[mate[c]]):
-                    stale[c] = True
-                else:
-                    own = _merge_gain(
-                        inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
-                    )
-                    if own > gain[c]:
-                        gain[c] = own
-                        mate[c] = a
+                own = _merge_gain(
+                    inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
+                )
+                stale[c] |= mate[c] == a or (mate[c] >= 0 and not alive[mate[c]])
+                if own >= gain[c]:
+                    gain[c] = own
+                    mate[c] = a
+                    stale[c] = False
 
 
 # ----------------------------------------------------------- p-Identity descent

@@ -112,6 +112,8 @@ class IntegerStrategy:
         have a closed form.
     norm : {"L1", "L2"}
         Norm of the sensitivity.
+    matrix : QueryMatrix of int64, shape (p, n), default=None
+        All rows in one, where that multiplies faster than block by block.
 
     Examples
     --------
@@ -125,6 +127,13 @@ class IntegerStrategy:
     blocks: tuple[IntegerBlock, ...]
     form: QueryMatrix
     norm: str = "L1"
+    matrix: QueryMatrix | None = None
+
+    def product(self, counts: Integers) -> Integers:
+        """Return A' x of counts of shape (n, k), exact. Sensitive."""
+        if self.matrix is not None:
+            return self.matrix._matmat(counts)
+        return np.concatenate([b.matrix._matmat(counts) for b in self.blocks])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -280,7 +289,8 @@ def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
         IntegerBlock(Marginal(sizes, key), weight)
         for key, weight in zip(used, weights, strict=True)
     )
-    return IntegerStrategy(blocks, Marginals(sizes, dict.fromkeys(used, 1)), norm)
+    form = Marginals(sizes, dict.fromkeys(used, 1))
+    return IntegerStrategy(blocks, form, norm, form)
 
 
 @_by_structure.register(Hierarchy)

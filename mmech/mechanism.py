@@ -230,9 +230,7 @@ class MatrixMechanism(Settled):
             return whole_numbers(found), counts._codes.shape[1] * largest
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)
-        answers = np.concatenate(
-            [block.matrix._matmat(columns) for block in self.released.blocks]
-        )
+        answers = self.released.product(columns)
         records = int(np.abs(exact.astype(np.float64)).sum(axis=0).max(initial=0.0))
         bound = records * self.released.largest_entry
         return answers.reshape(-1, *exact.shape[1:]), bound

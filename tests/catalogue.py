@@ -343,6 +343,16 @@ CATALOGUE = {
         Marginals((3, 2), {(0, 1): 1, (1,): 0}),
         ref.stack(ref.identity(6), 0 * ref.marginal((3, 2), [1])),
     ),
+    "marginals-shared-tables": (
+        Marginals((2, 1, 3, 2), {(0, 2): 3, (0,): -1, (0, 1): 2, (2, 3): 1, (): 1}),
+        ref.stack(
+            3 * ref.marginal((2, 1, 3, 2), [0, 2]),
+            -1 * ref.marginal((2, 1, 3, 2), [0]),
+            2 * ref.marginal((2, 1, 3, 2), [0, 1]),
+            ref.marginal((2, 1, 3, 2), [2, 3]),
+            ref.ones(1, 12),
+        ),
+    ),
     "marginals-pinv": (
         Marginals((2, 3), {(0,): 1, (1,): 2}).pinv(),
         ref.pinv(

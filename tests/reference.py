@@ -292,45 +292,8 @@ def superset_differences(values):
     _signed_lattice(values, set.issubset)
 
 
-def subset_sums(values):
-    _lattice(values, set.issuperset)
-
-
 def subset_differences(values):
     _signed_lattice(values, set.issuperset)
-
-
-def marginals_loss(theta, cells, energies, eigenvalues, gradient):
-    def value(weights):
-        eigenvalues[:] = np.square(weights) * cells
-        superset_sums(eigenvalues)
-        used = energies > 0
-        gain = (energies[used] / eigenvalues[used]).sum()
-        return np.abs(weights).sum() ** 2 * gain
-
-    gradient[:] = finite_differences(value, theta, step=1e-5)
-    return value(theta)
-
-
-def marginals_descend(theta, cells, energies, max_iter, tolerance, scratch):
-    previous = np.inf
-    for iteration in range(max_iter):
-        eigenvalues = np.square(theta) * cells
-        superset_sums(eigenvalues)
-        used = energies > 0
-        if (eigenvalues[used] <= 0).any():
-            return np.inf, iteration
-        loss_now = (energies[used] / eigenvalues[used]).sum()
-        if previous - loss_now <= tolerance * loss_now:
-            break
-        previous = loss_now
-        pull = np.zeros_like(theta)
-        pull[used] = energies[used] / eigenvalues[used] ** 2
-        subset_sums(pull)
-        theta[:] = np.cbrt(cells * theta**4 * pull)
-        theta /= theta.sum()
-        theta[theta < 1e-9] = 0
-    return loss_now, iteration
 
 
 def pool_descend(

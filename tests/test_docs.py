@@ -41,7 +41,12 @@ def parameters_of(thing):
     return inspect.signature(function).parameters if callable(function) else {}
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "notebooks" / "howto").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "notebooks" / "forests.md",
+    ROOT / "notebooks" / "operators_and_strategies.md",
+    *sorted((ROOT / "notebooks" / "howto").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMANDS = {"mmech-rf": "-m mmech_rf", "mmech": "-m mmech", "python": ""}
 

@@ -1,18 +1,21 @@
-"""The marginals objective, beside sparse and vectorised lattice sums."""
+"""Tables of counts and sums over the lattice, beside a pass for each."""
 
 import numpy as np
-import scipy.sparse as sp
 
-from mmech import all_marginals, expected_error, optimize, svd_bound
-from mmech._kernels import marginals_loss, superset_sums
+from mmech import (
+    Dense,
+    Diagonal,
+    Kronecker,
+    VStack,
+    all_marginals,
+    expected_error,
+    optimize,
+    svd_bound,
+)
+from mmech._kernels import superset_sums
+from mmech.operators.marginals import _contrasts
 
 from ._common import check
-
-
-def problem(d):
-    """Weights θ, table sizes c and energies v on all 2^d subsets."""
-    rng = np.random.default_rng(0)
-    return 0.1 + rng.random(2**d), rng.integers(1, 30, 2**d) * 1.0, rng.random(2**d)
 
 
 def numpy_superset_sums(values):
@@ -26,67 +29,46 @@ def numpy_superset_sums(values):
     return sums
 
 
-def numpy_subset_sums(values):
-    sums = values.copy()
-    step = 1
-    while step < sums.size:
-        pairs = sums.reshape(-1, 2, step)
-        pairs[:, 1] += pairs[:, 0]
-        step *= 2
-    return sums
+class MarginalTables:
+    """All two-way marginals of attributes of four values: shared tables or a pass each.
 
+    Least squares go by way of tables too; the contender transforms every attribute.
+    """
 
-def loss_and_gradient(theta, cells, energies, superset, subset):
-    """(Σθ)² Σ_s v_s / κ_s and its gradient, given the two lattice sums."""
-    kappa = superset(theta**2 * cells)
-    ratio = energies / kappa
-    total, gain = theta.sum(), ratio.sum()
-    pull = subset(ratio / kappa)
-    return total**2 * gain, 2 * total * gain - 2 * total**2 * theta * cells * pull
-
-
-class MarginalsObjective:
-    """One evaluation of loss and gradient over all subsets of d attributes."""
-
-    params = ([10, 16, 20],)
+    params = ([6, 8, 10],)
     param_names = ("attributes",)
-    timeout = 300
 
     def setup(self, d):
-        self.problem = problem(d)
-        self.scratch = np.empty(2**d), np.empty(2**d)
-        loss, gradient = self.time_numpy(d)
-        check(self.time_mmech(d), loss)
-        check(self.scratch[1], gradient)
+        self.marginals = all_marginals((4,) * d, 2)
+        self.blocks = VStack(self.marginals.blocks)
+        rng = np.random.default_rng(0)
+        self.counts = rng.integers(0, 10, self.marginals.shape[1])
+        self.values = rng.normal(size=self.marginals.shape[0])
+        self.pinv = self.marginals.pinv()
+        inverse = self.marginals.gram().pinv()
+        contrasts = Kronecker([Dense(_contrasts(4))] * d)
+        self.transforms = contrasts.T @ Diagonal(inverse._spectrum) @ contrasts
+        check(self.time_product_mmech(d), self.time_product_table_by_table(d))
+        check(self.time_transposed_mmech(d), self.time_transposed_table_by_table(d))
+        check(self.time_least_squares_mmech(d), self.time_least_squares_transforms(d))
 
-    def time_mmech(self, d):
-        return marginals_loss(*self.problem, *self.scratch)
+    def time_product_mmech(self, d):
+        return self.marginals @ self.counts
 
-    def time_numpy(self, d):
-        return loss_and_gradient(*self.problem, numpy_superset_sums, numpy_subset_sums)
+    def time_product_table_by_table(self, d):
+        return self.blocks @ self.counts
 
+    def time_transposed_mmech(self, d):
+        return self.marginals.rmatvec(self.values)
 
-class MarginalsBesideSparse:
-    """The same over ten attributes, beside the explicit matrix [s ⊆ a] of 3^10 ones."""
+    def time_transposed_table_by_table(self, d):
+        return self.blocks.rmatvec(self.values)
 
-    def setup(self):
-        self.problem = problem(10)
-        self.scratch = np.empty(2**10), np.empty(2**10)
-        one, zeta = sp.csr_array([[1.0, 1.0], [0.0, 1.0]]), sp.csr_array([[1.0]])
-        for _ in range(10):
-            zeta = sp.kron(zeta, one, format="csr")
-        self.zeta, self.transposed = sp.csr_array(zeta), sp.csr_array(zeta.T)
-        loss, gradient = self.time_sparse()
-        check(self.time_mmech(), loss)
-        check(self.scratch[1], gradient)
+    def time_least_squares_mmech(self, d):
+        return self.pinv @ self.values
 
-    def time_mmech(self):
-        return marginals_loss(*self.problem, *self.scratch)
-
-    def time_sparse(self):
-        return loss_and_gradient(
-            *self.problem, lambda v: self.zeta @ v, lambda v: self.transposed @ v
-        )
+    def time_least_squares_transforms(self, d):
+        return self.transforms @ self.blocks.rmatvec(self.values)
 
 
 class SupersetSums:

@@ -28,7 +28,6 @@ from mmech.operators.marginals import (
     Anova,
     Marginal,
     Marginals,
-    attributes_of,
 )
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
@@ -36,6 +35,7 @@ from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
+from mmech.operators.table_tree import attributes_of
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components

@@ -185,7 +185,7 @@ class Records:
                 f"a table of counts over {len(attributes)} attributes has "
                 f"{magnitude(entries)} entries, too many (at most "
                 f"{LIMITS.table_entries}); measure marginals over fewer attributes, "
-                "such as optimize(workload, template='marginal_pool') chooses"
+                "such as optimize(workload, template='marginals') chooses"
             )
         place = np.zeros(self._codes.shape[1], np.int64)
         for i, size in zip(attributes, sizes, strict=True):

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import accumulate, combinations, pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from mmech.operators.base import (
     Array,
     QueryMatrix,
     Symmetric,
+    exact_sums,
     product_of,
     read_only,
 )
@@ -35,6 +36,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
+from mmech.operators.table_tree import TableTree, attributes_of, mask_of
 from mmech.storage.codec import storable
 
 __all__ = [
@@ -49,6 +51,12 @@ __all__ = [
 MAX_LATTICE_ATTRIBUTES = 20
 """Largest number of attributes whose 2^d subsets are listed."""
 
+MAX_TABLES = 2**12
+"""Products in the marginal algebra go by way of at most this number of marginals."""
+
+MAX_CANCELLATION = 1e5
+"""Largest sum of the weights of such marginals, in units of the least eigenvalue."""
+
 
 def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
     """Return attribute sizes as a tuple of positive Python integers."""
@@ -61,6 +69,8 @@ def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:
         ) from None
     if not sizes:
         raise ValueError("domain_shape must name at least one attribute, got none")
+    if set(map(type, sizes)) == {int} and min(sizes) >= 1:  # as most often
+        return sizes
     return tuple(check_integer(size, "an attribute size") for size in sizes)
 
 
@@ -77,6 +87,15 @@ def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"a marginal names each attribute once, got {chosen}")
     return tuple(sorted(chosen))
+
+
+def _check_enumerable(operator: QueryMatrix) -> None:
+    """Raise if the cells of a domain are too many to multiply."""
+    if operator.shape[1] > LIMITS.enumerated_cells:
+        raise DomainTooLargeError(
+            f"a product over {magnitude(operator.shape[1])} cells does not fit in "
+            "memory; measure the records of so large a domain instead of its cells"
+        )
 
 
 @storable("Marginal")
@@ -110,8 +129,22 @@ class Marginal(Kronecker):
         kept = check_attributes(attributes, len(sizes))
         object.__setattr__(self, "domain_shape", sizes)
         object.__setattr__(self, "attributes", kept)
-        leaves = {n: (Total(n), Identity(n)) for n in set(sizes)}
-        super().__init__([leaves[n][i in kept] for i, n in enumerate(sizes)])
+
+    @cached_property  # type: ignore[misc]
+    def factors(self) -> Sequence[QueryMatrix]:
+        """Identities and totals, made when first asked for."""
+        leaves = {n: (Total(n), Identity(n)) for n in set(self.domain_shape)}
+        kept = set(self.attributes)
+        return tuple(leaves[n][i in kept] for i, n in enumerate(self.domain_shape))
+
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of table cells, and number of domain cells."""
+        sizes = self.domain_shape
+        return (product_of(sizes[i] for i in self.attributes), product_of(sizes))
 
     domain_shape: tuple[int, ...]
     attributes: tuple[int, ...]
@@ -122,15 +155,8 @@ class Marginal(Kronecker):
     def _arguments(self) -> str:
         return f"{self.domain_shape}, {list(self.attributes)}"
 
-    def _check_enumerable(self) -> None:
-        if self.shape[1] > LIMITS.enumerated_cells:
-            raise DomainTooLargeError(
-                f"a product over {magnitude(self.shape[1])} cells does not fit in "
-                "memory; measure the records of so large a domain instead of its cells"
-            )
-
     def _matmat(self, x: Array, /) -> Array:
-        self._check_enumerable()
+        _check_enumerable(self)
         removed = tuple(
             i for i in range(len(self.domain_shape)) if i not in self.attributes
         )
@@ -139,7 +165,7 @@ class Marginal(Kronecker):
         return summed.reshape(self.shape[0], x.shape[1])
 
     def _rmatmat(self, y: Array, /) -> Array:
-        self._check_enumerable()
+        _check_enumerable(self)
         kept = [
             n if i in self.attributes else 1 for i, n in enumerate(self.domain_shape)
         ]
@@ -154,7 +180,7 @@ class Marginal(Kronecker):
 
     def column_abs_sums(self) -> Array:
         """Return ones: a record lies in one cell of the table."""
-        self._check_enumerable()
+        _check_enumerable(self)
         return np.ones(self.shape[1], np.int64)
 
     column_square_sums = column_abs_sums
@@ -189,6 +215,9 @@ def check_weights(
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Marginals(VStack):
     """Several weighted marginals of one domain, stacked.
+
+    Products sum every table from a smaller one that contains it, so that marginals of
+    h attributes cost about h + 1 passes over the cells together.
 
     Parameters
     ----------
@@ -239,9 +268,7 @@ class Marginals(VStack):
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Number of table cells in all, and number of domain cells."""
-        sizes = self.domain_shape
-        rows = sum(product_of(sizes[i] for i in key) for key in self.weights)
-        return (rows, product_of(sizes))
+        return (self._offsets[-1], product_of(self.domain_shape))
 
     domain_shape: tuple[int, ...]
     weights: Mapping[tuple[int, ...], float]
@@ -253,6 +280,32 @@ class Marginals(VStack):
         sizes = sizes_label(self.domain_shape)
         return f"{len(self.weights)} of {sizes}"
 
+    @cached_property
+    def _tables(self) -> TableTree:
+        return TableTree(self.domain_shape, self.weights)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        sizes = self.domain_shape
+        cells = (product_of(sizes[i] for i in key) for key in self.weights)
+        return [0, *accumulate(cells)]
+
+    def _matmat(self, x: Array, /) -> Array:
+        _check_enumerable(self)
+        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
+        weights = list(self.weights.values())
+        for number, table in self._tables.sums(x):
+            part = out[self._offsets[number] : self._offsets[number + 1]]
+            np.multiply(table, x.dtype.type(weights[number]), out=part)
+        return out
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        _check_enumerable(self)
+        parts = zip(pairwise(self._offsets), self.weights.values(), strict=True)
+        return self._tables.spread(
+            [y[start:stop] * y.dtype.type(weight) for (start, stop), weight in parts]
+        )
+
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights, at any domain size."""
         return float(sum(abs(weight) for weight in self.weights.values()))
@@ -260,6 +313,20 @@ class Marginals(VStack):
     def l2_sensitivity(self) -> float:
         """Return the root of the summed squared weights, at any domain size."""
         return math.hypot(*self.weights.values())
+
+    def _column_sums(self, power: int) -> Array:
+        _check_enumerable(self)
+        n = self.shape[1]
+        total = sum(abs(weight) ** power for weight in self.weights.values())
+        return exact_sums(lambda dtype: np.full(n, total, dtype), self.dtype)
+
+    def column_abs_sums(self) -> Array:
+        """Return the L1 norms of the columns, all equal, shape (n,)."""
+        return self._column_sums(1)
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norms of the columns, all equal, shape (n,)."""
+        return self._column_sums(2)
 
     def weight_array(self) -> NDArray[np.float64]:
         """Return the weights on the lattice, shape (2^d,)."""
@@ -293,7 +360,8 @@ class Anova(Symmetric):
     """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.
 
     P_s projects on the interactions of exactly the attributes s. Products cost one
-    small orthogonal transform per attribute and direction.
+    small orthogonal transform per attribute and direction, or fewer passes by way of
+    marginals where few have weights.
 
     Parameters
     ----------
@@ -353,13 +421,35 @@ class Anova(Symmetric):
             masks = (masks[:, None] | bits).ravel()
         return self._values[masks]
 
+    @cached_property
+    def _by_tables(self) -> tuple[TableTree, NDArray[np.float64]] | None:
+        """Tables and weights u with Σ_a u_a M_aᵀM_a = Σ_s κ_s P_s, if that is faster.
+
+        The weights are differences of eigenvalues: they are taken only where what
+        cancels costs few digits of the smallest eigenvalue.
+        """
+        from mmech import _kernels
+
+        weights = self._values.copy()
+        _kernels.superset_differences(weights)
+        used = np.flatnonzero(weights)
+        sizes = np.abs(self._values[self._values != 0])
+        if not 0 < used.size <= MAX_TABLES or (
+            np.abs(weights).sum() > MAX_CANCELLATION * sizes.min()
+        ):
+            return None
+        tree = TableTree(self.domain_shape, map(attributes_of, used.tolist()))
+        if tree.work > len(self.domain_shape) * self.shape[1]:
+            return None
+        return tree, weights[used] / subset_cells(self.domain_shape)[used]
+
     def _matmat(self, x: Array, /) -> Array:
-        if self.shape[1] > LIMITS.enumerated_cells:
-            raise DomainTooLargeError(
-                f"a product over {magnitude(self.shape[1])} cells does not fit in "
-                "memory; restrict the domain to fewer attributes"
-            )
+        _check_enumerable(self)
         floats = x.astype(np.float64, copy=False)
+        if self._by_tables is not None:
+            tree, weights = self._by_tables
+            tables = {number: t * weights[number] for number, t in tree.sums(floats)}
+            return tree.spread(tables).astype(x.dtype, copy=False)
         contrasts = self._transform._matmat(floats) * self._spectrum[:, None]
         return self._transform._rmatmat(contrasts).astype(x.dtype, copy=False)
 
@@ -435,16 +525,6 @@ def check_lattice(d: int) -> None:
             f"{d} attributes have 2^{d} subsets, too many to list (at most "
             f"{MAX_LATTICE_ATTRIBUTES} attributes)"
         )
-
-
-def mask_of(attributes: Iterable[int]) -> int:
-    """Return the bit mask of a subset of attributes."""
-    return sum(1 << i for i in attributes)
-
-
-def attributes_of(mask: int) -> tuple[int, ...]:
-    """Return the subset of attributes of a bit mask."""
-    return tuple(i for i in range(int(mask).bit_length()) if mask >> i & 1)
 
 
 def lattice_product(inside: list[float], outside: list[float]) -> NDArray[np.float64]:

@@ -108,6 +108,11 @@ class PartitionStack(QueryMatrix):
             them; ``None`` without `domain_shape`, where a group is not a box, or where
             finding out would take more than 2^30 visits of labels.
         """
+        return self._boxes
+
+    @cached_property
+    def _boxes(self) -> list[NDArray[np.bool_]] | None:
+        # Several questions ask for them, and each answer visits every label.
         if self.domain_shape is None:
             return None
         if len(self.domain_shape) * self._labels.size > LIMITS.box_visits:
@@ -122,7 +127,7 @@ class PartitionStack(QueryMatrix):
             for start, labels in zip(self.offsets, self._labels, strict=False):
                 mask[start + labels, values] = True
             volume *= mask.sum(axis=1)
-            masks.append(mask)
+            masks.append(read_only(mask))
         return masks if np.array_equal(volume, self.row_abs_sums()) else None
 
     @property
@@ -377,11 +382,3 @@ class Conjunctions(QueryMatrix):
     def column_square_sums(self) -> Array:
         """Return the number of boxes that contain each cell, shape (n,)."""
         return self.column_abs_sums()
-
-    def sensitivity_bound(self) -> float:
-        """Return an upper bound on the sensitivity at any domain size.
-
-        No cell lies in more boxes than the least, over attributes, of the most
-        boxes that allow one value.
-        """
-        return float(min(mask.sum(axis=0).max(initial=0) for mask in self._masks))

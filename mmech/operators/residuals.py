@@ -30,9 +30,9 @@ from mmech.operators.marginals import (
     _contrasts,
     check_domain_shape,
     check_weights,
-    mask_of,
 )
 from mmech.operators.stack import VStack
+from mmech.operators.table_tree import mask_of
 from mmech.storage.codec import storable
 
 __all__ = ["Residuals"]

@@ -18,10 +18,10 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginals,
-    attributes_of,
     check_attributes,
 )
 from mmech.operators.subsets import downward_closure
+from mmech.operators.table_tree import TableTree
 from mmech.structure.attributes import marginals_of
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum
@@ -127,11 +127,11 @@ class MarginalEstimate:
                 table = array[start:stop].reshape(*self._sizes(kept), self._columns)
                 self._blocks.append((kept, float(weight), float(stop - start), table))
             start = stop
-        # Bit b of entry i: block b contains attribute i.
-        self._holders = [0] * len(self.domain_shape)
+        # The numbers of the blocks that contain an attribute.
+        self._holders: list[set[int]] = [set() for _ in self.domain_shape]
         for number, (kept, *_) in enumerate(self._blocks):
             for i in kept:
-                self._holders[i] |= 1 << number
+                self._holders[i].add(number)
 
     def __repr__(self) -> str:
         return (
@@ -155,14 +155,13 @@ class MarginalEstimate:
         return self._alphas[subset]
 
     def _interactions(self, subset: Subset) -> Floats | None:
-        holding = (1 << len(self._blocks)) - 1
-        for i in subset:
-            holding &= self._holders[i]
-        if holding == 0:
+        holders = sorted((self._holders[i] for i in subset), key=len)
+        holding = set.intersection(*holders) if holders else range(len(self._blocks))
+        if not holding:
             return None
         total = np.zeros((*self._sizes(subset), self._columns))
         precision = 0.0
-        for number in attributes_of(holding):
+        for number in sorted(holding):
             attributes, weight, cells, table = self._blocks[number]
             axes = tuple(i for i, a in enumerate(attributes) if a not in subset)
             total += (weight / cells) * table.sum(axis=axes)
@@ -171,16 +170,19 @@ class MarginalEstimate:
             total -= total.mean(axis=axis, keepdims=True)
         return total / precision
 
-    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
-        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
-        sizes = self._sizes(kept)
-        entries = product_of(sizes) * self._columns
+    def _check_table(self, kept: Subset) -> None:
+        entries = product_of(self._sizes(kept)) * self._columns
         if entries > LIMITS.table_entries:
             raise DomainTooLargeError(
                 f"a table over {len(kept)} attributes has {magnitude(entries)} "
                 f"entries, too many (at most {LIMITS.table_entries}); ask for fewer "
                 "attributes"
             )
+
+    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
+        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
+        self._check_table(kept)
+        sizes = self._sizes(kept)
         out = np.zeros((*sizes, self._columns))
         for size in range(len(kept) + 1):
             for subset in combinations(kept, size):
@@ -320,5 +322,13 @@ class MarginalEstimate:
         DomainTooLargeError
             If there are more than about 10^8 of them.
         """
-        kept = tuple(i for i, n in enumerate(self.domain_shape) if n > 1)
-        return self._out(self._assemble(kept, exact=False).reshape(-1, self._columns))
+        self._check_table(tuple(range(len(self.domain_shape))))
+        blocks = [attributes for attributes, *_ in self._blocks]
+        closure = downward_closure(blocks, self.domain_shape)
+        parts = []
+        for subset in closure:
+            alpha = self._alpha(subset)
+            assert alpha is not None
+            share = product_of(self._sizes(subset)) / self.shape[0]
+            parts.append(alpha.reshape(-1, self._columns) * share)
+        return self._out(TableTree(self.domain_shape, closure).spread(parts))

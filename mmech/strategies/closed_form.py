@@ -21,7 +21,6 @@ from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
     GLANCE_WORK,
     attribute_sizes,
-    evaluations,
     is_beyond_lattices,
     marginals_strategy,
 )
@@ -91,7 +90,9 @@ def look_at_identity(
     work = _glance_beside_cells(workload)
     if work:
         cells = identity_strategy(workload)
-        glance = marginals_strategy(workload, max_evaluations=work, seed=0)
+        glance = marginals_strategy(
+            workload, max_evaluations=work, max_work=GLANCE_WORK, seed=0
+        )
         if glance.loss >= cells.loss * (1 - TIE):
             reason = "a short search of marginals did not improve on the cells"
             return replace(cells, message=reason)
@@ -116,10 +117,7 @@ def _glance_beside_cells(workload: QueryMatrix) -> int:
     if 2 * order < open_attributes or len(asked.weights) < every:
         return 0
     half = 3 * order < 2 * open_attributes
-    return min(
-        HALF_GLANCE if half else TWO_THIRDS_GLANCE,
-        evaluations(len(asked.domain_shape), GLANCE_WORK),
-    )
+    return HALF_GLANCE if half else TWO_THIRDS_GLANCE
 
 
 # ---- the queries ---------------------------------------------------------------

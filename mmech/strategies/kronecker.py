@@ -26,6 +26,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
+from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.pidentity import (
     better_than_cells,
     default_p,
@@ -425,7 +426,8 @@ def look_at_products(workload: QueryMatrix, found: Found) -> Skip | None:
     if found.norm == "L2":
         optimum = optimum_under_l2(workload, found)
         return Skip(optimum) if optimum else None
-    if found.has("marginal_pool") and has_closed_form(workload):
+    beyond = found.has("marginals") and is_beyond_lattices(workload)
+    if beyond and has_closed_form(workload):
         return Skip("marginals are optimized as such")
     return None
 

@@ -19,7 +19,6 @@ from mmech.strategies.deadline import time_is_up, time_limit
 from mmech.strategies.dual import DENSE
 from mmech.strategies.hierarchy import HIERARCHY
 from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
-from mmech.strategies.marginal_pool import MARGINAL_POOL
 from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
@@ -44,7 +43,6 @@ for _template in (
     IDENTITY,
     WORKLOAD,
     MARGINALS,
-    MARGINAL_POOL,
     HIERARCHY,
     PIDENTITY,
     KRONECKER,
@@ -87,9 +85,8 @@ def optimize(
 
         * "identity": the cells.
         * "workload": the queries themselves.
-        * "marginals": weighted marginals, by a search over block designs on a lattice
-          of at most 20 attributes.
-        * "marginal_pool": the same over any number of attributes, from a pool.
+        * "marginals": weighted marginals over any number of attributes, by a search
+          over block designs.
         * "hierarchy": a tree over an ordered domain, of the best levels.
         * "pidentity": identity queries and p extra queries, by descent.
         * "kronecker": one p-Identity per attribute of a (union of) products.
@@ -132,7 +129,7 @@ def optimize(
         ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
         ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
         "marginals" under "zcdp", the gap to the optimum), ``groups`` (of "union"),
-        ``domain_shape`` (of "marginals", "marginal_pool" and "residuals").
+        ``domain_shape`` (of "marginals" and "residuals").
 
     Returns
     -------

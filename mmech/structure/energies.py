@@ -16,7 +16,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
     Marginals,
-    attributes_of,
     check_lattice,
     lattice_product,
     subset_ranks,
@@ -24,6 +23,7 @@ from mmech.operators.marginals import (
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
+from mmech.operators.table_tree import attributes_of
 
 __all__ = ["anova_energies"]
 

@@ -30,7 +30,6 @@ from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
     Marginal,
     Marginals,
-    attributes_of,
     subset_cells,
     subset_ranks,
 )
@@ -38,6 +37,7 @@ from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
+from mmech.operators.table_tree import attributes_of
 from mmech.structure.energies import anova_energies
 
 __all__ = [

@@ -44,7 +44,6 @@ TEMPLATES = (
     "identity",
     "workload",
     "marginals",
-    "marginal_pool",
     "hierarchy",
     "pidentity",
     "kronecker",

@@ -107,7 +107,7 @@ def random_forest(rng):
     }
     if kind is not LaplaceForestClassifier:
         settings["template"] = pick(
-            rng, "auto", "auto", "identity", "workload", "marginals", "marginal_pool",
+            rng, "auto", "auto", "identity", "workload", "marginals",
             "pidentity", "kronecker", "union", "low_rank", "hierarchy", "nothing",
         )  # fmt: skip
     else:
@@ -223,7 +223,7 @@ def test_all_trees_of_many_attributes_are_answered():
     schema = schema_of((2,) * 21)
     ledger = PrivacyLedger(1)
     model = BatchTrainingClassifier(
-        schema, epsilon=1, n_trees=math.inf, depth=1, template="marginal_pool",
+        schema, epsilon=1, n_trees=math.inf, depth=1, template="marginals",
         ledger=ledger,
     )  # fmt: skip
     rng = np.random.default_rng(0)

@@ -253,7 +253,6 @@ def losses():
         "kronecker": (Kronecker([Prefix(8), AllRange(6)]), {"p": [2, 2]}),
         "union": (VStack([square, other]), {}),
         "marginals": (all_marginals((3, 3, 2, 2), 2), {}),
-        "marginal_pool": (all_marginals((3, 3, 2, 2), 2), {}),
         "hierarchy": (AllRange(64), {}),
         "low_rank": (VStack([Total(12), Prefix(12)]), {}),
         "auto": (Prefix(24), {}),

@@ -46,7 +46,7 @@ from mmech import (
     svd_bound,
 )
 from mmech.marginals.records import exact_answers
-from mmech.strategies.marginal_pool import marginal_pool_strategy
+from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum, query_spectra
 from mmech_rf import grow_random_forest, prediction_workload, training_workload
 
@@ -202,7 +202,7 @@ def test_the_bound_of_an_anova_operator_uses_its_eigenvalues():
 
 
 def search(workload, **options):
-    return optimize(workload, template="marginal_pool", **(QUICK | options))
+    return optimize(workload, template="marginals", **(QUICK | options))
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,6 @@ def test_loss_is_the_lattice_loss_and_beats_the_closed_forms(shape, order):
     assert result.loss <= loss(workload, workload) * (1 + 1e-9)
     assert result.loss <= loss(workload, Identity(math.prod(shape))) * (1 + 1e-9)
     assert result.strategy.sensitivity() == pytest.approx(1)
-
-
-@compiled
-@pytest.mark.parametrize(("shape", "order"), [((2,) * 8, 2), ((4, 4, 4, 3, 3, 3), 2)])
-def test_comparable_with_the_search_of_the_lattice(shape, order):
-    workload = all_marginals(shape, order)
-    lattice = optimize(workload, template="marginals", max_evaluations=30_000, seed=0)
-    pool = search(workload, max_work=10**8, n_starts=4)
-    assert pool.loss <= 1.1 * lattice.loss
 
 
 def test_the_same_seed_gives_the_same_strategy():
@@ -251,9 +242,9 @@ def test_a_given_pool_is_only_weighed():
         search(workload, blocks=[range(21)])
 
 
-def test_auto_takes_the_pool_above_twenty_attributes():
+def test_auto_searches_marginals_above_twenty_attributes():
     result = optimize(all_marginals((2,) * 40, 2), seed=0, max_work=10**6, n_starts=1)
-    assert result.template == "marginal_pool"
+    assert result.template == "marginals"
     assert 1 <= result.bound_ratio < math.inf
     notes = {candidate.template: candidate.note for candidate in result.candidates}
     assert "more cells than fit" in notes["identity"]
@@ -275,7 +266,7 @@ def test_trivial_and_wrong_requests():
     with pytest.raises(ValueError, match="has 8 cells but the workload has 4"):
         search(Prefix(4), domain_shape=(2, 2, 2))
     with pytest.raises(ValueError, match="max_cells must be an integer >= 1"):
-        marginal_pool_strategy(all_marginals((2, 2), 1), max_cells=0)
+        marginals_strategy(all_marginals((2, 2), 1), max_cells=0)
     with pytest.raises(ValueError, match="at least one subset, got none"):
         search(all_marginals((2, 2), 1), blocks=[])
 
@@ -501,7 +492,7 @@ def run_forest(n_trees, n_attributes, n_records, rng, **options):
     classes = rng.integers(0, 2, n_records)
     records = Records(codes, sizes, columns=classes, n_columns=2)
     result = optimize(workload, seed=0, **options)
-    assert result.template == "marginal_pool"
+    assert result.template == "marginals"
     mechanism = MatrixMechanism(workload, result, epsilon=1)
     answers = mechanism.answer(records)
     exact = forest.count_leaves(codes, classes, 2)

@@ -15,10 +15,10 @@ from mmech import (
     AllRange,
     Conjunctions,
     Dense,
-    DomainTooLargeError,
     Identity,
     Kronecker,
     Marginal,
+    MarginalEstimate,
     Marginals,
     MatrixMechanism,
     Ones,
@@ -31,14 +31,12 @@ from mmech import (
     UnsupportedWorkloadError,
     VStack,
     WidthRange,
-    _kernels,
     all_marginals,
     loss,
     optimize,
     rmse,
     supports,
 )
-from mmech.operators.marginals import subset_cells
 from mmech.strategies.marginals import domain_shape_of, marginals_strategy
 from mmech.structure.energies import anova_energies
 from mmech_rf import datasets, grow_random_forest, training_workload
@@ -52,6 +50,66 @@ QUICK = {"max_evaluations": 3000, "seed": 0}
 
 def search(workload, **options):
     return optimize(workload, template="marginals", **(QUICK | options))
+
+
+# ------------------------------------------------------------------ products
+
+
+@st.composite
+def stacked_tables(draw):
+    """Marginals with whole weights, over attributes that may have a single value."""
+    sizes = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=6)))
+    subsets = st.sets(st.integers(0, len(sizes) - 1)).map(sorted).map(tuple)
+    keys = draw(st.lists(subsets, min_size=1, max_size=9, unique=True))
+    weights = st.integers(-9, 9).filter(bool)
+    return Marginals(sizes, {key: draw(weights) for key in keys})
+
+
+@settings(max_examples=100)
+@given(stacked_tables(), st.integers(1, 3), st.integers(0, 99))
+def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
+    rng, (m, n) = np.random.default_rng(seed), marginals.shape
+    one_by_one = VStack(marginals.blocks)
+    x = rng.integers(-(2**40), 2**40, (n, columns))
+    y = rng.integers(-(2**40), 2**40, (m, columns))
+    for ours, theirs in [
+        (marginals @ x, one_by_one @ x),
+        (marginals.rmatmat(y), one_by_one.rmatmat(y)),
+    ]:
+        assert ours.dtype == np.int64
+        np.testing.assert_array_equal(ours, theirs)
+    single = marginals @ x.astype(np.float32)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, marginals @ x, rtol=1e-5, atol=2.0**28)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_few_passes_over_the_cells(order):
+    sizes = (3,) * 9
+    tree = all_marginals(sizes, order)._tables
+    assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
+
+
+@settings(max_examples=60)
+@given(stacked_tables(), st.integers(0, 99))
+def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
+    """Whether or not tables are the faster way, products are the transforms'."""
+    for operator in (marginals.gram(), marginals.gram().pinv()):
+        x = np.random.default_rng(seed).normal(size=(operator.shape[1], 2))
+        wanted = ref.anova(operator.domain_shape, operator.eigenvalues) @ x
+        size = np.abs(wanted).max()
+        np.testing.assert_allclose(operator @ x, wanted, rtol=0, atol=1e-9 * size)
+
+
+def test_least_squares_of_many_tables(rng):
+    sizes = (4,) * 6
+    marginals = all_marginals(sizes, 2)
+    values = rng.normal(size=(marginals.shape[0], 2))
+    wanted = np.linalg.lstsq(marginals.to_dense(), values, rcond=None)[0]
+    assert marginals.gram().pinv()._by_tables is not None
+    np.testing.assert_allclose(marginals.pinv() @ values, wanted, atol=1e-10)
+    estimate = MarginalEstimate(marginals, values)
+    np.testing.assert_allclose(estimate.to_dense(), wanted, atol=1e-10)
 
 
 # ------------------------------------------------------------------ random workloads
@@ -446,59 +504,6 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
     assert marginals_strategy(car_forest(0, depth), seed=0).loss <= 221184 * (1 + 1e-9)
 
 
-# ------------------------------------------------------------------ kernels
-
-
-@pytest.mark.parametrize("sizes", [(4,), (2, 3), (3, 2, 2), (1, 2, 1, 3)], ids=str)
-@pytest.mark.parametrize("signed", [False, True])
-def test_gradient_equals_finite_differences(sizes, signed, rng):
-    count = 2 ** len(sizes)
-    cells = subset_cells(sizes)
-    energies = anova_energies(Kronecker([AllRange(n) for n in sizes]), sizes)
-    theta = 0.2 + rng.random(count)
-    if signed:
-        theta *= rng.choice([-1, 1], count)
-
-    def value(weights, gradient=None):
-        gradient = np.empty(count) if gradient is None else gradient
-        return _kernels.marginals_loss(
-            weights, cells, energies, np.empty(count), gradient
-        )
-
-    gradient = np.empty(count)
-    now = value(theta, gradient)
-    wanted = ref.finite_differences(value, theta)
-    np.testing.assert_allclose(gradient, wanted, rtol=1e-6, atol=1e-6 * now)
-    # Scaling all weights changes nothing.
-    assert gradient @ theta == pytest.approx(0, abs=1e-9 * now)
-    assert value(3 * theta) == pytest.approx(now)
-    keys = {
-        tuple(i for i in range(len(sizes)) if mask >> i & 1): weight
-        for mask, weight in enumerate(theta)
-    }
-    workload = Kronecker([AllRange(n) for n in sizes])
-    assert now == pytest.approx(loss(workload, Marginals(sizes, keys)))
-
-
-def test_a_weight_of_zero_stays_zero_under_descent(rng):
-    sizes = (2, 3, 2)
-    energies = anova_energies(all_marginals(sizes, 2), sizes)
-    theta = rng.random(8)
-    theta[[1, 6]] = 0
-    theta /= theta.sum()
-    start = theta.copy()
-    cells, scratch = subset_cells(sizes), np.empty((2, 8))
-    final, _ = _kernels.marginals_descend(theta, cells, energies, 500, 1e-12, scratch)
-    assert (theta[[1, 6]] == 0).all()
-    assert theta.sum() == pytest.approx(1)
-    before = _kernels.marginals_loss(start, cells, energies, *np.empty((2, 8)))
-    assert final <= before
-    # A dropped marginal pushes away: the derivative at zero is positive.
-    gradient = np.empty(8)
-    _kernels.marginals_loss(theta, cells, energies, np.empty(8), gradient)
-    assert (gradient[[1, 6]] > 0).all()
-
-
 # ------------------------------------------------------------------ errors
 
 
@@ -564,12 +569,6 @@ def test_a_weight_of_zero_stays_zero_under_descent(rng):
             lambda: all_marginals((2, 3), 3),
             ValueError,
             "order must be at most the number of attributes, 2, got 3",
-        ),
-        (
-            lambda: search(all_marginals((2,) * 21, 1)),
-            DomainTooLargeError,
-            r"lists the 2\^21 subsets of 21 attributes, too many \(at most 20.*; use "
-            "template 'marginal_pool'",
         ),
         (
             lambda: search(Prefix(6)),

@@ -232,15 +232,6 @@ def test_entries_beyond_int64_are_refused_or_kept():
         assert operator.sensitivity() >= 2.0**63
 
 
-def test_sensitivity_bound_of_boxes():
-    masks = [np.ones((5, 10), bool)] * 40
-    huge = Conjunctions(masks)
-    assert huge.shape == (5, 10**40)
-    assert huge.sensitivity_bound() == 5
-    masks = [np.array([[1, 0], [1, 0], [0, 1]], bool), np.ones((3, 2), bool)]
-    assert Conjunctions(masks).sensitivity_bound() == 2
-
-
 def test_trace_of_a_rectangle_is_refused():
     with pytest.raises(ValueError, match=r"trace needs a square operator, got shape"):
         Total(3).trace()
