@@ -65,7 +65,6 @@ def stacked_tables(draw):
     return Marginals(sizes, {key: draw(weights) for key in keys})
 
 
-@settings(max_examples=100)
 @given(stacked_tables(), st.integers(1, 3), st.integers(0, 99))
 def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
     rng, (m, n) = np.random.default_rng(seed), marginals.shape
@@ -90,7 +89,6 @@ def test_few_passes_over_the_cells(order):
     assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
 
 
-@settings(max_examples=60)
 @given(stacked_tables(), st.integers(0, 99))
 def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
     """Whether or not tables are the faster way, products are the transforms'."""
