@@ -136,6 +136,9 @@ class Limits(ChangeableLimits):
         Largest domain without an order for template "pidentity". More is refused.
     union_cells : int
         Largest domain of template "union". More is refused.
+    dual_cells : int
+        Largest smaller side of a workload for the dual bound, and for template "dense"
+        which starts from it. More is refused.
     dual_entries : int
         Most entries of an explicit strategy of template "dense": 1 GiB. More is
         refused.
@@ -174,6 +177,7 @@ class Limits(ChangeableLimits):
     box_set_bytes: int = 2**28
     pidentity_cells: int = 2**15
     union_cells: int = 2**22
+    dual_cells: int = 3000
     dual_entries: int = 2**27
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
