@@ -158,7 +158,7 @@ def same_content(first: str, second: str) -> bool:
     return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
 
 
-def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
+def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: Any) -> Any:
     from mmech_rf.forest.checks import located
 
     with located(f"cannot use the data {path!r}"):
