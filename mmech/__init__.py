@@ -27,6 +27,7 @@ from mmech.exceptions import (
     UnsupportedWorkloadError,
 )
 from mmech.export import export_marginals
+from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
@@ -162,6 +163,7 @@ __all__ = [
     "MaximumEntropy",
     "Measurement",
     "PrivacyLedger",
+    "Counts",
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
