@@ -112,13 +112,20 @@ class Sums:
         return [1, *(term.size for term in self.terms)]
 
     def of(
-        self, codes: Codes, class_codes: NDArray[np.int64], n_classes: int
+        self,
+        codes: Codes,
+        class_codes: NDArray[np.int64],
+        n_classes: int,
+        multiplicities: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """Return the sums of records in units of 1 / GRID, shape (rows, k)."""
-        found = [GRID * np.bincount(class_codes, minlength=n_classes)[None]]
+        amount = 1 if multiplicities is None else multiplicities
+        numbers = np.zeros((1, n_classes), np.int64)
+        np.add.at(numbers[0], class_codes, amount)
+        found = [GRID * numbers]
         for term in self.terms:
             counts = np.zeros((term.view.size, n_classes), np.int64)
-            np.add.at(counts, (term.view.cells(codes), class_codes), 1)
+            np.add.at(counts, (term.view.cells(codes), class_codes), amount)
             found.append(term.rows().T @ counts)
         return np.concatenate(found).astype(np.int64)
 
@@ -208,6 +215,7 @@ def release_scores(
     n_classes: int,
     n_records: float,
     settings: DrawnSettings | None = None,
+    multiplicities: NDArray[np.int64] | None = None,
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -219,7 +227,7 @@ def release_scores(
         Its cost.
     domain_shape : sequence of int, length d
         Sizes of the attributes.
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+    codes, class_codes : ndarray of int, shapes (M, d) and (M,)
         Records. Sensitive.
     n_classes : int
         Number of classes.
@@ -227,6 +235,8 @@ def release_scores(
         Public number of records, roughly.
     settings : DrawnSettings, optional
         Resolutions, clipping and shrinkage.
+    multiplicities : ndarray of int64, shape (M,), optional
+        How often each record is there; once by default. Sensitive.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
@@ -235,7 +245,7 @@ def release_scores(
         if n_records / n_classes >= settings.signal_to_noise * deviation:
             sums = other
     released = payments.release_sums(
-        sums.of(codes, class_codes, n_classes),
+        sums.of(codes, class_codes, n_classes, multiplicities),
         sums.groups,
         cost,
         SUMS,

@@ -423,6 +423,6 @@ def test_views_of_scores_are_a_family_of_their_own():
     assert set(shares) == {"single", "pair", "sum", "score"}
     np.testing.assert_allclose(list(shares.values()), max(shares.values()))
     # However many records there are, scores may come first.
-    kept = {views.items[i].family for i in _roots(views, 10**12)}
+    kept = {views.items[i].family for i in _roots(views, 10**12, 10**4)}
     assert kept == {"whole", "single", "score"}
-    assert set(further) <= {views.items[i] for i in _roots(views, 10**12)}
+    assert set(further) <= {views.items[i] for i in _roots(views, 10**12, 10**4)}

@@ -26,8 +26,10 @@ import mmech_rf.drawn.draw as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
     in_units,
+    kernel_tables,
     numpy_root_log_weights,
     numpy_split_log_weights,
+    twin_tables,
 )
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
@@ -282,32 +284,68 @@ def test_roots_follow_public_numbers_only():
     assert len(some) < len(views.items)
     assert [views.items[i].family for i in some[:7]] == ["whole"] + ["single"] * 6
     assert len(tree_selection._roots(views, 10)) > len(some)
-    assert len(tree_selection._roots(views, 10**12)) == 7
+    # Of few distinct records all coarse attributes are candidates, of many only some.
+    assert len(tree_selection._roots(views, 10**12, 3456)) == 7
+    assert tree_selection._roots(views, 10**12).tolist() == [0]
 
 
 @pytest.mark.parametrize("unit", [1, 256])
-@pytest.mark.parametrize("domain_shape", [(2, 3), (4, 1, 12)], ids=str)
+@pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (4, 1, 12)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
-def test_kernels_are_their_numpy_twins(domain_shape, unit, rate):
+def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
-    for n_records in (0, 1, 300):
-        tables, log_prior, half = case(domain_shape, n_records, 3, unit)
-        rate = rate or tables[-1]
-        tables = (*tables[:-1], rate)
-        cells, sizes = tables[:2]
-        roots = np.arange(sizes.size)
-        settings = (*tables, log_prior, log_prior + half, half)
-        found = np.empty((sizes.size, 2), np.int64)
-        root_log_weights(roots, *settings, found)
-        expected = numpy_root_log_weights(roots, *settings)
-        np.testing.assert_array_equal(in_units(found, rate), expected)
+    for n_records, predicts in itertools.product((0, 1, 300, 3000), (False, True)):
+        views, records, usual, log_prior, half = case(domain_shape, n_records, 3, unit)
+        predicted = rng.integers(0, 3, n_records) if predicts else None
+        scale = rate or usual
+        ours = kernel_tables(views, records, scale, predicted)
+        twin = twin_tables(views, records, scale, predicted)
+        roots = np.arange(views.sizes.size)
+        settings = log_prior, log_prior + half, half
+        found = np.empty((roots.size, 2), np.int64)
+        root_log_weights(roots, *ours, *settings, found)
+        expected = numpy_root_log_weights(roots, *twin, *settings)
+        np.testing.assert_array_equal(in_units(found, scale), expected)
         for root in roots:
-            node = (cells[root].astype(np.int64), int(sizes[root]))
-            settings = (*node, *tables, log_prior + half, half)
-            found = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
-            split_log_weights(*settings, found)
-            expected = numpy_split_log_weights(*settings)
-            np.testing.assert_array_equal(in_units(found, rate), expected)
+            size = int(views.sizes[root])
+            found = np.empty((size, roots.size + 1, 2), np.int64)
+            split_log_weights(ours[0][root], size, *ours, *settings[1:], found)
+            cell = twin[0][root].astype(np.int64)
+            expected = numpy_split_log_weights(cell, size, *twin, *settings[1:])
+            np.testing.assert_array_equal(in_units(found, scale), expected)
+
+
+def drawn_of(records, views, seed, **settings):
+    """Return a tree drawn under a seed."""
+    cells, classes, weights, k = records
+    return key_of(
+        tree_selection.select_tree(
+            views, cells, classes, n_classes=k, weights=weights, unit=16,
+            epsilon=Fraction(1, 8), n_records=100, relation=Relation(),
+            pay=lambda: None, noise=np.random.default_rng(seed), **settings,
+        ),
+        views,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("predicts", [False, True])
+@pytest.mark.parametrize("domain_shape", [(2, 2, 2, 2), (3, 2, 9)], ids=str)
+def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):
+    """The same tree from distinct records as from all of them, bit by bit."""
+    views, records, *_ = case(domain_shape, 40, 3, 16)
+    cells, classes, weights, k = records
+    numbers = rng.integers(1, 5, 40)
+    where = rng.permutation(np.repeat(np.arange(40), numbers))
+    repeated = cells[:, where], classes[where], weights[where], k
+    predicted = rng.integers(0, 3, 40)
+    once = {"predicted": predicted} if predicts else {}
+    each = {"predicted": predicted[where]} if predicts else {}
+    found = set()
+    for seed in range(20):
+        tree = drawn_of(records, views, seed, multiplicities=numbers, **once)
+        assert tree == drawn_of(repeated, views, seed, **each)
+        found.add(tree)
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
