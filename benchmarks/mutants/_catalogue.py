@@ -286,8 +286,8 @@ CHARGES = (
     Mutant(
         "the price of the number of records not subtracted",
         "mmech_rf/private/accounted.py",
-        "_release_model(codes, class_codes, epsilon - spent, n_records)",
-        "_release_model(codes, class_codes, epsilon, n_records)",
+        "_release_model(records, epsilon - spent, n_records)",
+        "_release_model(records, epsilon, n_records)",
         (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
     ),
     Mutant(
@@ -566,9 +566,9 @@ SELECTING = (
     ),
     Mutant(
         "records that are predicted right count twice",
-        "mmech_rf/drawn/draw.py",
-        "further = np.full(right.size, n_classes)",
-        "further = class_codes[right]",
+        "mmech_rf/drawn/bits.py",
+        "right = weights * (predicted == class_codes)",
+        "right = 2 * weights * (predicted == class_codes)",
         (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
     ),
     Mutant(
@@ -614,8 +614,8 @@ LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
         "mmech_rf/drawn/draw.py",
-        "_roots(views, n_records), splitting, noise,",
-        "_roots(views, class_codes.size), splitting, noise,",
+        "roots = _roots(views, n_records, n_rows)",
+        "roots = _roots(views, class_codes.size, n_rows)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(

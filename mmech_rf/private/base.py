@@ -276,7 +276,10 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             here, because every query needs an answer.
         """
         check_is_fitted(self)
-        codes = self._encode_queries(X)
+        return self._labels(self._encode_queries(X))
+
+    def _labels(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the class labels of encoded queries."""
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
         return np.asarray(self.classes_)[classes]

@@ -101,6 +101,11 @@ class RecordParts:
         if chunk_id is not None:
             self._chunks |= {chunk_id}
 
+    @property
+    def number(self) -> int:
+        """Number of records. Sensitive."""
+        return self._counts._total() + sum(map(len, self._rows or ()))
+
     def records(self) -> EncodedRecords:
         """Return the records of all parts."""
         check_process(self._process, "a set of counted records")

@@ -210,9 +210,9 @@ def found():
 def test_finds_the_number_of_records(found, monkeypatch):
     fit_counts = AccountedForest._fit_counts
 
-    def count(self, codes, class_codes):
-        self.n_records = max(1, len(codes))
-        fit_counts(self, codes, class_codes)
+    def count(self, records):
+        self.n_records = max(1, records.number)
+        fit_counts(self, records)
 
     monkeypatch.setattr(AccountedForest, "_fit_counts", count)
     found("draw 2 differs: .n_records", "pure, a tree")
