@@ -268,7 +268,8 @@ def read_vector(y: Any) -> NDArray[Any]:
     """View class labels as a one-dimensional array."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
-    values = _plain(y)
+    held = _held(y)
+    values = held.values() if isinstance(held, Dictionary) else held
     if values.ndim != 1:
         raise ValueError(
             "y must be one-dimensional, one class label per record, "

@@ -101,20 +101,21 @@ def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) ->
 
 def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
     """Count records with their classes; wrong values are errors that name the file."""
-    from mmech_rf.datasets import load_csv
     from mmech_rf.forest.checks import located
+    from mmech_rf.reading import read
 
-    schema = model.schema
+    schema, total = model.schema, 0
     assert schema is not None
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
     model._check_parameters()
-    bunch = load_csv(path, schema, decode=False, multiline=args.multiline)
-    with located(f"cannot use the data {path!r}"):
-        model.count(bunch.data, bunch.target)
+    for X, y, (file, first, total) in read(path, schema, multiline=args.multiline):
+        rows = f", rows from {first:,} on" if first else ""
+        with located(f"cannot use the data {path!r}{rows}"):
+            model.count(X, y, chunk_id=(file, first, total))
     if args.show_counts:
         say(
             f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
-            f"{len(bunch.target):,} records of {path!r} are used"
+            f"{total:,} records of {path!r} are used"
         )
 
 
