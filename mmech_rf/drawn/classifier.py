@@ -85,6 +85,7 @@ class DrawnForestClassifier(AccountedForest):
     _experts: SelectedTrees = field(init=False)
     _settings_type = DrawnSettings
     _method = "trees"
+    _distinct = True
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()

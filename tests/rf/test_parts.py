@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from replay import entropy
+from replay import entropy, watched
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
@@ -161,3 +161,23 @@ def test_another_process_refuses(monkeypatch):
     for method in (lambda: model.count(rows, labels), model.release):
         with pytest.raises(BudgetExceededError, match="process that made it"):
             method()
+
+
+@pytest.mark.parametrize("name", ["default", "drawn"])
+def test_trees_are_drawn_from_distinct_records(name):
+    """However often each is there."""
+    model, rows, labels, _ = CASES[name]()
+    sizes = []
+
+    def note(draw, sample):
+        if draw.kind == "tree":
+            sizes.append(draw.exact["class_codes"].size)
+            assert draw.exact["multiplicities"].sum() == len(labels)
+        return sample()
+
+    distinct = len({(*row, label) for row, label in zip(rows, labels, strict=True)})
+    assert distinct < len(labels)
+    with watched(note):
+        model.fit(rows, labels)
+        model.count(rows[:90], labels[:90]).count(rows[90:], labels[90:]).release()
+    assert set(sizes) == {distinct}
