@@ -86,8 +86,8 @@ CALIBRATION = (
     Mutant(
         "records that count twice",
         "mmech_rf/private/grown.py",
-        "return np.bincount(entries, minlength=n * k).reshape(n, k)",
-        "return 2 * np.bincount(entries, minlength=n * k).reshape(n, k)",
+        "np.add.at(table, entries, records.multiplicities)",
+        "np.add.at(table, entries, 2 * records.multiplicities)",
         (f"{REPLAY}[batch training, plain, add_remove]",),
     ),
     Mutant(
@@ -707,8 +707,8 @@ LEAKS = (
     Mutant(
         "exact number of records: a noisy number",
         "mmech_rf/private/accounted.py",
-        "_release_model(codes, class_codes, epsilon - spent, n_records)",
-        "_release_model(codes, class_codes, epsilon - spent, max(1.0, len(codes)))",
+        "_release_model(records, epsilon - spent, n_records)",
+        "_release_model(records, epsilon - spent, max(1.0, records.number))",
         (f"{REPLAY}[pure, labels, add_remove]",),
     ),
     Mutant(
