@@ -23,6 +23,8 @@ LAYERS = [
     {"strategies", "error", "reduction", "prior", "integer_strategy"},
     {"release", "selection"},
     {"reconstruction", "mechanism", "export", "audit", "testing"},
+    {"tables"},
+    {"cli"},
 ]
 """Modules and folders of the engine, lowest first: nothing imports from above it."""
 

@@ -1,0 +1,168 @@
+"""From noisy marginals to counts that are whole, non-negative and consistent.
+
+Post-processing: everything here is a function of a measurement and of public facts.
+With the unbiased tables of least squares at hand,
+
+1. the total and the tables of single attributes become whole and non-negative;
+2. every pair of attributes is drawn towards a public shape, first independence, then a
+   model of maximum entropy, as far as its noise explains the difference (James-Stein);
+3. tables of one and two attributes get exactly the margins of step 1 by controlled
+   rounding; where a table has three attributes or more, all are tabulated from one set
+   of whole records of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import product_of
+from mmech.reconstruction import MarginalEstimate, MaximumEntropy
+from mmech.tables.model import draw_codes, fit_model, proportional_fit
+from mmech.tables.noise import Noise
+from mmech.tables.rounding import (
+    apportion,
+    controlled_rounding,
+    nearest_with_sums,
+    with_margins,
+)
+
+__all__ = ["ROUNDING", "Counts", "settle"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Subset = tuple[int, ...]
+
+ROUNDING = {
+    "margins": "every table is rounded to the rounded tables of its single attributes "
+    "(controlled rounding)",
+    "records": "all tables are tabulated from one set of whole records of the fitted "
+    "model",
+}
+"""How counts are made whole, in words."""
+
+FIT_SWEEPS = 25
+"""Sweeps that bring tables of three attributes and more near those of pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Whole tables that agree, and the model that records are drawn from.
+
+    Attributes
+    ----------
+    total : int
+        Number of records of all tables.
+    tables : dict of tuple to ndarray of int64
+        One axis per attribute.
+    model : MaximumEntropy
+    rounding : {"margins", "records"}
+        How counts were made whole.
+    """
+
+    total: int
+    tables: dict[Subset, Integers]
+    model: MaximumEntropy
+    rounding: str
+
+
+def settle(
+    estimate: MarginalEstimate,
+    noise: Noise,
+    subsets: Sequence[Subset],
+    say: Callable[[str], None],
+) -> Counts:
+    """Return whole, non-negative, consistent tables from least-squares estimates.
+
+    Parameters
+    ----------
+    estimate : MarginalEstimate
+        Unbiased.
+    noise : Noise
+        Law of its errors.
+    subsets : sequence of tuple of int
+        Attributes of the tables.
+    say : callable
+        Told what happens, for people who wait.
+    """
+    sizes = noise.domain_shape
+    total = max(0, round(float(estimate.marginal([])[0])))
+    single = [
+        apportion(
+            nearest_with_sums(estimate.marginal([i]), np.array(float(total))), total
+        )
+        for i in range(len(sizes))
+    ]
+    shares = [table / max(total, 1) for table in single]
+    pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
+    say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
+
+    def pair_tables(target: Callable[[Subset], Floats]) -> dict[Subset, Floats]:
+        return {
+            (i, j): with_margins(
+                _toward(target((i, j)), estimate, noise, (i, j)),
+                single[i].astype(np.float64),
+                single[j].astype(np.float64),
+            )
+            for i, j in pairs
+        }
+
+    flat = pair_tables(lambda p: total * np.outer(shares[p[0]], shares[p[1]]))
+    model = fit_model(sizes, shares, total, flat)
+    fitted = pair_tables(lambda p: _table(model, p, sizes))
+    larger: dict[Subset, Floats] = {}
+    for subset in subsets:
+        if len(subset) > 2:
+            start = np.maximum(
+                _toward(_table(model, subset, sizes), estimate, noise, subset), 0.0
+            )
+            own = {p: fitted[p] for p in combinations(subset, 2)}
+            larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
+    say("fitting a model of maximum entropy")
+    model = fit_model(sizes, shares, total, fitted, larger)
+    say(f"making the counts of {len(subsets)} tables whole")
+    if larger:
+        codes = draw_codes(model, total, None)
+        tables = {subset: _tabulate(codes, subset, sizes) for subset in subsets}
+        return Counts(total, tables, model, "records")
+    tables = {
+        subset: single[subset[0]]
+        if len(subset) == 1
+        else controlled_rounding(fitted[subset], single[subset[0]], single[subset[1]])
+        for subset in subsets
+    }
+    return Counts(total, tables, model, "margins")
+
+
+def _table(model: MaximumEntropy, subset: Subset, sizes: Sequence[int]) -> Floats:
+    return model.marginal(subset).reshape([sizes[i] for i in subset])
+
+
+def _toward(
+    target: Floats, estimate: MarginalEstimate, noise: Noise, subset: Subset
+) -> Floats:
+    """Return a table between a target and its estimate, by the noise in between.
+
+    The interactions of all attributes of the table differ from those of the target by
+    a signal and by noise of known energy; the signal is kept in the proportion that
+    James and Stein found, and nothing where noise alone explains the difference.
+    """
+    apart = estimate.marginal(subset).reshape(target.shape) - target
+    for axis in range(target.ndim):
+        apart = apart - apart.mean(axis=axis, keepdims=True)
+    energy = float(np.square(apart).sum())
+    rank = product_of(n - 1 for n in target.shape)
+    expected = rank * noise.coordinate_variance(subset)
+    return target + max(0.0, 1.0 - expected / energy) * apart if energy else target
+
+
+def _tabulate(codes: Integers, subset: Subset, sizes: Sequence[int]) -> Integers:
+    place = np.zeros(codes.shape[0], np.int64)
+    for i in subset:
+        place = place * sizes[i] + codes[:, i]
+    shape = [sizes[i] for i in subset]
+    return np.bincount(place, minlength=product_of(shape)).reshape(shape)
