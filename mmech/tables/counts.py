@@ -120,7 +120,7 @@ def settle(
             start = np.maximum(
                 _toward(_table(model, subset, sizes), estimate, noise, subset), 0.0
             )
-            own = {p: fitted[p] for p in combinations(subset, 2)}
+            own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
     model = fit_model(sizes, shares, total, fitted, larger)

@@ -119,12 +119,13 @@ class Noise:
         self._precisions: dict[Subset, float] = {}
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
-        """Return the least-squares estimate from measured values, shape (p,)."""
+        """Return the least-squares estimate from measured values, (p,) or (p, k)."""
+        array = np.asarray(values, np.float64)
         weights = {a: 1 / math.sqrt(variance) for a, _, variance, _ in self._blocks}
         sizes = [cells for _, cells, _, _ in self._blocks]
         factors = np.repeat(list(weights.values()), sizes)
         strategy = Marginals(self.domain_shape, weights)
-        return MarginalEstimate(strategy, np.asarray(values, np.float64) * factors)
+        return MarginalEstimate(strategy, (array.T * factors).T)
 
     def _precision(self, subset: Subset) -> float:
         if subset not in self._precisions:

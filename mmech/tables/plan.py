@@ -33,7 +33,7 @@ OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
 """Columns of a table beside its attributes."""
 
 EVALUATIONS = 300
-"""Work of the search for a strategy, in evaluations of the loss. For tables of two of 14
+"""Work of the search for a strategy, in evaluations of the loss. For the pairs of 14
 attributes of unequal sizes a hundred times as many take one percent off the error."""
 
 
@@ -71,7 +71,7 @@ class TablePlan:
     >>> errors = plan.errors(frame="dict")
     >>> errors["table"], errors["cells"], errors["standard_error"].round(2)
     (array(['a x b', 'a x c', 'b x c'], dtype='<U5'), array([9, 9, 9]),
-     array([4.03, 4.03, 4.03]))
+     array([2.35, 2.35, 2.35]))
     """
 
     domain: Domain
@@ -95,7 +95,8 @@ class TablePlan:
         return MatrixMechanism(
             _workload(self.domain.shape, self.subsets),
             self.strategy,
-            **{self.currency: self.cost},
+            epsilon=self.cost if self.currency == "epsilon" else None,
+            rho=self.cost if self.currency == "rho" else None,
             neighbours=self.relation.neighbours,
             records_per_person=self.relation.records_per_person,
             ledger=ledger,

@@ -105,7 +105,7 @@ def apportion(shares: Floats, total: int) -> Integers:
     >>> import numpy as np
     >>> from mmech.tables.rounding import apportion
     >>> apportion(np.array([1.4, 2.4, 0.2]), 4)
-    array([1, 3, 0])
+    array([2, 2, 0])
     """
     mass = float(shares.sum())
     exact = (

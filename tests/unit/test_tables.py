@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -268,7 +269,7 @@ def test_a_dry_run_tells_the_errors_of_the_release():
     assert errors["table"].tolist() == ["sex x age", "town"]
     for names, error in zip(plan.tables, errors["standard_error"], strict=True):
         table = released.table(names, frame="dict")
-        assert set(table["standard_error"]) == {pytest.approx(error)}
+        np.testing.assert_allclose(table["standard_error"], error)
 
 
 # ---- privacy -----------------------------------------------------------------------
@@ -291,7 +292,7 @@ def seen(released):
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": "1/2"}], ids=str)
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": Fraction(1, 2)}], ids=str)
 def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
     rounding, neighbours, cost
 ):
@@ -384,8 +385,9 @@ def test_a_model_that_is_too_large_leaves_tables_out():
     with limits.changed(model_cells=14):
         released = release_tables(frame_of(codes), DOMAIN, ways=2, epsilon=5)
     model = released.counts.model
-    cells = [np.prod([DOMAIN.shape[i] for i in group]) for group in model.groups]
-    assert sum(cells) <= 14
+    linked = [group for group in model.groups if len(group) > 1]
+    cells = [np.prod([DOMAIN.shape[i] for i in group]) for group in linked]
+    assert 0 < sum(cells) <= 14
     assert (model.marginal((0, 1, 2, 3)) >= 0).all()
     assert draw_codes(model, 7, None).shape == (7, 4)
 
