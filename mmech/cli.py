@@ -36,7 +36,7 @@ differ. Input files are csv with a header row, plain or .gz.
 """
 _EXAMPLES = f"""\
 example:
-  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out tables
+  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
 
 `{PROG} COMMAND --help` explains the options of a command.
 """
@@ -58,10 +58,10 @@ A domain file:
 examples:
   {PROG} tables --domain people.json --ways 2 --epsilon 1 --dry-run
       the errors to expect, before any record is read
-  {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out tables
+  {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out out
       all tables of one and two attributes
   {PROG} tables people.csv --domain people.json --table age,sex --table age,size
-      --epsilon 1/2 --out tables --synthetic 10000
+      --epsilon 1/2 --out out --synthetic 10000
       two tables, and records drawn from a model of them
 """
 _WORDS = {

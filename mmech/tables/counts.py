@@ -4,8 +4,8 @@ Post-processing: everything here is a function of a measurement and of public fa
 With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative;
-2. every pair of attributes is drawn towards a public shape, first independence, then a
-   model of maximum entropy, as far as its noise explains the difference (James-Stein);
+2. every table of a pair of attributes is drawn towards independence, then towards a
+   model of maximum entropy, by what its noise explains (empirical Bayes);
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
    of whole records of the model.
@@ -44,6 +44,12 @@ ROUNDING = {
     "model",
 }
 """How counts are made whole, in words."""
+
+SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 25)])
+"""Variances of the signal of an average count that are tried, over that of noise."""
+
+LEAST_EXPECTED = 1e-3
+"""Counts that are expected to be smaller have as much signal as this one."""
 
 FIT_SWEEPS = 25
 """Sweeps that bring tables of three attributes and more near those of pairs."""
@@ -145,19 +151,24 @@ def _table(model: MaximumEntropy, subset: Subset, sizes: Sequence[int]) -> Float
 def _toward(
     target: Floats, estimate: MarginalEstimate, noise: Noise, subset: Subset
 ) -> Floats:
-    """Return a table between a target and its estimate, by the noise in between.
+    r"""Return the posterior mean of a table, between a target and its estimate.
 
-    The interactions of all attributes of the table differ from those of the target by
-    a signal and by noise of known energy; the signal is kept in the proportion that
-    James and Stein found, and nothing where noise alone explains the difference.
+    A count is the target m plus a signal of variance :math:`\tau m`, and its estimate
+    has noise of variance :math:`\sigma^2` on top, which draws it towards the target by
+    :math:`\sigma^2 / (\sigma^2 + \tau m)`: small counts most. The likelihood of all
+    cells together says what :math:`\tau` is.
     """
     apart = estimate.marginal(subset).reshape(target.shape) - target
-    for axis in range(target.ndim):
-        apart = apart - apart.mean(axis=axis, keepdims=True)
-    energy = float(np.square(apart).sum())
-    rank = product_of(n - 1 for n in target.shape)
-    expected = rank * noise.coordinate_variance(subset)
-    return target + max(0.0, 1.0 - expected / energy) * apart if energy else target
+    variance = noise.law(subset).standard_error ** 2
+    expected = np.maximum(target, LEAST_EXPECTED)
+    strengths = SIGNALS * variance / expected.mean()
+
+    def misfit(strength: float) -> float:
+        spread = variance + strength * expected
+        return float((np.log(spread) + np.square(apart) / spread).sum())
+
+    signal = min(strengths.tolist(), key=misfit) * expected
+    return target + apart * signal / (variance + signal)
 
 
 def _tabulate(codes: Integers, subset: Subset, sizes: Sequence[int]) -> Integers:

@@ -136,11 +136,6 @@ class Noise:
             )
         return self._precisions[subset]
 
-    def coordinate_variance(self, subset: Subset) -> float:
-        """Return the variance of an orthonormal coordinate of interactions."""
-        cells = product_of(self.domain_shape[i] for i in subset)
-        return 1.0 / (cells * self._precision(subset))
-
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of an entry of a table.
 

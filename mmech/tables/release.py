@@ -109,7 +109,8 @@ def release_tables(
     ----------
     .. [1] McKenna, Miklau, Hay, Machanavajjhala, "Optimizing error of high-dimensional
        statistical queries under differential privacy", VLDB 2018.
-    .. [2] James, Stein, "Estimation with quadratic loss", Berkeley Symposium 1961.
+    .. [2] Efron, Morris, "Stein's estimation rule and its competitors: an empirical
+       Bayes approach", Journal of the American Statistical Association 68, 1973.
     .. [3] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
        the American Statistical Association 82(398), 1987.
 
