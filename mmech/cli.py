@@ -24,7 +24,7 @@ from mmech.terminal import (
 if TYPE_CHECKING:
     from mmech.tables import TablePlan, Tables
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main"]
 
 PROG = "mmech"
 
@@ -87,14 +87,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, 2 for wrong input, 130 where it was interrupted.
     """
-    return run_command(PROG, _parser, argv, _worded)
+    return run_command(PROG, build_parser, argv, _worded)
 
 
 def _worded(error: Exception, args: argparse.Namespace) -> str:
     return in_words(error, args, _WORDS)
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = Parser(
         prog=PROG,
         description=paragraphs(_DESCRIPTION),
