@@ -20,7 +20,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from itertools import chain, combinations
 
 import numpy as np
@@ -75,7 +74,6 @@ class ErrorLaw:
         mass = float((kernel * self.characteristic).sum()) + reach / 2
         return 2 / math.pi * float(step) * mass
 
-    @lru_cache(maxsize=8)  # noqa: B019  laws are few, and live as long as their tables
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
         low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
@@ -106,34 +104,41 @@ class Noise:
         for start, stop, weight in mechanism.released.row_weights():
             weights[start:stop] = weight
         self._pure = law.norm == "L1"
-        self._blocks: list[tuple[Subset, int, float, float]] = []
+        self._weights: dict[Subset, float] = {}
+        rows: list[tuple[int, float, float]] = []
         start = 0
         for attributes in form.weights:
             own = Fraction(mechanism.released.sensitivity, int(weights[start]))
             parameter = law.parameter(factor * own, mechanism.cost)
             cells = product_of(sizes[i] for i in attributes)
             variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
-            self._blocks.append((attributes, cells, variance, float(parameter)))
+            self._weights[attributes] = 1 / math.sqrt(variance)
+            rows.append((cells, variance, float(parameter)))
             start += cells
+        # One entry per measured marginal: its cells, and the law of its noise.
+        self._cells, self._variances, self._parameters = np.array(rows).T
+        self._shares = 1 / (self._variances * self._cells)
+        self._holds = np.array(
+            [
+                [i in attributes for i in range(len(sizes))]
+                for attributes in form.weights
+            ]
+        )
         self._laws: dict[tuple[Subset, Subset], ErrorLaw] = {}
         self._precisions: dict[Subset, float] = {}
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
         """Return the least-squares estimate from measured values, (p,) or (p, k)."""
         array = np.asarray(values, np.float64)
-        weights = {a: 1 / math.sqrt(variance) for a, _, variance, _ in self._blocks}
-        sizes = [cells for _, cells, _, _ in self._blocks]
-        factors = np.repeat(list(weights.values()), sizes)
-        strategy = Marginals(self.domain_shape, weights)
+        factors = np.repeat(list(self._weights.values()), self._cells.astype(np.int64))
+        strategy = Marginals(self.domain_shape, self._weights)
         return MarginalEstimate(strategy, (array.T * factors).T)
 
     def _precision(self, subset: Subset) -> float:
+        """Return κ of the interactions of a subset."""
         if subset not in self._precisions:
-            self._precisions[subset] = math.fsum(
-                1 / (variance * cells)
-                for attributes, cells, variance, _ in self._blocks
-                if set(subset) <= set(attributes)
-            )
+            held = self._holds[:, list(subset)].all(axis=1)
+            self._precisions[subset] = float(self._shares[held].sum())
         return self._precisions[subset]
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
@@ -152,10 +157,7 @@ class Noise:
         return self._laws[subset, counted]
 
     def _law(self, subset: Subset, counted: Subset) -> ErrorLaw:
-        terms = np.array(
-            list(self._terms(subset, dict(zip(subset, counted, strict=True))))
-        )
-        coefficients, numbers, variances, parameters = terms.T
+        coefficients, numbers, variances, parameters = self._terms(subset, counted)
         parts = np.square(coefficients) * variances
         variance = float((numbers * parts).sum())
         uniform = float(np.abs(coefficients).max())  # the width of the widest gap
@@ -164,39 +166,61 @@ class Noise:
         large = (parts > (SMALL_SHARE * scale) ** 2) & self._pure
         gaussian = float((numbers * parts)[~large].sum())
         logs = -0.5 * gaussian * np.square(frequencies)
-        for coefficient, number, parameter in zip(
-            coefficients[large], numbers[large], parameters[large], strict=True
-        ):
+        equal, groups = np.unique(
+            np.column_stack([coefficients[large], parameters[large]]),
+            axis=0,
+            return_inverse=True,
+        )
+        together = np.bincount(groups.ravel(), weights=numbers[large])
+        for (coefficient, parameter), number in zip(equal, together, strict=True):
             half = np.sin(frequencies * coefficient / 2) / math.sinh(0.5 / parameter)
             logs -= number * np.log1p(np.square(half))
         smooth = np.sinc(frequencies * uniform / (2 * math.pi))
         return ErrorLaw(math.sqrt(variance), scale, np.exp(logs) * smooth)
 
-    def _terms(
-        self, subset: Subset, counted: dict[int, int]
-    ) -> Iterator[tuple[float, int, float, float]]:
-        """Yield coefficients of the noise, how many entries have them, and its law."""
-        sizes = self.domain_shape
-        for attributes, cells, variance, parameter in self._blocks:
-            common = [i for i in subset if i in attributes]
-            left = product_of(sizes[i] for i in attributes if i not in common)
-            for matching in _subsets(common):
-                coefficient, number = 0.0, left
-                for i in common:
-                    own = counted[i]
-                    number *= own if i in matching else sizes[i] - own
-                if number == 0:
-                    continue
-                for part in _subsets(common):
-                    share = 1 / (variance * cells * self._precision(part))
-                    for i in subset:
-                        even = counted[i] / sizes[i]
-                        share *= even if i not in part else (i in matching) - even
-                    coefficient += share
-                if coefficient:
-                    yield coefficient, number, variance, parameter
+    def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
+        """Return coefficients of noise, how many entries have them, and its law."""
+        held = self._holds[:, list(subset)] @ (1 << np.arange(len(subset)))
+        parts = []
+        for mask in np.unique(held).tolist():
+            own = held == mask
+            common = [j for j in range(len(subset)) if mask >> j & 1]
+            inside = product_of(self.domain_shape[subset[j]] for j in common)
+            for coefficient, number in self._patterns(subset, counted, common):
+                parts.append(
+                    [
+                        coefficient * self._shares[own],
+                        number * self._cells[own] / inside,
+                        self._variances[own],
+                        self._parameters[own],
+                    ]
+                )
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _patterns(
+        self, subset: Subset, counted: Subset, common: Sequence[int]
+    ) -> Iterator[tuple[float, int]]:
+        """Yield what an entry counts for, and how many do, by which attributes match.
+
+        Without the share of its marginal. `common` is what this has in common with the
+        table, as places in `subset`.
+        """
+        sizes = [self.domain_shape[i] for i in subset]
+        for matching in _subsets(common):
+            number = product_of(
+                counted[j] if j in matching else sizes[j] - counted[j] for j in common
+            )
+            coefficient = 0.0
+            for part in _subsets(common):
+                share = 1 / self._precision(tuple(subset[j] for j in part))
+                for j, (size, own) in enumerate(zip(sizes, counted, strict=True)):
+                    even = own / size
+                    share *= (j in matching) - even if j in part else even
+                coefficient += share
+            if number and coefficient:
+                yield coefficient, number
 
 
-def _subsets(attributes: Sequence[int]) -> Iterator[Subset]:
-    sizes = range(len(attributes) + 1)
-    return chain.from_iterable(combinations(attributes, size) for size in sizes)
+def _subsets(places: Sequence[int]) -> Iterator[Subset]:
+    sizes = range(len(places) + 1)
+    return chain.from_iterable(combinations(places, size) for size in sizes)

@@ -182,12 +182,11 @@ class Tables:
         summed_up = np.ones_like(codes)
         for axis in summed:
             summed_up[axis] += codes[axis]
-        laws = [
-            self.plan.noise.law(subset, tuple(row[turn].tolist()))
-            for row in summed_up.T
-        ]
-        error = np.array([law.standard_error for law in laws])
-        width = np.array([law.half_width(level) for law in laws])
+        kinds, which = np.unique(summed_up[turn], axis=1, return_inverse=True)
+        noise = self.plan.noise
+        laws = [noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
+        error = np.array([law.standard_error for law in laws])[which.ravel()]
+        width = np.array([law.half_width(level) for law in laws])[which.ravel()]
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
         values = {
