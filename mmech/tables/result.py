@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +30,7 @@ __all__ = ["Tables", "check_new_folder"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]
+Span = tuple[tuple[Any, ...], Integers, Integers]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,6 +105,7 @@ class Tables:
         *,
         level: float = 0.95,
         cumulative: Iterable[str] | str = (),
+        ranges: Iterable[str] | str = (),
         frame: str | None = None,
     ) -> Any:
         """Return a table, one row per combination of values.
@@ -117,6 +119,8 @@ class Tables:
         cumulative : str or sequence of str, default=()
             Attributes with an order, ordinal or numeric, whose rows count the records
             up to a value: the last row of each counts all.
+        ranges : str or sequence of str, default=()
+            Attributes with an order that have a row for every range of values.
         frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
             Kind of frame; ``None`` is that of the records, or else pandas where it is
             installed.
@@ -133,7 +137,7 @@ class Tables:
         ------
         ValueError
             If no table holds the attributes together, or an attribute of `cumulative`
-            has no order.
+            or `ranges` has no order.
 
         Notes
         -----
@@ -143,46 +147,44 @@ class Tables:
         zero and stretched to the published count, which only helps. The published count
         also uses that counts are non-negative and agree, and is closer on average.
         """
-        columns, _ = self._columns(names, level, cumulative)
+        columns = self._columns(names, level, cumulative, ranges)
         return as_frame(columns, frame or self.plan.frame)
 
     def _columns(
-        self, names: Iterable[str] | str, level: float, cumulative: Iterable[str] | str
-    ) -> tuple[dict[str, NDArray[Any]], Subset]:
+        self,
+        names: Iterable[str] | str,
+        level: float,
+        cumulative: Iterable[str] | str = (),
+        ranges: Iterable[str] | str = (),
+    ) -> dict[str, NDArray[Any]]:
         if not (isinstance(level, (int, float)) and 0 < level < 1):
             raise ParameterError("level", "must lie between 0 and 1", level)
         order = self._positions(names)
         subset = tuple(sorted(order))
-        own = [self.plan.domain.names[i] for i in order]
-        summed = [
-            order.index(i)
-            for i in self._ordered(
-                (cumulative,) if isinstance(cumulative, str) else cumulative
-            )
-            if self._inside(i, own)
-        ]
+        up_to = self._ordered("cumulative", cumulative, order)
+        between = self._ordered("ranges", ranges, order, other=up_to)
+        spans = [self._span(i, i in up_to, i in between) for i in order]
         shape = [self.plan.domain.shape[i] for i in subset]
-        turn = [order.index(i) for i in subset]
 
-        def turned(values: NDArray[Any]) -> NDArray[Any]:
-            """Return axes in the order asked for, summed where cumulative."""
-            array = values.reshape(*shape, -1).transpose(
-                *(subset.index(i) for i in order), len(order)
-            )
-            for axis in summed:
-                array = array.cumsum(axis=axis)
-            return array.reshape(-1, array.shape[-1])
+        def summed(values: NDArray[Any]) -> NDArray[Any]:
+            """Return one sum per row, with axes in the order asked for."""
+            array = values.reshape(shape).transpose([subset.index(i) for i in order])
+            for axis, (_, first, last) in enumerate(spans):
+                sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
+                array = sums.take(last + 1, axis) - sums.take(first, axis)
+            return array.ravel()
 
-        count = turned(self._count(subset))[:, 0]
-        centre = turned(self.estimate.marginal(subset))[:, 0]
-        codes = np.indices([self.plan.domain.shape[i] for i in order]).reshape(
-            len(order), -1
-        )
+        count = summed(self._count(subset))
+        centre = summed(self.estimate.marginal(subset))
+        grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
         # How many values of every attribute a row counts together.
-        summed_up = np.ones_like(codes)
-        for axis in summed:
-            summed_up[axis] += codes[axis]
-        kinds, which = np.unique(summed_up[turn], axis=1, return_inverse=True)
+        together = [
+            (last - first + 1)[rows]
+            for (_, first, last), rows in zip(spans, grid, strict=True)
+        ]
+        kinds, which = np.unique(
+            [together[order.index(i)] for i in subset], axis=1, return_inverse=True
+        )
         noise = self.plan.noise
         laws = [noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
         error = np.array([law.standard_error for law in laws])[which.ravel()]
@@ -190,16 +192,31 @@ class Tables:
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
         values = {
-            name: as_column(self._values(i, cumulative=place in summed), codes[place])
-            for place, (name, i) in enumerate(zip(own, order, strict=True))
+            self.plan.domain.names[i]: as_column(names, rows)
+            for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
         }
-        own_columns = {
+        own = {
             "count": count,
             "standard_error": error,
             "lower": np.minimum(lower, count),
             "upper": np.maximum(upper, count),
         }
-        return {**values, **own_columns}, subset
+        return values | own
+
+    def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
+        """Return the rows of an attribute: their names, first and last values."""
+        labels = self.plan.domain.attributes[position].labels
+        first = last = np.arange(len(labels))
+        if cumulative:
+            return tuple(f"up to {label}" for label in labels), 0 * first, last
+        if not ranges:
+            return labels, first, last
+        first, last = np.triu_indices(len(labels))
+        names = tuple(
+            str(labels[a]) if a == b else f"{labels[a]} to {labels[b]}"
+            for a, b in zip(first.tolist(), last.tolist(), strict=True)
+        )
+        return names, first, last
 
     def _positions(self, names: Iterable[str] | str) -> Subset:
         given = (names,) if isinstance(names, str) else tuple(names)
@@ -223,36 +240,34 @@ class Tables:
             )
         return order
 
-    def _inside(self, position: int, own: Iterable[str]) -> bool:
-        name = self.plan.domain.names[position]
-        if name not in own:
-            raise ParameterError(
-                "cumulative", "must name attributes of the table", repr(name)
-            )
-        return True
-
-    def _ordered(self, names: Iterable[str]) -> list[int]:
+    def _ordered(
+        self,
+        option: str,
+        names: Iterable[str] | str,
+        order: Subset,
+        other: Sequence[int] = (),
+    ) -> list[int]:
+        """Return the positions of attributes whose rows are sums along their order."""
         positions = []
-        for name in names:
+        for name in (names,) if isinstance(names, str) else names:
             check_choice(name, "an attribute", self.plan.domain.names)
             position = self.plan.domain.names.index(name)
             attribute = self.plan.domain.attributes[position]
+            if position not in order or position in other:
+                raise ParameterError(
+                    option,
+                    "must name attributes of the table, each in one option",
+                    repr(name),
+                )
             if attribute.kind == "categorical" or attribute.other_code is not None:
                 raise ParameterError(
-                    "cumulative",
+                    option,
                     "is for attributes whose values all have an order, ordinal or "
                     "numeric and without a cell for other values",
                     repr(name),
                 )
             positions.append(position)
         return positions
-
-    def _values(self, position: int, *, cumulative: bool) -> tuple[Any, ...]:
-        """Return what the rows of an attribute are called."""
-        labels = self.plan.domain.attributes[position].labels
-        if not cumulative:
-            return labels
-        return tuple(f"up to {label}" for label in labels)
 
     def _count(self, subset: Subset) -> Integers:
         """Return published counts, summed from a table that holds the attributes."""
@@ -395,8 +410,7 @@ class Tables:
                 if (name := f"{plain}{f'_{number}' if number else ''}.csv").lower()
                 not in {known.lower() for known in (*files, "synthetic.csv")}
             )
-            columns, _ = self._columns(names, level, ())
-            _write_csv(folder / name, columns)
+            _write_csv(folder / name, self._columns(names, level))
             files[name] = list(names)
         return files
 
