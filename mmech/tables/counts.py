@@ -45,7 +45,7 @@ ROUNDING = {
 }
 """How counts are made whole, in words."""
 
-SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 25)])
+SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
 """Variances of the signal of an average count that are tried, over that of noise."""
 
 LEAST_EXPECTED = 1e-3
@@ -97,12 +97,10 @@ def settle(
     """
     sizes = noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
-    single = [
-        apportion(
-            nearest_with_sums(estimate.marginal([i]), np.array(float(total))), total
-        )
-        for i in range(len(sizes))
-    ]
+    single = []
+    for i, n in enumerate(sizes):
+        own = _toward(np.full(n, total / n), estimate, noise, (i,))
+        single.append(apportion(nearest_with_sums(own, np.array(float(total))), total))
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
