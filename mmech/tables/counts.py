@@ -124,8 +124,10 @@ def settle(
             start = np.maximum(
                 _toward(_table(model, subset, sizes), estimate, noise, subset), 0.0
             )
-            own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
-            larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
+            margins: dict[Subset, Floats] = {
+                pair: fitted[pair] for pair in combinations(subset, 2)
+            }
+            larger[subset] = proportional_fit(start, subset, margins, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
     model = fit_model(sizes, shares, total, fitted, larger)
     say(f"making the counts of {len(subsets)} tables whole")

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,8 +97,8 @@ class Noise:
     """
 
     def __init__(self, mechanism: MatrixMechanism) -> None:
-        form, law = mechanism.released.form, mechanism.law
-        assert isinstance(form, Marginals)
+        form: Any = mechanism.released.form  # of marginals, these are `Marginals`
+        law = mechanism.law
         self.domain_shape = sizes = form.domain_shape
         factor = mechanism.relation.factor**law.power
         weights = np.empty(form.shape[0], np.int64)

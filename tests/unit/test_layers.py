@@ -14,8 +14,8 @@ ENGINE = Path(mmech.__file__).parent
 FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
-    {"exceptions", "checks", "limits", "threads", "writing", "terminal", "_kernels"},
-    {"storage"},
+    {"exceptions", "checks", "limits", "threads"}
+    | {"writing", "terminal", "storage", "_kernels"},
     {"domain", "privacy", "noise"},
     {"operators"},
     # A pseudoinverse is taken by what the structure tells, and solved where it is mute.
