@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any
@@ -65,6 +65,7 @@ class ErrorLaw:
     standard_error: float
     scale: float
     characteristic: Floats
+    _widths: dict[float, float] = field(default_factory=dict, repr=False)
 
     def probability(self, half: float) -> float:
         r"""Return P(\|error\| <= half)."""
@@ -77,6 +78,8 @@ class ErrorLaw:
 
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
+        if level in self._widths:
+            return self._widths[level]
         low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
         for _ in range(40):
             middle = (low + high) / 2
@@ -84,7 +87,8 @@ class ErrorLaw:
                 low = middle
             else:
                 high = middle
-        return high * self.scale
+        self._widths[level] = high * self.scale
+        return self._widths[level]
 
 
 class Noise:
