@@ -145,6 +145,11 @@ class Limits(ChangeableLimits):
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.
+    published_cells : int
+        Largest table that `release_tables` makes. More is refused.
+    model_cells : int
+        Cells of the cliques of a model of maximum entropy that is fitted to released
+        tables. Tables beyond are left out of the model.
     """
 
     table_entries: int = 2**27
@@ -181,6 +186,8 @@ class Limits(ChangeableLimits):
     dual_entries: int = 2**27
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
+    published_cells: int = 2**17
+    model_cells: int = 2**16
 
 
 LIMITS = Limits()
