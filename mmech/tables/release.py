@@ -178,7 +178,7 @@ def release(
     return Tables(plan, measurement, estimate, counts)
 
 
-def _encoded(data: Any, domain: Domain, **policies: str) -> Any:
+def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
     if isinstance(data, (str, os.PathLike)):
         return domain.encode(
             read_cells(data, domain.names), columns=domain.names, **policies
