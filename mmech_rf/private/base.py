@@ -284,6 +284,7 @@ _PRIVATE_STATE = (
     "_counts",
     "_experts",
     "_insecure_rng",
+    "_saved",
     "_terms",
     "_tie_key",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
@@ -12,6 +13,7 @@ from mmech_rf.blocks.classifier import LabelForestClassifier
 from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.estimator import estimator
+from mmech_rf.show.trees import ShownTree
 
 __all__ = ["PrivateForestClassifier"]
 
@@ -60,7 +62,8 @@ class PrivateForestClassifier(AccountedForest):
     >>> model.predict_proba(car.data[:5]).shape
     (5, 4)
     >>> print(model.describe())  # doctest: +ELLIPSIS
-    by ...
+    tree:
+      ...
     """
 
     model_: AccountedForest = field(init=False)
@@ -82,8 +85,11 @@ class PrivateForestClassifier(AccountedForest):
                 setattr(self, name, value)
         self.model_ = model
 
-    def _describe(self) -> str:
-        return self.model_._describe()
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        return self.model_._shown_trees()
+
+    def _notes(self) -> list[str]:
+        return self.model_._notes()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the chosen model to one file, to be read by `mmech_rf.load_model`.
