@@ -77,9 +77,7 @@ class _CompleteTrees(AccountedForest):
         """Return what the cells of a block speak for, the other attributes fixed."""
         forest, features = ensemble.forest, ensemble.features
         codes = np.zeros((forest.n_leaves, self.schema_.n_features), np.int64)
-        codes[:, features] = (
-            np.indices(forest.domain_shape).reshape(features.size, -1).T
-        )
+        codes[:, features] = np.argwhere(np.ones(forest.domain_shape))
         odds = self._experts.log_odds(codes)
         odds -= odds.mean(axis=0)
         return [vote(row, self.schema_.class_labels) for row in odds]

@@ -91,6 +91,16 @@ class PrivateForestClassifier(AccountedForest):
     def _notes(self) -> list[str]:
         return self.model_._notes()
 
+    def card(self) -> dict[str, Any]:
+        """Return the card of the forest that was chosen.
+
+        Returns
+        -------
+        dict
+        """
+        check_is_fitted(self)
+        return self.model_.card()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the chosen model to one file, to be read by `mmech_rf.load_model`.
 

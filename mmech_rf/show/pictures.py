@@ -92,7 +92,7 @@ def _draw_tree(ax: Any, tree: ShownTree) -> None:
         for test, place in drawn:
             xs = [level, level + 0.12, level + 1]
             ax.plot(xs, [own, place, place], color="#b5b5b5", linewidth=1)
-            shown = test if len(test) <= 48 else f"{test[:47]}…"
+            shown = _shortened(test, int(120 / (depth + 0.5)))
             ax.text(level + 0.16, place - 0.12, shown, fontsize=8, **above)
         return own
 
@@ -109,6 +109,12 @@ def _draw_tree(ax: Any, tree: ShownTree) -> None:
     ax.set_xlim(-0.05, depth + 0.5)
     ax.set_ylim(max(row, 1) - 0.4, -0.9)
     ax.axis("off")
+
+
+def _shortened(text: str, most: int) -> str:
+    """Return text with its middle left out: names begin and values end it."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[: half - 1]}…{text[-half:]}"
 
 
 def _size(node: Node) -> int:

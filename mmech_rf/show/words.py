@@ -43,8 +43,8 @@ def values_in_words(attribute: Attribute, codes: Collection[int]) -> str:
     >>> from mmech_rf import Attribute
     >>> from mmech_rf.show.words import values_in_words
     >>> age = Attribute.numeric("age", lower=0, upper=100, n_bins=5)
-    >>> values_in_words(age, [0, 1]), values_in_words(age, [2]), values_in_words(age, [4])
-    ('age up to 40', 'age 40 to 60', 'age above 80')
+    >>> [values_in_words(age, codes) for codes in ([0, 1], [2], [4])]
+    ['age up to 40', 'age 40 to 60', 'age above 80']
     >>> margin = Attribute.categorical("margin", ["sharp", "lobed", "spiculated"])
     >>> values_in_words(margin, [2]), values_in_words(margin, [0, 1])
     ('margin spiculated', 'margin sharp or lobed')

@@ -96,6 +96,7 @@ TRUTH = ["no"] * 5 + ["yes"] * 5
         ["fit", "-h"],
         ["predict", "-h"],
         ["predict-batch", "-h"],
+        ["show", "-h"],
         ["schema"],
         ["schema", "-h"],
         ["schema", "suggest", "-h"],

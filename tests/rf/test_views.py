@@ -102,11 +102,3 @@ def test_wide_domains_have_no_more_sums_than_is_affordable():
         families = [view.family for view in public_views(shape).items]
         assert families.count("sum") <= SETTINGS.most_sums
         assert families.count("single") >= len(shape)
-
-
-def test_descriptions():
-    views = public_views((2, 100)).items
-    texts = [view.describe(["a", "b"]) for view in views]
-    assert texts[:4] == ["nothing", "a", "b in 2 groups", "b in 4 groups"]
-    assert "a and b in 2 groups" in texts
-    assert texts[-1].startswith("a - b in")
