@@ -103,6 +103,24 @@ def test_without_scores_votes_are_those_of_leaves():
     np.testing.assert_allclose(forest.log_odds(CELLS), expected)
 
 
+def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
+    scores = some_scores(seed=3)
+    n_classes = scores.constant.size
+    root = public_views(SHAPE).items[1]
+    tree = SelectedTree(root, (None,) * root.size, (np.array([0]),) * root.size)
+    votes = label_scores(np.zeros(root.size, np.int64), 0.7, n_classes)
+    experts = SelectedTrees((tree,), (votes,), scores, 0.7)
+    found = experts.probabilities(CELLS)
+    assert (found.argmax(axis=1) == 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    whole = scores.whole(CELLS)
+    own = whole[:, 0] - whole.mean(axis=1)
+    first, *_, last = np.argsort(own)
+    assert found[first, 0] < found[last, 0]
+    unscored = SelectedTrees((tree,), (votes,)).probabilities(CELLS)
+    assert len(np.unique(unscored[:, 0])) == 1
+
+
 def test_labels_that_are_classes_have_odds_and_others_none():
     odds = label_scores(np.array([0, 3, 2]), 0.8, 3)
     np.testing.assert_array_equal(odds[1], 0)
