@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
 from functools import partial
-from itertools import count
 from typing import ClassVar
 
 import numpy as np
@@ -70,17 +69,19 @@ class _CompleteTrees(AccountedForest):
         return Ensemble(features, forest, cost)
 
     def _shown_trees(self) -> Iterator[ShownTree]:
-        leaves = list(map(self._leaves, self.ensembles_, count()))
-        return grown_trees(self.ensembles_, leaves, self.schema_)
+        return grown_trees(self.ensembles_, self._leaves, self.schema_)
 
-    def _leaves(self, ensemble: Ensemble, number: int) -> list[Node]:
+    def _leaves(self, block: int, part: slice) -> list[Node]:
         """Return what the cells of a block speak for, the other attributes fixed."""
-        forest, features = ensemble.forest, ensemble.features
+        forest, features = (
+            self.ensembles_[block].forest,
+            self.ensembles_[block].features,
+        )
         codes = np.zeros((forest.n_leaves, self.schema_.n_features), np.int64)
         codes[:, features] = np.argwhere(np.ones(forest.domain_shape))
         odds = self._experts.log_odds(codes)
         odds -= odds.mean(axis=0)
-        return [vote(row, self.schema_.class_labels) for row in odds]
+        return [vote(row, self.schema_.class_labels) for row in odds[part]]
 
     def _settle(self) -> None:
         super()._settle()
@@ -374,8 +375,8 @@ class LabelForestClassifier(_CompleteTrees):
             accounting=self._accounting,
         )
 
-    def _leaves(self, ensemble: Ensemble, number: int) -> list[Node]:
-        labels = self._experts.labels[number].tolist()
+    def _leaves(self, block: int, part: slice) -> list[Node]:
+        labels = self._experts.labels[block][part].tolist()
         return labelled(labels, self.schema_.class_labels)
 
     def _settle(self) -> None:

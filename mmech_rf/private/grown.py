@@ -42,7 +42,7 @@ from mmech_rf.private.sizes import check_cells, check_leaves
 from mmech_rf.private.votes import check_labels, check_that
 from mmech_rf.private.voting import hard_votes, weight_votes
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import ShownTree, labelled
+from mmech_rf.show.trees import Node, ShownTree, labelled
 
 __all__ = ["CountedForest", "GrownForest", "OptimizedForest"]
 
@@ -221,7 +221,10 @@ class CountedForest(ShownForest, GrownForest):
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         classes = self.schema_.class_labels
-        leaves = [labelled(labels.tolist(), classes) for labels in self.leaf_labels_]
+
+        def leaves(ensemble: int, part: slice) -> list[Node]:
+            return labelled(self.leaf_labels_[ensemble][part].tolist(), classes)
+
         return grown_trees(self.ensembles_, leaves, self.schema_)
 
     def _settle(self) -> None:

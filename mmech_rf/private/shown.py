@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["ShownForest", "grown_trees"]
+
+MOST_LEAVES = 10_000
+"""Legibility: leaves of a tree that is put into words."""
 
 RANGES = "The upper end of a range belongs to it."
 
@@ -157,25 +160,32 @@ class ShownForest(ForestClassifier):
 
 
 def grown_trees(
-    ensembles: list[Ensemble], leaves: list[list[Node]], schema: Schema
+    ensembles: Sequence[Ensemble],
+    leaves: Callable[[int, slice], Sequence[Node]],
+    schema: Schema,
 ) -> Iterator[ShownTree]:
     """Yield the trees of random forests in words.
 
     Parameters
     ----------
-    ensembles : list of Ensemble
-    leaves : list of lists of Node
-        What the leaves of all trees of each ensemble stand for.
+    ensembles : sequence of Ensemble
+    leaves : callable
+        What some leaves of an ensemble, given by its position, stand for. It is asked
+        for one tree after the other.
     schema : Schema
     """
     number = 0
-    for ensemble, nodes in zip(ensembles, leaves, strict=True):
+    for position, ensemble in enumerate(ensembles):
         forest = ensemble.forest
         attributes = [schema.attributes[i] for i in ensemble.features]
-        offsets = zip(forest.node_offsets, forest.leaf_offsets[:-1], strict=False)
-        for root, first in offsets:
+        bounds = pairwise(forest.leaf_offsets.tolist())
+        for root, (start, stop) in zip(forest.node_offsets, bounds, strict=False):
             number += 1
-            node = _below(int(root), forest, attributes, nodes[first:])
+            if stop - start > MOST_LEAVES:
+                node = Node(f"{stop - start:,} leaves, too many to show")
+            else:
+                nodes = leaves(position, slice(start, stop))
+                node = _below(int(root), forest, attributes, nodes)
             yield ShownTree(f"tree {number}", node)
 
 

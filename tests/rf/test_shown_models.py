@@ -16,6 +16,7 @@ from mmech_rf import (
     BlockForestClassifier,
     DrawnForestClassifier,
     LabelForestClassifier,
+    LaplaceForestClassifier,
     NonPrivateForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -186,6 +187,15 @@ def test_every_released_forest_describes_itself(cls, options, tmp_path):
     )
     with pytest.raises(ValueError, match="n_trees must be"):
         model.describe(n_trees=0)
+
+
+def test_trees_of_very_many_leaves_are_counted_only():
+    attributes = [Attribute.categorical(f"x{i}", [*range(50)]) for i in range(3)]
+    schema = Schema(attributes, ["no", "yes"])
+    model = LaplaceForestClassifier(schema, epsilon=1, n_trees=1, depth=3)
+    text = model.fit([[0, 1, 2]] * 9, ["no"] * 9).describe()
+    assert "125,000 leaves" in text
+    assert len(text) < 200
 
 
 # ---- importances ---------------------------------------------------------------
