@@ -17,9 +17,11 @@ __all__ = ["SelectedTrees", "label_scores"]
 
 Floats = NDArray[np.float64]
 
-RANKING = 0.49
-"""Numerical guard: share of a label's lead that scores may move the log-odds of each
-class by; below a half, so that they never overturn it."""
+RANKING = 0.25
+"""Calibration: share of a label's lead that scores may move the log-odds of each class
+by. Below a half they never overturn it, and of two classes the order of records is the
+same for every such share. Log losses were looked at on nursery, bank-marketing and
+student-por."""
 
 
 @storable("SelectedTrees")
