@@ -33,7 +33,7 @@ examples:
   {PROG} show mine.npz --png mine.png
       the first trees drawn; needs matplotlib (mmech[plot])
   {PROG} show mine.npz --json
-      the model card: mechanism, epsilon, delta, relation, date, schema hash, releases
+      the model card: mechanism, epsilon, delta, relation, date, releases
 """
 
 LISTED = 15
