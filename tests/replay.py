@@ -376,7 +376,7 @@ def facts(model, cells):
     seen = {
         "labels": model.predict(cells),
         "repr": repr(model),
-        "statement": model.privacy_statement_,
+        "card": model.card(),
     }
     for name in ("predict_proba", "describe"):
         if hasattr(model, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
 from functools import partial
@@ -39,7 +40,9 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
+from mmech_rf.private.shown import grown_trees
 from mmech_rf.private.votes import check_that
+from mmech_rf.show.trees import VOTES, Node, ShownTree, labelled, vote
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
 
@@ -57,7 +60,6 @@ class _CompleteTrees(AccountedForest):
     settings: BlockSettings | None = None
 
     _settings_type = BlockSettings
-    _counted = "class counts"
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts", "ensembles_")
 
     def _tree(self, block: tuple[int, ...], cost: Fraction) -> Ensemble:
@@ -66,12 +68,20 @@ class _CompleteTrees(AccountedForest):
         forest = complete_forest(self.schema_.select(list(block)), len(block))
         return Ensemble(features, forest, cost)
 
-    def _describe(self) -> str:
-        names = self.schema_.feature_names
-        return "\n".join(
-            f"{self._counted} by " + " and ".join(names[i] for i in block)
-            for block in self.choice_.blocks
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        return grown_trees(self.ensembles_, self._leaves, self.schema_)
+
+    def _leaves(self, block: int, part: slice) -> list[Node]:
+        """Return what the cells of a block speak for, the other attributes fixed."""
+        forest, features = (
+            self.ensembles_[block].forest,
+            self.ensembles_[block].features,
         )
+        codes = np.zeros((forest.n_leaves, self.schema_.n_features), np.int64)
+        codes[:, features] = np.argwhere(np.ones(forest.domain_shape))
+        odds = self._experts.log_odds(codes)
+        odds -= odds.mean(axis=0)
+        return [vote(row, self.schema_.class_labels) for row in odds[part]]
 
     def _settle(self) -> None:
         super()._settle()
@@ -140,7 +150,8 @@ class BlockForestClassifier(_CompleteTrees):
     >>> car = datasets.load_car()
     >>> model = BlockForestClassifier(car.schema, epsilon=2, n_records=1728)
     >>> print(model.fit(car.data, car.target).describe())  # doctest: +ELLIPSIS
-    class counts by ...
+    tree 1:
+      ...
     """
 
     voting: str = "auto"
@@ -206,6 +217,9 @@ class BlockForestClassifier(_CompleteTrees):
             measurement = self._release(strategy, cost, measured, what)
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
+
+    def _notes(self) -> list[str]:
+        return [*super()._notes(), VOTES]
 
     def _is_signed(self, information: float) -> bool:
         """Whether to measure differences of two classes, from public facts."""
@@ -309,7 +323,8 @@ class LabelForestClassifier(_CompleteTrees):
     >>> car = datasets.load_car()
     >>> model = LabelForestClassifier(car.schema, epsilon=0.1, n_records=1728)
     >>> print(model.fit(car.data, car.target).describe())  # doctest: +ELLIPSIS
-    labels by ...
+    tree 1:
+      ...
     """
 
     privacy: str = field(default="pure", init=False)
@@ -317,7 +332,6 @@ class LabelForestClassifier(_CompleteTrees):
 
     _experts: LabelForest = field(init=False)
     _method = "labels"
-    _counted = "labels"
     _takes_any_currency = True  # every release costs a pure epsilon
 
     def _release_model(
@@ -358,6 +372,10 @@ class LabelForestClassifier(_CompleteTrees):
             blocks=tuple(blocks),
             accounting=self._accounting,
         )
+
+    def _leaves(self, block: int, part: slice) -> list[Node]:
+        labels = self._experts.labels[block][part].tolist()
+        return labelled(labels, self.schema_.class_labels)
 
     def _settle(self) -> None:
         super()._settle()

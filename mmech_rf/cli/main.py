@@ -11,6 +11,7 @@ from mmech_rf.cli.common import PROG, Parser, in_options, paragraphs, say
 from mmech_rf.cli.compare import add_demo, add_evaluate
 from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch
 from mmech_rf.cli.schemas import add_schema
+from mmech_rf.cli.show import add_show
 
 __all__ = ["main"]
 
@@ -35,6 +36,8 @@ examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
   {PROG} predict mine.npz new.csv --out labels.csv
       release a model once, and predict with it as often as you like
+  {PROG} show mine.npz --html mine.html
+      what the model says, and what it cost, as a page
 
 `{PROG} COMMAND --help` explains the options of a command.
 """
@@ -127,5 +130,6 @@ def _parser() -> argparse.ArgumentParser:
     add_fit(commands)
     add_predict(commands)
     add_predict_batch(commands)
+    add_show(commands)
     add_schema(commands)
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
 
@@ -13,11 +14,13 @@ from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
+from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
+from mmech_rf.show.trees import ShownTree
 
 __all__ = ["DrawnForestClassifier"]
 
@@ -76,7 +79,8 @@ class DrawnForestClassifier(AccountedForest):
     >>> model.choice_.n_trees
     1
     >>> print(model.describe())  # doctest: +ELLIPSIS
-    by ...
+    tree:
+      ...
     """
 
     settings: DrawnSettings | None = None
@@ -150,12 +154,8 @@ class DrawnForestClassifier(AccountedForest):
         check_that(numbers == (choice.n_trees, choice.n_scores), "trees")
         self.trees_ = experts.trees
 
-    def _describe(self) -> str:
-        names = self.schema_.feature_names
-        labels = self.classes_.tolist()
-        trees = [tree.describe(names, labels) for tree in self.trees_]
-        additive = self._experts.additive
-        if additive is not None:
-            parts = ", ".join(view.describe(names) for view in additive.views)
-            trees.insert(0, f"score of {parts}")
-        return "\n".join(trees)
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        return drawn_trees(self._experts, self.schema_)
+
+    def _notes(self) -> list[str]:
+        return super()._notes() + notes_on(self._experts)

@@ -40,7 +40,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -122,26 +122,6 @@ class SelectedTree:
                 out[here] += branch.cells(codes[here])
             start += labels.size
         return out
-
-    def describe(self, names: Sequence[str], classes: Sequence[object]) -> str:
-        """Return the tree as text.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of the attributes.
-        classes : sequence
-            Labels of the classes.
-        """
-        words = [*map(str, classes), "by score"]
-        lines = [f"by {self.root.describe(names)}:"]
-        for cell, (branch, labels) in enumerate(
-            zip(self.branches, self.labels, strict=True)
-        ):
-            found = ", ".join(words[c] for c in labels)
-            by = "" if branch is None else f"by {branch.describe(names)}: "
-            lines.append(f"  {cell}: {by}{found}")
-        return "\n".join(lines)
 
 
 def select_tree(

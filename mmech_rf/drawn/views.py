@@ -129,24 +129,6 @@ class View:
             total = np.searchsorted(cuts, total, side="right").astype(np.int32)
         return total.astype(np.uint8)
 
-    def describe(self, names: Sequence[str]) -> str:
-        """Return the view in words, with the names of the attributes."""
-        if self.family == "whole":
-            return "nothing"
-        if self.family != "sum":
-            parts = [
-                names[i]
-                if (groups := len(set(table))) == len(table)
-                else f"{names[i]} in {groups} groups"
-                for i, table in zip(self.attributes, self.tables, strict=True)
-            ]
-            return " and ".join(parts)
-        text = ""
-        for i, table in zip(self.attributes, self.tables, strict=True):
-            sign = "+" if table[-1] > 0 else "-"
-            text += f" {sign} {names[i]}"
-        return f"{text.removeprefix(' + ').strip()} in {self.size} groups"
-
 
 def check_cuts(
     tables: tuple[tuple[int, ...], ...], cuts: tuple[int, ...], largest: int
@@ -209,10 +191,6 @@ class ScoreView:
             total += np.array(table, np.int64)[part.cells(codes)]
         cuts = np.array(self.cuts, np.int64)
         return np.searchsorted(cuts, total, side="right").astype(np.uint8)
-
-    def describe(self, names: Sequence[str]) -> str:
-        """Return the view in words."""
-        return f"score in {self.size} groups"
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from mmech import (
 from mmech.checks import check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.ledger import LedgerEntry
-from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
+from mmech_rf.private.shown import ShownForest
 from mmech_rf.private.votes import Experts, check_that
 
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
@@ -46,10 +46,10 @@ arithmetic, which are paid for, would use up a smaller one."""
 
 
 @estimator
-class AccountedForest(ForestClassifier):
+class AccountedForest(ShownForest):
     """Base of the forests that first ask for the number of records.
 
-    A subclass releases (`_release_model`) and describes what it released.
+    A subclass releases (`_release_model`) and shows its trees (`_shown_trees`).
     """
 
     privacy: str = "pure"
@@ -261,16 +261,5 @@ class AccountedForest(ForestClassifier):
         with self._timed("prediction"):
             return self._experts.probabilities(codes)
 
-    def describe(self) -> str:
-        """Return what was released as text.
-
-        Returns
-        -------
-        str
-        """
-        check_is_fitted(self)
-        return self._describe()
-
-    @abstractmethod
-    def _describe(self) -> str:
-        """Return what was released as text."""
+    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self._experts.probabilities(codes)

@@ -385,6 +385,7 @@ _PRIVATE_STATE = (
     "_counts",
     "_experts",
     "_insecure_rng",
+    "_saved",
     "_terms",
     "_tie_key",
 )

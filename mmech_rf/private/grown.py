@@ -6,7 +6,7 @@ Everything public (forests, strategies, budget shares) is settled first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
 from typing import ClassVar
@@ -38,10 +38,12 @@ from mmech_rf.private.ensembles import (
 )
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
+from mmech_rf.private.shown import ShownForest, grown_trees
 from mmech_rf.private.sizes import check_cells, check_leaves
 from mmech_rf.private.votes import check_labels, check_that
 from mmech_rf.private.voting import hard_votes, weight_votes
 from mmech_rf.schema import Schema
+from mmech_rf.show.trees import Node, ShownTree, labelled
 
 __all__ = ["CountedForest", "GrownForest", "OptimizedForest"]
 
@@ -172,7 +174,7 @@ class GrownForest(ForestClassifier):
 
 
 @estimator
-class CountedForest(GrownForest):
+class CountedForest(ShownForest, GrownForest):
     """Base of the classifiers whose leaf counts are released once."""
 
     leaf_counts_: list[NDArray[np.int64] | NDArray[np.float64]] = field(init=False)
@@ -201,7 +203,10 @@ class CountedForest(GrownForest):
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Let the trees vote by their labelled or counted leaves."""
+        return self._break_ties(self._votes(codes), codes)
+
+    def _votes(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
         scores = np.zeros((codes.shape[0], self.schema_.n_classes))
         for i, ensemble in enumerate(self.ensembles_):
             visible = ensemble.select(codes)
@@ -210,7 +215,19 @@ class CountedForest(GrownForest):
                 scores += hard_votes(ensemble.forest, labels, scores.shape[1], visible)
             else:
                 scores += weight_votes(ensemble.forest, self.leaf_counts_[i], visible)
-        return self._break_ties(scores, codes)
+        return scores
+
+    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        votes = np.maximum(self._votes(codes), 0.0) + 1e-9
+        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
+
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        classes = self.schema_.class_labels
+
+        def leaves(ensemble: int, part: slice) -> list[Node]:
+            return labelled(self.leaf_labels_[ensemble][part].tolist(), classes)
+
+        return grown_trees(self.ensembles_, leaves, self.schema_)
 
     def _settle(self) -> None:
         k = self.schema_.n_classes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
@@ -13,6 +14,7 @@ from mmech_rf.blocks.classifier import LabelForestClassifier
 from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.estimator import estimator
+from mmech_rf.show.trees import ShownTree
 
 __all__ = ["PrivateForestClassifier"]
 
@@ -61,7 +63,8 @@ class PrivateForestClassifier(AccountedForest):
     >>> model.predict_proba(car.data[:5]).shape
     (5, 4)
     >>> print(model.describe())  # doctest: +ELLIPSIS
-    by ...
+    tree:
+      ...
     """
 
     model_: AccountedForest = field(init=False)
@@ -87,8 +90,21 @@ class PrivateForestClassifier(AccountedForest):
                 setattr(self, name, value)
         self.model_ = model
 
-    def _describe(self) -> str:
-        return self.model_._describe()
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        return self.model_._shown_trees()
+
+    def _notes(self) -> list[str]:
+        return self.model_._notes()
+
+    def card(self) -> dict[str, Any]:
+        """Return the card of the forest that was chosen.
+
+        Returns
+        -------
+        dict
+        """
+        check_is_fitted(self)
+        return self.model_.card()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the chosen model to one file, to be read by `mmech_rf.load_model`.

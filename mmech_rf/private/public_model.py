@@ -22,6 +22,7 @@ from mmech.noise import LAWS
 from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import write
+from mmech_rf.private.card import check_origin, model_card, origin_of_today
 from mmech_rf.private.ensembles import Ensemble, check_random_state
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.lineage import Lineage
@@ -61,6 +62,7 @@ class PublicModel(BaseEstimator):
     _lineage: Lineage = field(init=False)
     _terms: Terms = field(init=False)
     _tie_key: int = field(init=False)
+    _saved: dict[str, str] = field(init=False)
 
     def _check_parameters(self) -> Fraction:
         """Raise if a parameter is not valid, and return epsilon."""
@@ -97,7 +99,8 @@ class PublicModel(BaseEstimator):
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
         The file holds what was released or is public: noisy counts or drawn trees,
-        what votes were made of them, forests, schema, parameters, and what was spent.
+        what votes were made of them, forests, schema, parameters, what was spent, and
+        the day and version of the first `save`.
         Seconds depend on records and stay out; so do strategies, which `mmech.save`
         writes, ledgers and sources of randomness. It is replaced as a whole, so that
         an interrupted write leaves the old one.
@@ -117,6 +120,7 @@ class PublicModel(BaseEstimator):
             without noise.
         """
         check_is_fitted(self)
+        origin = self._origin
         name = type(self).__name__
         self._refuse_parts()
         if self._holds_secrets:
@@ -132,14 +136,51 @@ class PublicModel(BaseEstimator):
                 "numbers are; fit a PrivateForestClassifier"
             )
         write(path, "model", self)
+        self._saved = origin
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
         common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
+        common.append("_origin")
         own = cls._released or ()
         names = [*common, "_parameters", "_tie_key", *own]
         return {name.strip("_"): name for name in names}
+
+    @property
+    def _origin(self) -> dict[str, str]:
+        """When, and by which version, the model was saved first; today if never."""
+        return dict(getattr(self, "_saved", None) or origin_of_today())
+
+    def card(self) -> dict[str, Any]:
+        """Return the facts of the release as fields that programs read.
+
+        Returns
+        -------
+        dict
+            What JSON can hold: ``model``; ``mechanism``, the kinds of noise and draws;
+            ``epsilon`` and ``delta`` of all releases together, None where only ``rho``
+            is promised; ``relation``, ``records_per_person`` and ``unit``, which say
+            what is protected; ``private``, false if the schema was read from records
+            or the noise was predictable; ``date`` and ``version`` of the first
+            `save`, None before; ``schema_name``, ``schema_hash``, ``target``,
+            ``classes`` and ``attributes``; ``releases``, with exact costs as text;
+            and the ``statement``. Nothing in it depends on records.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        """
+        check_is_fitted(self)
+        return model_card(
+            type(self).__name__,
+            self._terms,
+            self.releases_,
+            self.schema_,
+            getattr(self, "_saved", {}),
+            self.privacy_statement_,
+        )
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -160,6 +201,7 @@ class PublicModel(BaseEstimator):
         cls,
         *,
         releases: tuple[LedgerEntry, ...],
+        origin: dict[str, str],
         terms: Terms,
         schema: Schema,
         columns: tuple[str, ...],
@@ -180,6 +222,7 @@ class PublicModel(BaseEstimator):
         check_that(len({entry.currency for entry in releases}) <= 1, "releases")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
+        check_origin(origin)
         names = cls._stored()
         state = {
             "ledger": SPENT,
@@ -190,6 +233,7 @@ class PublicModel(BaseEstimator):
             "n_features_in_": schema.n_features,
             "_terms": terms,
             "_tie_key": tie_key,
+            "_saved": origin,
         }
         if columns:
             state["feature_names_in_"] = np.array(columns, dtype=object)

@@ -28,6 +28,7 @@ from mmech_rf.datasets import load_csv
         ["fit", "-h"],
         ["predict", "-h"],
         ["predict-batch", "-h"],
+        ["show", "-h"],
         ["schema"],
         ["schema", "-h"],
         ["schema", "suggest", "-h"],

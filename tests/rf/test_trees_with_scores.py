@@ -103,6 +103,24 @@ def test_without_scores_votes_are_those_of_leaves():
     np.testing.assert_allclose(forest.log_odds(CELLS), expected)
 
 
+def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
+    scores = some_scores(seed=3)
+    n_classes = scores.constant.size
+    root = public_views(SHAPE).items[1]
+    tree = SelectedTree(root, (None,) * root.size, (np.array([0]),) * root.size)
+    votes = label_scores(np.zeros(root.size, np.int64), 0.7, n_classes)
+    experts = SelectedTrees((tree,), (votes,), scores, 0.7)
+    found = experts.probabilities(CELLS)
+    assert (found.argmax(axis=1) == 0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    whole = scores.whole(CELLS)
+    own = whole[:, 0] - whole.mean(axis=1)
+    first, *_, last = np.argsort(own)
+    assert found[first, 0] < found[last, 0]
+    unscored = SelectedTrees((tree,), (votes,)).probabilities(CELLS)
+    assert len(np.unique(unscored[:, 0])) == 1
+
+
 def test_labels_that_are_classes_have_odds_and_others_none():
     odds = label_scores(np.array([0, 3, 2]), 0.8, 3)
     np.testing.assert_array_equal(odds[1], 0)
@@ -268,12 +286,11 @@ def test_damaged_arrays_are_refused(name, change, tmp_path):
 
 
 def test_descriptions_begin_with_the_scores():
-    model = with_trees_of_scores()
-    first, *lines = model.describe().splitlines()
-    assert first == "score of x0, x1, x2"
-    text = "\n".join(lines)
-    assert text.startswith("by score in ")
-    assert "by score" in text.replace("by score in ", "")  # as what a leaf stands for
+    text = with_trees_of_scores().describe(n_trees=99)
+    first, *_ = text.splitlines()
+    assert first == "score of x0:"
+    assert text.index("score of x2:") < text.index("tree")
+    assert "what the scores say" in text
     assert all(label in text for label in CLASSES)
     assert not fitted(n_records=1).describe().startswith("score of")
     assert SUMS in fitted().privacy_statement_

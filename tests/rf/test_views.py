@@ -108,14 +108,6 @@ def test_wide_domains_have_no_more_sums_than_is_affordable():
         assert families.count("single") >= len(shape)
 
 
-def test_descriptions():
-    views = public_views((2, 100)).items
-    texts = [view.describe(["a", "b"]) for view in views]
-    assert texts[:4] == ["nothing", "a", "b in 2 groups", "b in 4 groups"]
-    assert "a and b in 2 groups" in texts
-    assert texts[-1].startswith("a - b in")
-
-
 def test_few_attributes_need_no_scores():
     """Public sums reach all of up to six attributes; boosting has scores anyway."""
     for n_features in range(1, 10):

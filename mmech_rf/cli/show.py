@@ -1,0 +1,108 @@
+"""The command that shows a saved model: as text, a page, a picture or a card."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from mmech_rf.cli.common import (
+    PROG,
+    Parser,
+    add_command,
+    check_new,
+    print_wrapped,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from mmech_rf.private.shown import ShownForest
+
+__all__ = ["add_show"]
+
+_SHOW = """\
+Show a saved model: its trees as rules in the words of the schema, how far predictions
+move with each attribute, and what it cost. Everything comes from the file, no record is
+read, and nothing is spent.
+"""
+_EXAMPLES = f"""\
+examples:
+  {PROG} show mine.npz
+  {PROG} show mine.npz --html mine.html
+      one page without scripts, to publish beside the model
+  {PROG} show mine.npz --png mine.png
+      the first trees drawn; needs matplotlib (mmech[plot])
+  {PROG} show mine.npz --json
+      the model card: mechanism, epsilon, delta, relation, date, releases
+"""
+
+LISTED = 15
+"""Attributes whose importances the text lists."""
+
+
+def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``show``."""
+    command = add_command(
+        commands,
+        "show",
+        _show,
+        short="show a saved model: rules, importances, costs; free",
+        description=_SHOW,
+        epilog=_EXAMPLES,
+    )
+    command.add_argument("model", metavar="MODEL", help="file that `fit` saved")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--html", metavar="FILE", help="write a page instead")
+    form.add_argument("--png", metavar="FILE", help="draw a picture instead")
+    form.add_argument(
+        "--json", action="store_true", help="print the model card instead"
+    )
+    command.add_argument(
+        "--trees",
+        dest="shown_trees",
+        type=whole(1, 1000),
+        metavar="N",
+        help="trees to show, at most (default: 10; 3 in a picture)",
+    )
+    command.add_argument(
+        "--force", action="store_true", help="overwrite the output file if it exists"
+    )
+
+
+def _show(args: argparse.Namespace) -> None:
+    for path in (args.html, args.png):
+        if path is not None:
+            check_new(args, path)
+    if args.png is not None:
+        from mmech_rf.evaluation import check_plot_path
+
+        check_plot_path(args.png)
+    from mmech.writing import replacing
+    from mmech_rf import load_model
+
+    model: Any = load_model(args.model)
+    if args.json:
+        print(json.dumps(model.card(), indent=2))
+    elif args.html is not None:
+        page = model.to_html(n_trees=args.shown_trees or 10)
+        with replacing(args.html) as unfinished:
+            unfinished.write_text(page, encoding="utf-8")
+    elif args.png is not None:
+        figure = model.plot(n_trees=args.shown_trees or 3)
+        with replacing(args.png) as unfinished:
+            figure.savefig(unfinished, dpi=150, format=args.png.rsplit(".")[-1].lower())
+    else:
+        _print(model, args.shown_trees or 10)
+
+
+def _print(model: ShownForest, n_trees: int) -> None:
+    card = model.card()
+    print_wrapped(f"{card['model']} that predicts {card['target']}")
+    print()
+    print(model.describe(n_trees=n_trees))
+    print("\nimportances, for made-up records spread evenly over the schema:")
+    for name, share in model.named_importances()[:LISTED]:
+        print(f"  {share:6.1%}  {name}")
+    print()
+    for line in model.privacy_statement_.splitlines():
+        print_wrapped(line.strip(), bullet=True)

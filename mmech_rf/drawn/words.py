@@ -1,0 +1,145 @@
+"""Drawn trees in the words of a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
+from mmech_rf.drawn.trees import SelectedTrees
+from mmech_rf.drawn.views import GRID, ScoreView, View
+from mmech_rf.schema import Schema
+from mmech_rf.show.trees import VOTES, Node, ShownTree, by_values, vote
+from mmech_rf.show.words import printable
+
+__all__ = ["drawn_trees", "notes_on"]
+
+SUMS_OF_POSITIONS = (
+    "A sum such as a - b adds where values stand in their order: -1 is the first value "
+    "of an attribute, 1 the last."
+)
+
+
+def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
+    """Yield the scores, where there are some, and the trees in words.
+
+    A leaf of a single tree is a class. Leaves of several trees say which class they
+    speak for, and by how much log-odds.
+    """
+    words = _Words(schema, experts.additive)
+    if experts.additive is not None:
+        yield from words.scores(experts.additive)
+    several = len(experts.trees) > 1
+    for number, (tree, scores) in enumerate(
+        zip(experts.trees, experts.scores, strict=True), 1
+    ):
+        title = f"tree {number}" if several else "tree"
+        yield ShownTree(title, words.tree(tree, scores if several else None))
+
+
+def notes_on(experts: SelectedTrees) -> list[str]:
+    """Return what explains the views of trees."""
+    views = [view for tree in experts.trees for view in (tree.root, *tree.branches)]
+    sums = any(view is not None and view.family == "sum" for view in views)
+    return [SUMS_OF_POSITIONS] * sums + [VOTES] * (len(experts.trees) > 1)
+
+
+class _Words:
+    """Words of a schema, and of the scores that views may look at."""
+
+    def __init__(self, schema: Schema, additive: AdditiveScores | None) -> None:
+        self.schema = schema
+        self.additive = additive
+        self.classes = [printable(label) for label in schema.class_labels]
+
+    def tree(self, tree: SelectedTree, scores: NDArray[np.float64] | None) -> Node:
+        leaves, start = [], 0
+        for branch, labels in zip(tree.branches, tree.labels, strict=True):
+            nodes = [
+                self.leaf(int(c), None if scores is None else scores[start + i])
+                for i, c in enumerate(labels)
+            ]
+            start += labels.size
+            leaves.append(nodes[0] if branch is None else self.split(branch, nodes))
+        return self.split(tree.root, leaves)
+
+    def leaf(self, label: int, scores: NDArray[np.float64] | None) -> Node:
+        if label == len(self.classes):
+            return Node("what the scores say")
+        if scores is None:
+            return Node(self.classes[label], label)
+        return vote(scores, self.schema.class_labels)
+
+    def split(self, view: View | ScoreView, nodes: Sequence[Node]) -> Node:
+        if not view.cuts:
+            assert isinstance(view, View)
+            return self.values(view, nodes)
+        if isinstance(view, View):
+            signs = ["-" if table[-1] < 0 else "+" for table in view.tables]
+            names = [printable(self.schema.attributes[i].name) for i in view.attributes]
+            parts = [f" {s} {name}" for s, name in zip(signs, names, strict=True)]
+            what, unit = "".join(parts).removeprefix(" + ").strip(), GRID
+        else:
+            what, unit = self.score_of(view)
+        return ranges(what, [(cut - 1) / unit for cut in view.cuts], nodes)
+
+    def values(self, view: View, nodes: Sequence[Node]) -> Node:
+        """Return the node of a view that looks at values one attribute at a time."""
+
+        @cache
+        def below(place: int, total: int) -> Node:
+            if place == len(view.attributes):
+                return nodes[total]
+            groups: dict[int, list[int]] = {}
+            for code, number in enumerate(view.tables[place]):
+                groups.setdefault(number, []).append(code)
+            return by_values(
+                self.schema.attributes[view.attributes[place]],
+                [(codes, below(place + 1, total + n)) for n, codes in groups.items()],
+            )
+
+        return below(0, 0)
+
+    def score_of(self, view: ScoreView) -> tuple[str, int]:
+        """Return what a score speaks for, and its unit."""
+        k = len(self.classes)
+        tables = [] if self.additive is None else self.additive.tables
+        for c, name in enumerate(self.classes):
+            found = tuple(
+                tuple((k * table[:, c] - table.sum(axis=1)).tolist())
+                for table in tables
+            )
+            if found == view.tables:
+                return f"score of {name}", k * VOTE_STEPS
+        return "score", VOTE_STEPS
+
+    def scores(self, additive: AdditiveScores) -> Iterator[ShownTree]:
+        for view, table in zip(additive.views, additive.tables, strict=True):
+            nodes = [vote(row / VOTE_STEPS, self.schema.class_labels) for row in table]
+            names = [self.schema.attributes[i].name for i in view.attributes]
+            title = f"score of {' and '.join(map(printable, names))}"
+            yield ShownTree(title, self.split(view, nodes))
+
+
+def ranges(what: str, cuts: Sequence[float], nodes: Sequence[Node]) -> Node:
+    """Return the node of a sum; neighbours with equal nodes are one.
+
+    Cuts are the largest sums of all cells but the last.
+    """
+    branches = []
+    for node, run in groupby(enumerate(nodes), lambda pair: pair[1]):
+        cells = [cell for cell, _ in run]
+        first, last = cells[0], cells[-1]
+        if last == len(cuts):
+            test = f"{what} above {cuts[first - 1]:.2g}"
+        elif first == 0:
+            test = f"{what} up to {cuts[last]:.2g}"
+        else:
+            test = f"{what} {cuts[first - 1]:.2g} to {cuts[last]:.2g}"
+        branches.append((test, node))
+    return branches[0][1] if len(branches) == 1 else Node(branches=tuple(branches))

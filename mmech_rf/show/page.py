@@ -1,0 +1,115 @@
+"""A model as one HTML file, without scripts and without anything from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from mmech_rf.show.trees import EVERYONE, Node, ShownTree
+
+__all__ = ["html_page"]
+
+MOST_NODES = 2000
+"""Legibility: nodes of a tree that are written out."""
+
+STYLE = """\
+body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; } td, th { padding: .1em .8em .1em 0; }
+td, th { text-align: left; vertical-align: top; }
+ul { border-left: 1px solid #bbb; list-style: none; margin: 0; padding-left: 1.2em; }
+meter { width: 16em; } b { color: #1b6ca8; }
+"""
+
+
+def html_page(
+    trees: Sequence[ShownTree],
+    named_importances: Sequence[tuple[str, float]],
+    card: Mapping[str, Any],
+    *,
+    notes: Sequence[str],
+    statement: str,
+) -> str:
+    """Return the page; everything that comes from names is escaped.
+
+    Parameters
+    ----------
+    trees : sequence of ShownTree
+    named_importances : sequence of (str, float)
+        Largest first.
+    card : mapping
+        Facts of the release.
+    notes : sequence of str
+        Sentences that explain the words of trees.
+    statement : str
+        The privacy statement, a sentence a line.
+
+    Returns
+    -------
+    str
+    """
+    title = escape(f"{card['model']}, {card['target']}")
+    facts = (
+        f"<tr><th>{escape(name)}</th><td>{escape(_fact(value))}</td></tr>"
+        for name, value in card.items()
+        if name not in ("releases", "statement")
+    )
+    bars = (
+        f'<tr><td>{escape(name)}</td><td><meter value="{share:.3f}"></meter></td>'
+        f"<td>{share:.1%}</td></tr>"
+        for name, share in named_importances
+    )
+    drawn = (
+        f"<details open><summary>{escape(tree.title)}</summary>{_node(tree.root)}"
+        "</details>"
+        for tree in trees
+    )
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">',
+            f"<title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>",
+            f"<h1>{title}</h1>",
+            "<h2>Privacy statement</h2>",
+            *(f"<p>{escape(line.strip())}</p>" for line in statement.splitlines()),
+            "<h2>Importances</h2>",
+            "<p>How far predictions move with each attribute, for made-up records that "
+            "are spread evenly over the schema: from the released model alone.</p>",
+            f"<table>{''.join(bars)}</table>",
+            "<h2>Trees</h2>",
+            *drawn,
+            *(f"<p>{escape(note)}</p>" for note in notes),
+            "<h2>Card</h2>",
+            f"<table>{''.join(facts)}</table>",
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+def _node(node: Node) -> str:
+    """Return nested lists, cut off where they are too long."""
+    left = MOST_NODES
+
+    def parts(node: Node) -> Iterator[str]:
+        nonlocal left
+        if not node.branches:
+            yield f" <b>{escape(node.outcome)}</b>"
+            return
+        yield "<ul>"
+        for test, child in node.branches:
+            left -= 1
+            if left < 0:
+                yield "<li>...</li>"
+                break
+            yield f"<li>{escape(test)}"
+            yield from parts(child)
+            yield "</li>"
+        yield "</ul>"
+
+    start = "" if node.branches else EVERYONE
+    return start + "".join(parts(node))

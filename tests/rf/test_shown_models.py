@@ -1,0 +1,364 @@
+"""Models in the words of their schema: rules, importances, pages, pictures, cards."""
+
+import itertools
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    LaplaceForestClassifier,
+    NonPrivateForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    load_model,
+)
+from mmech_rf.cli import main
+from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.trees import SelectedTrees
+from mmech_rf.drawn.views import View, public_views
+from mmech_rf.drawn.words import drawn_trees
+from mmech_rf.show.words import values_in_words
+
+VALUES = {"size": ["s", "m", "l"], "colour": ["red", "green", "blue"], "on": ["n", "y"]}
+SCHEMA = Schema(
+    [
+        Attribute.ordinal("size", VALUES["size"]),
+        Attribute.categorical("colour", VALUES["colour"]),
+        Attribute.categorical("on", VALUES["on"]),
+    ],
+    ["no", "yes", "maybe"],
+    target="sold",
+)
+CELLS = list(itertools.product(*VALUES.values()))
+LABELS = ["yes" if c == "red" else "maybe" if on == "y" else "no" for _, c, on in CELLS]
+MODELS = [
+    (PrivateForestClassifier, {}),
+    (DrawnForestClassifier, {"n_records": 10**6}),
+    (BlockForestClassifier, {}),
+    (LabelForestClassifier, {}),
+    (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 2}),
+]
+
+
+def fitted(cls=PrivateForestClassifier, epsilon=40, schema=SCHEMA, **options):
+    return cls(schema, epsilon=epsilon, **options).fit(CELLS * 20, LABELS * 20)
+
+
+def holds(test, record):
+    """Whether a test of values, in words, holds for a record, as a mapping."""
+    name, _, words = test.partition(" ")
+    values = VALUES[name]
+    if words.startswith("not "):
+        return record[name] not in re.split(", | or ", words.removeprefix("not "))
+    if match := re.fullmatch(r"(\w+) to (\w+)", words):
+        first, last = map(values.index, match.groups())
+        return first <= values.index(record[name]) <= last
+    return record[name] in re.split(", | or ", words)
+
+
+def outcomes(rules, record):
+    """Return the outcomes of all rules that hold for a record."""
+    found = []
+    for rule in rules:
+        tests, _, outcome = rule.rpartition(": ")
+        tests = [] if tests == "any record" else tests.split(" and ")
+        if all(holds(test, record) for test in tests):
+            found.append(outcome)
+    return found
+
+
+# ---- words ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attribute", "codes", "text"),
+    [
+        (Attribute.numeric("age", lower=0, upper=90, n_bins=6), [4], "age 60 to 75"),
+        (Attribute.numeric("age", lower=0, upper=90, n_bins=6), [0, 1], "age up to 30"),
+        (Attribute.numeric("age", cut_points=[1.5, 2]), [1, 2], "age above 1.5"),
+        (
+            Attribute.numeric("age", cut_points=[1, 2, 3], other="?"),
+            [0, 2, 3, 4],
+            "age up to 1, above 2 or ?",
+        ),
+        (Attribute.numeric("age", cut_points=[1], other="?"), [0, 1], "age any but ?"),
+        (
+            Attribute.numeric("age", cut_points=[1, 2], categories=["a", "b", "c"]),
+            [1, 2],
+            "age b or c",
+        ),
+        (Attribute.ordinal("size", [*"abcde"]), [1, 2, 3], "size b to d"),
+        (Attribute.ordinal("size", [*"abcde"]), [0, 3, 4], "size a, d or e"),
+        (Attribute.categorical("c", [*"abcd"]), [0, 1, 3], "c not c"),
+        (Attribute.categorical("c", [*"abcd"]), [2, 0], "c a or c"),
+        (Attribute.categorical("c\x1b[2J", ["a\n", "b"]), [0], "c\\x1b[2J a\\n"),
+    ],
+)  # fmt: skip
+def test_values_in_words(attribute, codes, text):
+    assert values_in_words(attribute, codes) == text
+
+
+# ---- rules ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [1, 40])
+@pytest.mark.parametrize("splits", ["multiway", "binary"])
+def test_rules_of_random_trees_are_their_leaves(epsilon, splits):
+    model = fitted(
+        BatchTrainingClassifier, epsilon, n_trees=4, splits=splits, random_state=0
+    )
+    codes = SCHEMA.encode(CELLS)
+    leaves = model.ensembles_[0].forest.apply(codes)
+    offsets = model.ensembles_[0].forest.leaf_offsets
+    for t, tree in enumerate(model._shown_trees()):
+        rules = list(tree.root.rules())
+        labels = model.classes_[model.leaf_labels_[0][leaves[:, t] + offsets[t]]]
+        for cell, label in zip(CELLS, labels, strict=True):
+            record = dict(zip(VALUES, cell, strict=True))
+            assert outcomes(rules, record) == [label]
+
+
+@pytest.mark.parametrize("family", ["whole", "single", "pair"])
+def test_rules_of_drawn_trees_are_their_leaves(family, rng):
+    items = [v for v in public_views(SCHEMA.domain_shape).items if v.family == family]
+    seconds = [v for v in public_views(SCHEMA.domain_shape).items if not v.cuts]
+    for root in items:
+        branches = tuple(rng.choice([None, *seconds]) for _ in range(root.size))
+        sizes = [1 if branch is None else branch.size for branch in branches]
+        labels = tuple(rng.integers(0, 3, size) for size in sizes)
+        tree = SelectedTree(root, branches, labels)
+        odds = np.zeros((tree.n_leaves, 3))
+        (shown,) = drawn_trees(SelectedTrees((tree,), (odds,)), SCHEMA)
+        rules = list(shown.root.rules())
+        leaves = tree.leaves(SCHEMA.encode(CELLS))
+        for cell, label in zip(CELLS, np.concatenate(labels)[leaves], strict=True):
+            record = dict(zip(VALUES, cell, strict=True))
+            assert set(outcomes(rules, record)) == {SCHEMA.class_labels[label]}
+
+
+def test_sums_are_ranges_of_positions():
+    view = View((0, 2), ((-64, 0, 64), (64, -64)), (-63, 1), 3, "sum")
+    tree = SelectedTree(view, (None,) * 3, tuple(np.array([c]) for c in (0, 1, 1)))
+    (shown,) = drawn_trees(SelectedTrees((tree,), (np.zeros((3, 3)),)), SCHEMA)
+    assert list(shown.root.rules()) == [
+        "size - on up to -1: no",
+        "size - on above -1: yes",
+    ]
+
+
+def test_leaves_of_several_trees_say_how_much():
+    view = View((2,), ((0, 1),), (), 2, "single")
+    tree = SelectedTree(view, (None, None), (np.array([0]), np.array([1])))
+    odds = np.array([[2.0, 0.5, 0.5], [0.01, 0.0, 0.0]])
+    one, two = drawn_trees(SelectedTrees((tree, tree), (odds, odds)), SCHEMA)
+    assert one.title != two.title
+    assert list(one.root.rules()) == ["on n: no +1.0", "on y: no preference"]
+
+
+def test_what_is_learnt_is_said():
+    text = fitted(LabelForestClassifier).describe()
+    assert "colour red: yes" in text
+    assert "on" in fitted().describe()
+
+
+@pytest.mark.parametrize(("cls", "options"), MODELS)
+def test_every_released_forest_describes_itself(cls, options, tmp_path):
+    model = fitted(cls, **options)
+    text = model.describe()
+    assert all(name in text for name in VALUES if name in ("colour", "on"))
+    assert "further trees" in fitted(BatchTrainingClassifier, n_trees=3).describe(
+        n_trees=2
+    )
+    model.save(tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    assert loaded.describe() == text
+    np.testing.assert_array_equal(
+        loaded.feature_importances_, model.feature_importances_
+    )
+    with pytest.raises(ValueError, match="n_trees must be"):
+        model.describe(n_trees=0)
+
+
+def test_trees_of_very_many_leaves_are_counted_only():
+    attributes = [Attribute.categorical(f"x{i}", [*range(50)]) for i in range(3)]
+    schema = Schema(attributes, ["no", "yes"])
+    model = LaplaceForestClassifier(schema, epsilon=1, n_trees=1, depth=3)
+    text = model.fit([[0, 1, 2]] * 9, ["no"] * 9).describe()
+    assert "125,000 leaves" in text
+    assert len(text) < 200
+
+
+# ---- importances ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cls", "options"), MODELS)
+def test_attributes_that_matter_are_important(cls, options):
+    size, colour, on = fitted(cls, **options).feature_importances_
+    assert colour > on > size
+    assert size + colour + on == pytest.approx(1)
+
+
+def test_a_model_that_knows_nothing_has_no_importances():
+    model = LabelForestClassifier(SCHEMA, epsilon=50)
+    model.fit(CELLS * 50, ["no"] * len(CELLS) * 50)
+    np.testing.assert_array_equal(model.feature_importances_, 0)
+
+
+# ---- pages and pictures ----------------------------------------------------------
+
+HOSTILE = "<script>alert('&')</script>"
+
+
+def hostile():
+    schema = Schema(
+        [
+            Attribute.categorical(HOSTILE, ["<b>", "$\\frac{"]),
+            Attribute.categorical('"><i>', ["x", "y"]),
+        ],
+        ["<u>no", "yes"],
+        target="<a>",
+        name="<em>",
+    )
+    rows = list(itertools.product(["<b>", "$\\frac{"], ["x", "y"])) * 40
+    labels = ["yes" if a == "<b>" else "<u>no" for a, _ in rows]
+    return PrivateForestClassifier(schema, epsilon=30).fit(rows, labels)
+
+
+def test_names_in_pages_are_escaped():
+    tags = set()
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            tags.add(tag)
+            assert not any(name.startswith("on") for name, _ in attrs)
+
+    page = hostile().to_html()
+    Tags(convert_charrefs=True).feed(page)
+    assert not tags & {"script", "i", "u", "a", "em"}
+    assert "&lt;script&gt;" in page
+    assert "epsilon = 30" in page
+
+
+@pytest.mark.parametrize(("cls", "options"), MODELS)
+def test_pictures_are_drawn(cls, options):
+    pytest.importorskip("matplotlib")
+    figure = fitted(cls, **options).plot(n_trees=2)
+    figure.draw_without_rendering()
+    assert 2 <= len(figure.axes) <= 3
+    assert figure.axes[0].get_yticklabels()[0].get_text() == "colour"
+
+
+def test_names_in_pictures_are_no_formulas():
+    pytest.importorskip("matplotlib")
+    hostile().plot().draw_without_rendering()
+
+
+# ---- cards -----------------------------------------------------------------------
+
+
+def test_a_card_says_what_was_spent(tmp_path):
+    model = fitted(epsilon="0.5", records_per_person=2)
+    card = model.card()
+    assert (card["epsilon"], card["delta"], card["rho"]) == (0.5, 0, None)
+    assert (card["relation"], card["records_per_person"]) == ("add_remove", 2)
+    assert card["private"]
+    assert card["date"] is None
+    assert [r["cost"] for r in card["releases"]] == [
+        str(entry.cost) for entry in model.releases_
+    ]
+    model.save(tmp_path / "model.npz")
+    saved, loaded = model.card(), load_model(tmp_path / "model.npz").card()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", loaded["date"])
+    assert loaded == saved
+    assert json.loads(json.dumps(loaded)) == loaded
+
+
+def test_a_card_of_zcdp_has_a_delta():
+    model = fitted(epsilon=4, privacy="zcdp", delta=1e-6)
+    card = model.card()
+    assert (card["epsilon"], card["delta"]) == (4, 1e-6)
+
+
+def test_what_is_not_private_is_called_so():
+    with pytest.warns(UserWarning, match="insecure_rng"):
+        assert not fitted(insecure_rng=0).card()["private"]
+    model = NonPrivateForestClassifier(SCHEMA).fit(CELLS, LABELS)
+    assert not model.card()["private"]
+
+
+def test_a_card_of_a_batch_counts_what_was_answered():
+    model = fitted(BatchPredictionClassifier, epsilon=2, n_trees=2)
+    assert model.card()["epsilon"] == 0
+    model.predict(CELLS[:2])
+    assert model.card()["epsilon"] == 2
+
+
+def test_schemas_that_differ_have_other_hashes():
+    other = Schema(SCHEMA.attributes, ["no", "yes", "perhaps"], target="sold")
+    first, again, second = (
+        LabelForestClassifier(schema, epsilon=1)
+        .fit(CELLS, ["no"] * len(CELLS))
+        .card()["schema_hash"]
+        for schema in (SCHEMA, Schema.from_json(SCHEMA.to_json()), other)
+    )
+    assert first == again != second
+
+
+# ---- the command -----------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.npz"
+    fitted().save(path)
+    return path
+
+
+def test_show_prints_rules_importances_and_the_statement(saved, capsys):
+    assert main(["show", str(saved)]) == 0
+    out = capsys.readouterr().out
+    assert load_model(saved).describe() in out
+    assert re.search(r"%  colour$", out, re.MULTILINE)
+    assert "epsilon = 40" in out
+
+
+def test_show_prints_a_card(saved, capsys):
+    assert main(["show", str(saved), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == load_model(saved).card()
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("html", b"<!DOCTYPE"), ("png", b"\x89PNG")]
+)
+def test_show_writes_files(form, start, saved, tmp_path, capsys):
+    if form == "png":
+        pytest.importorskip("matplotlib")
+    path = tmp_path / f"shown.{form}"
+    assert main(["show", str(saved), f"--{form}", str(path)]) == 0
+    assert path.read_bytes().startswith(start)
+    assert main(["show", str(saved), f"--{form}", str(path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_show_never_writes_over_the_model(saved, capsys):
+    before = saved.read_bytes()
+    assert main(["show", str(saved), "--html", str(saved), "--force"]) == 2
+    assert "this command reads it" in capsys.readouterr().err
+    assert saved.read_bytes() == before
+
+
+def test_show_refuses_what_is_no_model(tmp_path, capsys):
+    path = tmp_path / "no.npz"
+    path.write_text("no")
+    assert main(["show", str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
