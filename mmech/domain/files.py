@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from mmech.writing import replacing
 
@@ -68,7 +68,7 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         text = source
     elif isinstance(source, (str, os.PathLike)):
         with open(source, encoding="utf-8") as stream:
-            text = stream.read()
+            text = _utf8(stream, noun)
     else:
         raise TypeError(
             f"a {noun} is read from a path, an open file, a JSON text or a dict, "
@@ -76,7 +76,7 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         )
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"the {noun} is not valid JSON ({error}); check the file"
         ) from None
@@ -86,6 +86,15 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
             "check the file"
         )
     return document
+
+
+def _utf8(stream: TextIO, noun: str) -> str:
+    try:
+        return stream.read()
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"the {noun} is not encoded in UTF-8; save the file in that encoding"
+        ) from None
 
 
 def header(noun: str) -> dict[str, Any]:
@@ -142,6 +151,15 @@ def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> Non
         raise ValueError(f"unknown key {key!r} of {what}; {hint}")
 
 
+def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
+    """Raise for a key that is missing."""
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"{what}, which must be an object, got {entry!r:.40}")
+    for key in keys:
+        if key not in entry:
+            raise ValueError(f"{what} needs {key!r}; add it")
+
+
 # ---- attributes ----------------------------------------------------------------
 
 
@@ -178,17 +196,19 @@ def described_attributes(
     check_keys(document, ("name", "features", *more), f"the {noun}")
     attributes = []
     for entry in document["features"]:
+        _check_has(entry, ("name", "type"), "an entry of features")
         fields: dict[str, Any] = {"name": entry["name"]}
         numeric = entry["type"] == "numeric"
         own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered")
         what = f"attribute {entry['name']!r}, which is {entry['type']}"
         check_keys(entry, ("name", "type", *own_keys, "other"), what)
+        needed = () if "cut_points" in entry else ("lower", "upper")
+        _check_has(entry, needed if numeric else ("categories",), f"{what},")
         if numeric:
             fields["kind"] = "numeric"
             own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
             if "cut_points" not in own:
                 fields |= {"n_bins": n_bins}
-                own = {"lower": entry["lower"], "upper": entry["upper"]} | own
             fields |= own
         else:
             kind = "ordinal" if entry.get("ordered") else entry["type"]

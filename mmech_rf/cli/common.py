@@ -27,6 +27,7 @@ __all__ = [
     "listed_methods",
     "read_depth",
     "read_epsilon",
+    "read_probability",
     "print_wrapped",
     "say",
     "whole",
@@ -252,6 +253,16 @@ def read_depth(text: str) -> int | str:
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
             f"it must be a whole number >= 0 or auto, got {text!r}"
+        ) from None
+
+
+def read_probability(text: str) -> float:
+    """Read a number between 0 and 1; where it may be used is checked later."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"it must be a number between 0 and 1, got {text!r}"
         ) from None
 
 

@@ -8,7 +8,7 @@ import filecmp
 import gzip
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -84,19 +84,20 @@ def read_header(path: str, *, multiline: bool) -> list[str]:
     return header
 
 
-def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
-    known = set(known)
+def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
+    """Return a remark on columns outside the schema, if any; or raise for them."""
+    known = {*schema.feature_names, *schema.required, schema.target}
     header = read_header(path, multiline=args.multiline)
     extra = [name for name in header if name not in known]
     if not extra:
-        return
+        return ""
     shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
     if args.extra_columns == "error":
         raise InputError(
             f"{path!r} has {len(extra)} columns that the schema does not name: "
             f"{shown}; remove them, or leave --extra-columns at ignore"
         )
-    say(f"columns of {path!r} that the schema does not name are not read: {shown}")
+    return f"columns of {path!r} that the schema does not name are not read: {shown}"
 
 
 def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
@@ -106,12 +107,14 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
 
     schema, total = model.schema, 0
     assert schema is not None
-    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    remark = _unread_columns(args, path, schema)
     model._check_parameters()
     for X, y, (file, first, total) in read(path, schema, multiline=args.multiline):
         rows = f", rows from {first:,} on" if first else ""
         with located(f"cannot use the data {path!r}{rows}"):
             model.count(X, y, chunk_id=(file, first, total))
+    if remark:
+        say(remark)
     if args.show_counts:
         say(
             f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
@@ -127,7 +130,7 @@ def labels_of_queries(
     from mmech_rf.forest.checks import located
 
     schema = model.schema_
-    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    remark = _unread_columns(args, path, schema)
     data = load_csv(
         path,
         replace(schema, required=()),
@@ -136,6 +139,8 @@ def labels_of_queries(
     ).data
     with located(f"cannot use the data {path!r}"):
         codes = model._encode_queries(data)
+    if remark:
+        say(remark)
     return model._labels(codes)
 
 

@@ -17,6 +17,7 @@ from mmech_rf.cli.common import (
     listed_methods,
     print_wrapped,
     read_epsilon,
+    read_probability,
     say,
     whole,
 )
@@ -180,7 +181,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     command.add_argument(
         "--delta",
-        type=float,
+        type=read_probability,
         metavar="P",
         help="for --privacy zcdp: probability that epsilon may not hold, well below "
         "one over the number of records",
