@@ -234,7 +234,11 @@ def test_files_of_the_paper():
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
         ({"features": []}, ValueError, "malformed near 'target'"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
-        (FEATURES | {"features": [{"name": "a"}]}, ValueError, "of features needs 'type'"),
+        (
+            FEATURES | {"features": [{"name": "a"}]},
+            ValueError,
+            "of features needs 'type'",
+        ),
         (FEATURES | {"features": 3}, ValueError, "malformed"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
         (
