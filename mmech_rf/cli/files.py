@@ -18,6 +18,7 @@ from mmech_rf.cli.common import InputError, check_new, say
 
 if TYPE_CHECKING:
     from mmech_rf.private.base import ForestClassifier
+    from mmech_rf.schema import Schema
 
 __all__ = [
     "add_columns",
