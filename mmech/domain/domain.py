@@ -189,7 +189,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
@@ -200,7 +200,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool,
     ) -> NDArray[Any]: ...
@@ -210,7 +210,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
     ) -> NDArray[Any]:
@@ -228,11 +228,12 @@ class Domain:
             attributes in the order of the domain.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
-        handle_unknown : {"error", "category", "drop", "clip"}, default="error"
-            What to do with a value outside the domain of its attribute: raise, use
-            the attribute's designated cell (`Attribute.other_code`), or leave the
-            record out, without a word on how many. ``"clip"`` moves a number outside
-            the bounds to the nearest bin and raises for other values.
+        handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
+            What to do with a value outside the domain of its attribute. ``"clip"``
+            moves a number outside the public bounds, or infinity, to the nearest bin,
+            and raises for other values; ``"error"`` raises for all. Others use the
+            attribute's designated cell (`Attribute.other_code`), or leave the record
+            out, without a word on how many.
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values.
         narrow : bool, default=False

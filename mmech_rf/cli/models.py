@@ -319,12 +319,12 @@ def _read_features(text: str) -> int | str:
 def _add_records(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--handle-unknown",
-        choices=("error", "category", "drop", "clip"),
-        default="error",
-        help="what to do with values outside the schema: stop, use the cell that the "
-        "attribute declares for them, leave the record out without a word (look at "
-        f"`{PROG} schema check` first), or move a number to the nearest bound "
-        "(default: error)",
+        choices=("clip", "error", "category", "drop"),
+        default="clip",
+        help="what to do with values outside the schema: move a number to the nearest "
+        "bound and stop at other values, stop at all, use the cell that the attribute "
+        "declares for them, or leave the record out without a word (look at "
+        f"`{PROG} schema check` first) (default: clip)",
     )
     command.add_argument(
         "--handle-missing",

@@ -153,7 +153,7 @@ MISFITS = [["big", 30], ["huge", 30], ["big", 130], ["", 30]]
 )
 def test_what_does_not_fit_is_an_error_that_shows_no_value(rows, hint):
     with pytest.raises(ParameterError) as caught:
-        PLAIN.encode(rows)
+        PLAIN.encode(rows, handle_unknown="error")
     assert str(caught.value) == hint
     assert "huge" not in hint
     assert "130" not in hint
@@ -181,8 +181,8 @@ def test_what_does_not_fit_gets_a_designated_cell():
 
 def test_numbers_out_of_bounds_move_to_the_nearest_bin():
     rows = [["big", -5], ["big", 130], ["big", np.inf]]
-    codes = PLAIN.encode(rows, handle_unknown="clip")
-    assert codes.tolist() == [[1, 0], [1, 3], [1, 3]]
+    for policy in ({}, {"handle_unknown": "clip"}):
+        assert PLAIN.encode(rows, **policy).tolist() == [[1, 0], [1, 3], [1, 3]]
     with pytest.raises(ParameterError, match="a value outside the domain"):
         PLAIN.encode(MISFITS[:2], handle_unknown="clip")
     with pytest.raises(ValueError, match="handle_missing must be one of 'error'"):
