@@ -222,10 +222,11 @@ class Domain:
 
         Parameters
         ----------
-        X : frame, array or list of rows, shape (N, d)
-            Raw values. Frames and rows that are dicts match attributes by name and
-            may hold more columns in any order. Arrays and other rows hold the
-            attributes in the order of the domain.
+        X : frame, array, dictionary of columns or list of rows, shape (N, d)
+            Raw values. Frames (pandas, polars, pyarrow; lazy ones with the extra
+            ``frames``), record arrays, dictionaries of columns and rows that are dicts
+            match attributes by name and may hold more columns in any order. Arrays and
+            other rows hold the attributes in the order of the domain.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
         handle_unknown : {"clip", "error", "category", "drop"}, default="clip"

@@ -1,10 +1,12 @@
 """Reading of raw tables: frames, arrays, lists of rows, and csv files.
 
-A table in memory is seen as columns of raw values. A csv file is read strictly: every
-line is a record, and every line must parse. A lenient reader decides what one record
-is by the records around it: a quote that is never closed makes one record of all lines
-up to the next quote. Here such a line is an error that names its number, never what it
-holds.
+A table in memory is seen as columns of raw values: frames of pandas, polars and
+pyarrow by themselves, lazy ones (polars, DuckDB, Ibis, PySpark) through narwhals.
+
+A csv file is read strictly: every line is a record, and every line must parse. A lenient
+reader decides what one record is by the records around it: a quote that is never closed
+makes one record of all lines up to the next quote. Here such a line is an error that
+names its number, never what it holds.
 """
 
 from __future__ import annotations
@@ -93,9 +95,16 @@ class Table:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             problem = "no column" if count == 0 else f"{count} columns"
+            remedy = f"rename or select the columns of X to match the {noun}"
+            encoded = [other for other in names if other.startswith(f"{name}_")]
+            if count == 0 and len(encoded) > 1:
+                remedy = (
+                    f"{encoded[0]!r} and others look one-hot encoded: pass the raw "
+                    "column, because the " + noun + " says its values"
+                )
             raise ValueError(
                 f"X has {problem} named {name!r} but the {noun} needs exactly one; "
-                f"rename or select the columns of X to match the {noun}"
+                f"{remedy}"
             )
         return names.index(name)
 
@@ -163,13 +172,8 @@ def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
 
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
-    """View a frame, array or list of rows as a `Table`."""
-    for method in ("collect", "compute"):  # polars, Dask
-        if hasattr(type(X), method):
-            raise TypeError(
-                f"X must be in memory, got a lazy {type(X).__name__}; call "
-                f".{method}() on it first"
-            )
+    """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    X = _in_memory(X)
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
         names = tuple(map(str, X.column_names))
@@ -186,6 +190,15 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
         )
+    if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
+        _no_names(columns)
+        return _mapping_columns(X)
+    if isinstance(X, np.ndarray) and X.dtype.names is not None:
+        _no_names(columns)
+        fields = X.dtype.names
+        if X.ndim != 1:
+            _not_two_dimensional((*X.shape, len(fields)))
+        return Table(len(X), len(fields), fields, lambda j: _plain(X[fields[j]]))
     if isinstance(X, (str, bytes, Mapping)):
         raise TypeError(
             "X must be a frame, an array or a list of rows, "
@@ -210,6 +223,52 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             "give one name per column"
         )
     return Table(table.n_rows, len(names), names, table.read)
+
+
+_LAZY = ("collect", "compute", "execute")
+"""What lazy frames are made real with: polars and PySpark, Dask, DuckDB and Ibis."""
+
+
+def _in_memory(X: Any) -> Any:
+    """Return a lazy frame as one in memory, and everything else as it is."""
+    method = next((name for name in _LAZY if hasattr(type(X), name)), None)
+    if method is None:
+        return X
+    if method != "compute":  # Dask is for records that do not fit into memory
+        try:
+            import narwhals.stable.v2 as nw
+        except ImportError:
+            pass
+        else:
+            frame = nw.from_native(X, pass_through=True)
+            if isinstance(frame, nw.LazyFrame):
+                return frame.collect().to_native()
+    raise TypeError(
+        f"X must be in memory, got a lazy {type(X).__name__}; call .{method}() on it "
+        "first"
+    )
+
+
+def _is_column(values: Any) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))
+
+
+def _mapping_columns(X: Mapping[Any, Any]) -> Table:
+    names = tuple(map(str, X))
+    columns = [
+        _object_column(list(values))
+        if isinstance(values, (list, tuple))
+        else _held(values)
+        for values in X.values()
+    ]
+    lengths = [len(values) for values in X.values()]
+    if len(set(lengths)) > 1:
+        wrong = next(j for j, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(
+            f"every column of X needs one value per record, but {names[0]!r} has "
+            f"{lengths[0]} and {names[wrong]!r} has {lengths[wrong]}; make them equal"
+        )
+    return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
 def _no_names(columns: Iterable[str] | None) -> None:
@@ -265,9 +324,19 @@ def _sequence_rows(rows: Sequence[Any]) -> Table:
 
 
 def read_vector(y: Any) -> NDArray[Any]:
-    """View class labels as a one-dimensional array."""
+    """View class labels, or a frame with one column, as a one-dimensional array."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
+    y = _in_memory(y)
+    is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
+    if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
+        table = read_table(y)
+        if table.n_columns != 1:
+            raise ValueError(
+                "y must hold one class label per record, got a frame with "
+                f"{table.n_columns} columns; select the column of the class"
+            )
+        return table.column(0)
     held = _held(y)
     values = held.values() if isinstance(held, Dictionary) else held
     if values.ndim != 1:
