@@ -145,7 +145,11 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_FIT,
         epilog=_FIT_EXAMPLES,
     )
-    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    command.add_argument(
+        "data",
+        metavar="CSV",
+        help="training records; sensitive; - reads the standard input",
+    )
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
         "--method",
@@ -201,7 +205,9 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=_PREDICT_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help=f"file that `{PROG} fit` wrote")
-    command.add_argument("data", metavar="CSV", help="records to classify")
+    command.add_argument(
+        "data", metavar="CSV", help="records to classify; - reads the standard input"
+    )
     add_output(command, help="csv file for the labels (default: print them)")
     add_columns(command)
     # The schema of a model is what it is.
@@ -218,7 +224,11 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_BATCH,
         epilog=_BATCH_EXAMPLES,
     )
-    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    command.add_argument(
+        "data",
+        metavar="CSV",
+        help="training records; sensitive; - reads the standard input",
+    )
     command.add_argument("queries", metavar="QUERIES", help="csv of queries; public")
     add_output(command, help="csv file for the labels (default: print them)")
     command.add_argument(

@@ -19,9 +19,11 @@ from mmech_rf.cli.common import (
     whole,
 )
 from mmech_rf.cli.files import (
-    add_multiline,
+    add_csv,
     add_output,
     check_output,
+    csv_format,
+    opened,
     read_header,
     writing,
 )
@@ -124,7 +126,9 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_SUGGEST,
         epilog=_SUGGEST_EXAMPLES,
     )
-    suggest.add_argument("data", metavar="CSV", help="file with a header row")
+    suggest.add_argument(
+        "data", metavar="CSV", help="file with a header row; - reads the standard input"
+    )
     suggest.add_argument(
         "--target",
         metavar="NAME",
@@ -144,7 +148,7 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         help="number of bins of numeric columns with --read-values (default: 10)",
     )
     add_output(suggest, help="file for the schema (default: print it)")
-    add_multiline(suggest)
+    add_csv(suggest)
     check = add_command(
         inner,
         "check",
@@ -153,19 +157,21 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_CHECK,
         epilog=_CHECK_EXAMPLES,
     )
-    check.add_argument("data", metavar="CSV", help="records; sensitive")
+    check.add_argument(
+        "data", metavar="CSV", help="records; sensitive; - reads the standard input"
+    )
     check.add_argument("schema", metavar="SCHEMA", help="JSON file of the schema")
     check.add_argument(
         "--queries",
         action="store_true",
         help="the records are to be predicted: look at the attributes only",
     )
-    add_multiline(check)
+    add_csv(check)
 
 
 def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
-    header = read_header(args.data, multiline=args.multiline)
+    header = read_header(args, args.data)
     target = header[-1] if args.target is None else args.target
     if target not in header:
         raise InputError(
@@ -207,7 +213,7 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     from mmech_rf.schema import Schema
 
     with located(f"cannot use the data {args.data!r}"):
-        cells = read_cells(args.data, header, multiline=args.multiline)
+        cells = read_cells(opened(args, args.data), header, **csv_format(args))
     columns = dict(zip(header, cells.T, strict=True))
     labels, has_missing = distinct_values(columns[target], f"column {target!r}")
     if has_missing:
@@ -247,11 +253,11 @@ def _check(args: argparse.Namespace) -> None:
     if args.queries:
         schema = replace(schema, required=())
     bunch = load_csv(
-        args.data,
+        opened(args, args.data),
         schema,
         with_target=not args.queries,
         decode=False,
-        multiline=args.multiline,
+        **csv_format(args),
     )
     misfits = schema.check(bunch.data, bunch.target)
     say(f"{PROG}: {_FOR_THE_OWNER}")

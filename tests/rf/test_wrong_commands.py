@@ -172,6 +172,12 @@ OPTIONS = [
     ("predict . new.csv", "'.': Is a directory"),
     (f"{PREDICT} --out mine.txt", "exists already"),
     (f"{PREDICT} --epsilon 1", "unrecognized arguments: --epsilon"),
+    (f"{TRAINING} --sep ;;", "--sep must be one character"),
+    (f"{TRAINING} --sep '\"'", "--sep must be one character"),
+    (f"{TRAINING} --encoding klingon", "--encoding must be one that Python knows"),
+    (f"{TRAINING} --encoding hex", "--encoding must be one that Python knows"),
+    (f"{TRAINING} --encoding utf-16", "is not encoded in UTF-16, the --encoding to"),
+    (f"{TRAINING} --sep ;", "one column at this --sep, with ',' in its name"),
     ("schema bogus", "invalid choice: 'bogus'"),
     (f"{SUGGEST} --target price", "no column named 'price'; choose from size, colour"),
     (f"{SUGGEST} --out fruit.csv --force", "this command reads it"),
@@ -201,6 +207,7 @@ RECORDS = [
     (f"{HEADER}small,red,1,SECRET\n", ["row 0", "class column", "not one of the"]),
     (f"{HEADER}small,red,1,\n", ["row 0", "class column", "missing value"]),
     (f"{HEADER}small,red,1,\xe9\n".encode("latin-1"), ["line 2", "UTF-8"]),
+    (HEADER.replace(",", ";"), ["is one column at this --sep, with ';' in its", "pass --sep ;"]),
     ("", ["the header of the file", "are empty"]),
 ]  # fmt: skip
 

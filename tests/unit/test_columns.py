@@ -178,7 +178,7 @@ def test_tables_that_name_their_columns(table):
         [1],
         [5],
     ]
-    with pytest.raises(ValueError, match="names? (its|their) own"):
+    with pytest.raises(ValueError, match=r"names? (its|their) own"):
         Domain([WORDS]).encode(table, columns=["a", "b"])
 
 
