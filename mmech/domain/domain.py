@@ -468,11 +468,11 @@ class Domain:
         elif "features" in document:
             entries = files.described_attributes(document, cls._noun, n_bins)
         else:
-            raise files.unknown_kind(cls._noun, "or 'features'")
+            raise files.unknown_kind(cls._noun, "'features'")
         return entries, {"name": document.get("name")}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Write it as JSON, to be read by `from_json`.
+        """Write it as JSON, as ``mmech/domain/schema.json`` describes it.
 
         Parameters
         ----------
@@ -490,14 +490,12 @@ class Domain:
         >>> Domain.from_json(domain.to_json()) == domain
         True
         """
-        document = files.header(self._noun)
-        if self.name is not None:
-            document["name"] = self.name
+        document = {} if self.name is None else {"name": self.name}
         return files.write_document(document | self._entries(), path)
 
     def _entries(self) -> dict[str, Any]:
-        """Return what a file says beside its header and the name."""
-        return {"attributes": [attribute._to_dict() for attribute in self.attributes]}
+        """Return what a file says beside the name."""
+        return {"features": [attribute._to_dict() for attribute in self.attributes]}
 
     # ---- display ---------------------------------------------------------------
 

@@ -612,6 +612,8 @@ def test_a_template_reads_the_header_only(run, files):
     names = [entry["name"] for entry in template["features"]]
     assert names == ["size", "colour", "weight"]
     assert template["target"]["name"] == "sold"
+    types = [entry["type"] for entry in template["features"]]
+    assert types == ["categorical", "categorical", "numeric"]
     with pytest.raises(ValueError, match="must list at least"):
         Schema.from_json(template)
     template["features"][0]["categories"] = ["small", "large"]
@@ -620,6 +622,22 @@ def test_a_template_reads_the_header_only(run, files):
     template["features"][2] |= {"lower": 0, "upper": 8, "n_bins": 4, "other": "?"}
     template["target"]["categories"] = ["no", "yes"]
     assert Schema.from_json(template).domain_shape == (2, 3, 5)
+
+
+def test_a_template_from_the_types_that_a_file_declares(run, tmp_path):
+    """Never from the values, not even from those that its dictionaries list."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    held = arrow.array(["SECRET", "b"]).dictionary_encode()
+    columns = {"age": ["1", "2"], "n": [1, 2], "held": held, "sold": [True, False]}
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+    code, out, _ = run("schema", "suggest", tmp_path / "a.parquet")
+    assert (code, "SECRET" in out) == (0, False)
+    types = [entry["type"] for entry in json.loads(out)["features"]]
+    assert types == ["categorical", "numeric", "categorical"]
+    (tmp_path / "b.parquet").write_text("size\n")
+    outcome = run("schema", "suggest", tmp_path / "b.parquet")
+    assert_refused(outcome, "is not a Parquet file, or is damaged")
 
 
 def test_a_template_for_another_class_and_to_a_file(run, files):

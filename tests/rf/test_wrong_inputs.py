@@ -95,9 +95,9 @@ ATTRIBUTES = [
     (lambda: Schema.from_json("none.json"), "none.json"),
     (lambda: Schema.from_json("{"), "not valid JSON"),
     (lambda: Schema.from_json({}), "of no known kind"),
-    (lambda: Schema.from_json({**SCHEMA._document, "attribute": []}), "'attributes'?"),
-    (lambda: Schema.from_json({**SCHEMA._document, "version": 9}), "version 1, got"),
-    (lambda: Domain.from_json(SCHEMA._document), "format 'mmech-domain'"),
+    (lambda: Schema.from_json({**SCHEMA._document, "feature": []}), "'features'?"),
+    (lambda: Schema.from_json({"format": "mmech-schema", "version": 9}), "version 1"),
+    (lambda: Domain.from_json(SCHEMA._document), "unknown key 'target' of the domain"),
 ]  # fmt: skip
 
 RECORDS = [
