@@ -23,6 +23,7 @@ __all__ = [
     "paragraphs",
     "add_forest",
     "check_new",
+    "check_readable",
     "in_options",
     "listed_methods",
     "read_depth",
@@ -121,6 +122,15 @@ def in_options(error: Exception, args: argparse.Namespace) -> str:
         return f"{option} {value}" if option and value not in (None, "True") else option
 
     return error.render(word)
+
+
+def check_readable(args: argparse.Namespace) -> None:
+    """Raise for a file that cannot be opened, before the library is imported."""
+    for name in READ:
+        path = getattr(args, name, None)
+        if path not in (None, "-"):
+            with open(path, "rb"):
+                pass
 
 
 def check_new(args: argparse.Namespace, path: str) -> None:
@@ -268,6 +278,12 @@ def read_probability(text: str) -> float:
 
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon as the exact fraction that it says."""
+    try:  # as nearly all are, without the seconds that the library takes to import
+        exact = Fraction(text)
+        if 0 < float(exact) < math.inf:
+            return exact
+    except (ValueError, ArithmeticError):
+        pass
     from mmech.checks import check_epsilon
 
     try:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech_rf.cli.common import InputError, check_new, say
+from mmech_rf.cli.common import InputError, check_new, check_readable, say
 
 if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat
@@ -109,6 +109,7 @@ def opened(args: argparse.Namespace, path: str) -> Any:
 
 def check_output(args: argparse.Namespace) -> None:
     """Raise before any budget is spent, rather than after it."""
+    check_readable(args)
     if args.out is not None:
         check_new(args, args.out)
 

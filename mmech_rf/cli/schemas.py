@@ -17,6 +17,7 @@ from mmech_rf.cli.common import (
     InputError,
     Parser,
     add_command,
+    check_readable,
     say,
     whole,
 )
@@ -302,6 +303,7 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
 
 
 def _check(args: argparse.Namespace) -> None:
+    check_readable(args)
     from mmech_rf.datasets import load_csv
     from mmech_rf.evaluation import read_schema
 

@@ -7,6 +7,8 @@ commands run in a folder with the files of `folder`; a row may replace some of t
 import gzip
 import itertools
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -292,3 +294,22 @@ FILES = [
 @pytest.mark.parametrize(("name", "text", "line", "reason"), FILES)
 def test_files_that_cannot_be_used(refused, name, text, line, reason):
     assert reason in refused(line, {name: text})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{TRAINING} --schema none.json",
+        TRAINING.replace("fruit.csv", "none.csv"),
+        "predict none.npz fruit.csv",
+        "schema check none.csv fruit.json",
+    ],
+)
+def test_files_are_looked_for_before_libraries_are_imported(refused, line):
+    refused(line)
+    code = "import sys; from mmech_rf.cli import main; main(sys.argv[1:])"
+    code += "; sys.exit('numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *shlex.split(line)], capture_output=True
+    )
+    assert done.returncode == 0
