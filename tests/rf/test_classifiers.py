@@ -998,6 +998,22 @@ def test_what_counts_as_a_fit_before(name):
     shared.fit(X, y).fit(X, y)
 
 
+@pytest.mark.parametrize("name", sorted(PER_BATCH))
+def test_shares_of_the_votes_are_released_with_the_labels(name):
+    X, y = records(40)
+    model = classifier(name).fit(X, y)
+    shares = model.predict_proba(RAW)
+    assert model.ledger_.remaining == 0
+    assert shares.shape == (len(RAW), len(model.classes_))
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    labels = model.predict(RAW)  # of the same batch, free
+    chosen = shares[np.arange(len(RAW)), model.schema_.encode_target(labels)]
+    np.testing.assert_allclose(chosen, shares.max(axis=1))
+    with pytest.raises(BudgetExceededError):
+        model.predict_proba(RAW[:1])
+
+
 # ------------------------------------------------------------------ error messages
 @ALL
 @pytest.mark.parametrize(
