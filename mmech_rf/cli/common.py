@@ -128,7 +128,7 @@ def check_readable(args: argparse.Namespace) -> None:
     """Raise for a file that cannot be opened, before the library is imported."""
     for name in READ:
         path = getattr(args, name, None)
-        if path not in (None, "-"):
+        if isinstance(path, str) and path != "-":
             with open(path, "rb"):
                 pass
 

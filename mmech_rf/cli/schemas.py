@@ -248,7 +248,7 @@ def _declared(path: str) -> dict[str, str | None]:
     except ImportError:
         raise InputError(
             'reading the schema of a Parquet file needs pyarrow; pip install "mmech'
-            '[frames]"'
+            '[arrow]"'
         ) from None
     try:
         declared = parquet.read_schema(path)

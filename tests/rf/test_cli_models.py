@@ -538,7 +538,7 @@ def test_check_reads_queries_without_a_class(run, numbered):
 def test_csv_files_of_other_kinds(run, files):
     """Separators, encodings and the standard input are read by every command."""
     schema = json.loads((files / "fruit.json").read_text())
-    schema["attributes"][1]["categories"] = ["rot", "grün", "blau"]
+    schema["features"][1]["categories"] = ["rot", "grün", "blau"]
     (files / "fruit.json").write_text(json.dumps(schema), encoding="utf-8")
     text = (files / "fruit.csv").read_text()
     text = text.replace("red", "rot").replace("green", "grün").replace("blue", "blau")
