@@ -41,6 +41,13 @@ class Part(NamedTuple):
         Class labels. Sensitive.
     chunk_id : tuple
         File, first row and row after the last.
+
+    Examples
+    --------
+    >>> from mmech_rf import Part
+    >>> X, y, chunk_id = Part([["x"], ["y"]], ["0", "1"], ("data.csv", 0, 2))
+    >>> chunk_id
+    ('data.csv', 0, 2)
     """
 
     X: Any

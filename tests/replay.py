@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+from entropy import system_entropy
 
-import mmech.noise.system as system
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
 
@@ -46,8 +45,7 @@ def watched(watcher):
 @contextmanager
 def entropy(seed):
     """Entropy of the system that is the same in every run, for tests alone."""
-    rng = np.random.default_rng(seed)
-    with mock.patch.object(system, "os", SimpleNamespace(urandom=rng.bytes)):
+    with system_entropy(np.random.default_rng(seed).bytes):
         yield
 
 

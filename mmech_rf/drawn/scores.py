@@ -303,7 +303,22 @@ def _scores(
     sums: Sums, released: Measurement, settings: DrawnSettings | None = None
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
-    farthest = settings.largest_mean
+    numbers, rows = _rows(sums, released, settings.largest_mean)
+    kept = 1.0
+    if rows:
+        energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
+        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
+    return AdditiveScores(
+        _steps(np.log(numbers / numbers.sum())),
+        tuple(row.term.view for row in rows),
+        tuple(_steps(row.table(kept, numbers)) for row in rows),
+    )
+
+
+def _rows(
+    sums: Sums, released: Measurement, farthest: float
+) -> tuple[Floats, list[_Rows]]:
+    """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / GRID
     # Positions are whole units: next to no noise counts as a rounding.
     deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
@@ -322,15 +337,7 @@ def _scores(
             common /= common.sum()
         apart = block - common[:, None] * values[0]
         rows.append(_Rows(term, common, apart, deviation, farthest))
-    kept = 1.0
-    if rows:
-        energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
-        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
-    return AdditiveScores(
-        _steps(np.log(numbers / total)),
-        tuple(row.term.view for row in rows),
-        tuple(_steps(row.table(kept, numbers)) for row in rows),
-    )
+    return numbers, rows
 
 
 def _steps(scores: Floats) -> NDArray[np.int64]:
