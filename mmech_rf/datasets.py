@@ -15,7 +15,7 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from mmech.domain.readers import read_cells
+from mmech.domain.readers import CsvFormat, Source, read_cells
 from mmech_rf.data import generated, openml
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.data.generated import (
@@ -95,12 +95,14 @@ def fetch(
 
 
 def load_csv(
-    path: str | os.PathLike[str],
+    path: Source,
     schema: Schema,
     *,
     with_target: bool = True,
     decode: bool = True,
     multiline: bool = False,
+    sep: str = ",",
+    encoding: str = "utf-8",
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
 
@@ -112,8 +114,8 @@ def load_csv(
 
     Parameters
     ----------
-    path : path
-        Compressed where it ends in ``.gz``.
+    path : path or open binary file
+        Compressed where its name ends in ``.gz``.
     schema : Schema
     with_target : bool, default=True
         Set it to False for records without a class column: ``target`` is then None.
@@ -123,6 +125,10 @@ def load_csv(
     multiline : bool, default=False
         Set it to True for a file whose quoted fields hold line breaks. A quote that is
         not closed may then swallow the lines up to the next one.
+    sep : str, default=","
+        Character between the fields.
+    encoding : str, default="utf-8"
+        Name that Python has for the encoding.
 
     Returns
     -------
@@ -136,7 +142,7 @@ def load_csv(
     ------
     ValueError
         If a column is missing, or a line does not parse (too many or too few fields, a
-        quote that is not closed, bytes that are not UTF-8), or a label is not one of
+        quote that is not closed, bytes of another encoding), or a label is not one of
         the classes. It names file and line or row, not what stands there.
 
     Examples
@@ -153,8 +159,10 @@ def load_csv(
     """
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
-    with located(f"cannot use the data {os.fspath(path)!r}"):
-        cells = read_cells(path, wanted, multiline=multiline)
+    form: CsvFormat = {"multiline": multiline, "sep": sep, "encoding": encoding}
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path.name
+    with located(f"cannot use the data {name!r}"):
+        cells = read_cells(path, wanted, **form)
         target: NDArray[Any] | None = cells[:, -1] if with_target else None
         if with_target and decode:
             target = schema.decode_target(schema.encode_target(target))

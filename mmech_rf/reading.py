@@ -14,12 +14,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from mmech.checks import check_integer
 from mmech.domain import readers
+from mmech.domain.readers import CsvFormat
 from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
@@ -54,12 +55,15 @@ class Part(NamedTuple):
     chunk_id: tuple[str, int, int]
 
 
+_PLAIN: CsvFormat = {"multiline": False, "sep": ",", "encoding": "utf-8"}
+
+
 def read(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     schema: Schema,
     *,
     chunk_rows: int = 2**20,
-    multiline: bool = False,
+    **form: Unpack[CsvFormat],
 ) -> Iterator[Part]:
     r"""Read records from files, a part at a time.
 
@@ -73,8 +77,8 @@ def read(
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
         Most rows of a part.
-    multiline : bool, default=False
-        As in `datasets.load_csv`.
+    multiline, sep, encoding
+        How csv files are written, as in `datasets.load_csv`.
 
     Yields
     ------
@@ -104,18 +108,18 @@ def read(
     3.0
     """
     check_integer(chunk_rows, "chunk_rows")
-    return _parts(_files(source), schema, chunk_rows, multiline)
+    return _parts(_files(source), schema, chunk_rows, form)
 
 
 def _parts(
-    files: list[Path], schema: Schema, chunk_rows: int, multiline: bool
+    files: list[Path], schema: Schema, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Part]:
     names = [*schema.feature_names, *schema.required, schema.target]
     before = [_state(path) for path in files]
     for path, state in zip(files, before, strict=True):
         name, first = os.fspath(path), 0
         with located(f"cannot use the data {name!r}"):
-            for X, y in _tables(path, names, chunk_rows, multiline):
+            for X, y in _tables(path, names, chunk_rows, form):
                 yield Part(X, y, (name, first, first + len(y)))
                 first += len(y)
             if not first:
@@ -158,13 +162,13 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _tables(
-    path: Path, names: list[str], chunk_rows: int, multiline: bool
+    path: Path, names: list[str], chunk_rows: int, form: CsvFormat
 ) -> Iterator[tuple[Any, Any]]:
     """Yield attributes and labels of so many rows at a time."""
     if path.name.endswith(".parquet"):
         batches = _of_parquet(path, names, chunk_rows)
-    elif multiline or _arrow() is None or not _is_plain(path):
-        yield from _by_lines(path, names, chunk_rows, multiline)
+    elif form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
+        yield from _by_lines(path, names, chunk_rows, form)
         return
     else:
         batches = _of_plain_csv(path, names)
@@ -175,9 +179,9 @@ def _tables(
 
 
 def _by_lines(
-    path: Path, names: list[str], chunk_rows: int, multiline: bool
+    path: Path, names: list[str], chunk_rows: int, form: CsvFormat
 ) -> Iterator[tuple[Any, Any]]:
-    rows = readers.read_rows(path, names, multiline=multiline)
+    rows = readers.read_rows(path, names, **form)
     while fields := [cells for _, cells in islice(rows, chunk_rows)]:
         cells = np.empty((len(fields), len(names)), dtype=object)
         cells[:] = fields

@@ -420,8 +420,11 @@ class Attribute:
         return {k: v for k, v in values.items() if v is not None and v != ()}
 
     def _to_dict(self) -> dict[str, Any]:
+        """Return the entry of a file; pairs, because JSON keys all become text."""
         return {
-            key: [[raw, target] for raw, target in value.items()]
+            "type" if key == "kind" else key: [
+                [raw, target] for raw, target in value.items()
+            ]
             if isinstance(value, Mapping)
             else value
             for key, value in self._given().items()

@@ -189,7 +189,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
@@ -200,7 +200,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool,
     ) -> NDArray[Any]: ...
@@ -210,7 +210,7 @@ class Domain:
         X: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
     ) -> NDArray[Any]:
@@ -222,17 +222,19 @@ class Domain:
 
         Parameters
         ----------
-        X : frame, array or list of rows, shape (N, d)
-            Raw values. Frames and rows that are dicts match attributes by name and
-            may hold more columns in any order. Arrays and other rows hold the
-            attributes in the order of the domain.
+        X : frame, array, dictionary of columns or list of rows, shape (N, d)
+            Raw values. Frames (pandas, polars, pyarrow; lazy ones with the extra
+            ``frames``), record arrays, dictionaries of columns and rows that are dicts
+            match attributes by name and may hold more columns in any order. Arrays and
+            other rows hold the attributes in the order of the domain.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
-        handle_unknown : {"error", "category", "drop", "clip"}, default="error"
-            What to do with a value outside the domain of its attribute: raise, use
-            the attribute's designated cell (`Attribute.other_code`), or leave the
-            record out, without a word on how many. ``"clip"`` moves a number outside
-            the bounds to the nearest bin and raises for other values.
+        handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
+            What to do with a value outside the domain of its attribute. ``"clip"``
+            moves a number outside the public bounds, or infinity, to the nearest bin,
+            and raises for other values; ``"error"`` raises for all. Others use the
+            attribute's designated cell (`Attribute.other_code`), or leave the record
+            out, without a word on how many.
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values.
         narrow : bool, default=False
@@ -466,11 +468,11 @@ class Domain:
         elif "features" in document:
             entries = files.described_attributes(document, cls._noun, n_bins)
         else:
-            raise files.unknown_kind(cls._noun, "or 'features'")
+            raise files.unknown_kind(cls._noun, "'features'")
         return entries, {"name": document.get("name")}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
-        """Write it as JSON, to be read by `from_json`.
+        """Write it as JSON, as ``mmech/domain/schema.json`` describes it.
 
         Parameters
         ----------
@@ -488,14 +490,12 @@ class Domain:
         >>> Domain.from_json(domain.to_json()) == domain
         True
         """
-        document = files.header(self._noun)
-        if self.name is not None:
-            document["name"] = self.name
+        document = {} if self.name is None else {"name": self.name}
         return files.write_document(document | self._entries(), path)
 
     def _entries(self) -> dict[str, Any]:
-        """Return what a file says beside its header and the name."""
-        return {"attributes": [attribute._to_dict() for attribute in self.attributes]}
+        """Return what a file says beside the name."""
+        return {"features": [attribute._to_dict() for attribute in self.attributes]}
 
     # ---- display ---------------------------------------------------------------
 

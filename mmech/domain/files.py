@@ -1,4 +1,4 @@
-"""Domains as JSON: what is written, and the two forms that are read.
+"""Domains as JSON: one form, which ``schema.json`` describes, and an older one.
 
 What describes attributes and more, such as classes, has files of its own that hold
 attributes in the same words. Messages call it by a `noun`, such as ``"domain"``.
@@ -11,14 +11,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
 
 from mmech.writing import replacing
 
 __all__ = [
     "check_keys",
     "described_attributes",
-    "header",
     "parsing",
     "read_document",
     "unknown_kind",
@@ -51,8 +50,10 @@ _WRITTEN_KEYS = (
     "other",
 )
 
-_NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles")
-"""How an entry of "features" may say where a number is cut."""
+_PAIRS = ("groups", "value_map")
+
+_NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles", "categories")
+"""How an entry of "features" says where a number is cut, and names the bins."""
 
 
 # ---- documents -----------------------------------------------------------------
@@ -68,7 +69,7 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         text = source
     elif isinstance(source, (str, os.PathLike)):
         with open(source, encoding="utf-8") as stream:
-            text = stream.read()
+            text = _utf8(stream, noun)
     else:
         raise TypeError(
             f"a {noun} is read from a path, an open file, a JSON text or a dict, "
@@ -76,7 +77,7 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         )
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"the {noun} is not valid JSON ({error}); check the file"
         ) from None
@@ -88,9 +89,13 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
     return document
 
 
-def header(noun: str) -> dict[str, Any]:
-    """Return the entries that a written document begins with."""
-    return {"format": f"mmech-{noun}", "version": VERSION}
+def _utf8(stream: TextIO, noun: str) -> str:
+    try:
+        return stream.read()
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"the {noun} is not encoded in UTF-8; save the file in that encoding"
+        ) from None
 
 
 def write_document(
@@ -123,8 +128,7 @@ def parsing(noun: str) -> Iterator[None]:
 def unknown_kind(noun: str, kinds: str) -> ValueError:
     """Return the error for a document of none of the kinds that are read."""
     return ValueError(
-        f"the {noun} is of no known kind: it needs 'format' (written by "
-        f"{noun.capitalize()}.to_json), {kinds}; add what is missing"
+        f"the {noun} is of no known kind: it needs {kinds}; add what is missing"
     )
 
 
@@ -142,33 +146,45 @@ def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> Non
         raise ValueError(f"unknown key {key!r} of {what}; {hint}")
 
 
+def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
+    """Raise for a key that is missing."""
+    if not isinstance(entry, Mapping):
+        raise TypeError(f"{what}, which must be an object, got {entry!r:.40}")
+    for key in keys:
+        if key not in entry:
+            raise ValueError(f"{what} needs {key!r}; add it")
+
+
 # ---- attributes ----------------------------------------------------------------
 
 
 def written_attributes(
     document: Mapping[str, Any], noun: str, more: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the arguments of the attributes in what ``to_json`` wrote.
+    """Return the arguments of the attributes in what ``to_json`` wrote once.
 
     `more` names what such a document has beside its header, name and attributes.
     """
-    own = header(noun)
-    if document["format"] != own["format"] or document["version"] != VERSION:
+    written = f"mmech-{noun}"
+    if document["format"] != written or document["version"] != VERSION:
         raise ValueError(
-            f"the {noun} must have format {own['format']!r} version {VERSION}, got "
+            f"the {noun} must have format {written!r} version {VERSION}, got "
             f"{document['format']!r} version {document.get('version')!r}; "
             "read it with the release that wrote it"
         )
-    check_keys(document, (*own, "name", *more, "attributes"), f"the {noun}")
+    known = ("format", "version", "name", *more, "attributes")
+    check_keys(document, known, f"the {noun}")
     attributes = []
     for entry in document["attributes"]:
         check_keys(entry, _WRITTEN_KEYS, f"attribute {entry['name']!r}")
-        fields = dict(entry)
-        for key in ("groups", "value_map"):
-            if key in fields:  # pairs, because JSON keys would all become text
-                fields[key] = {raw: value for raw, value in fields[key]}
-        attributes.append(fields)
+        attributes.append(_paired(entry, dict(entry)))
     return attributes
+
+
+def _paired(entry: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields with what an entry holds as pairs, as mappings."""
+    pairs = {key: dict(map(tuple, entry[key])) for key in _PAIRS if key in entry}
+    return fields | pairs
 
 
 def described_attributes(
@@ -178,22 +194,24 @@ def described_attributes(
     check_keys(document, ("name", "features", *more), f"the {noun}")
     attributes = []
     for entry in document["features"]:
+        _check_has(entry, ("name", "type"), "an entry of features")
         fields: dict[str, Any] = {"name": entry["name"]}
         numeric = entry["type"] == "numeric"
-        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered")
+        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
         what = f"attribute {entry['name']!r}, which is {entry['type']}"
         check_keys(entry, ("name", "type", *own_keys, "other"), what)
+        needed = () if "cut_points" in entry else ("lower", "upper")
+        _check_has(entry, needed if numeric else ("categories",), f"{what},")
         if numeric:
             fields["kind"] = "numeric"
             own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
             if "cut_points" not in own:
                 fields |= {"n_bins": n_bins}
-                own = {"lower": entry["lower"], "upper": entry["upper"]} | own
             fields |= own
         else:
             kind = "ordinal" if entry.get("ordered") else entry["type"]
             fields |= {"kind": kind, "categories": entry["categories"]}
         if "other" in entry:
             fields["other"] = entry["other"]
-        attributes.append(fields)
+        attributes.append(_paired(entry, fields))
     return attributes

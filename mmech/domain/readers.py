@@ -1,10 +1,12 @@
 """Reading of raw tables: frames, arrays, lists of rows, and csv files.
 
-A table in memory is seen as columns of raw values. A csv file is read strictly: every
-line is a record, and every line must parse. A lenient reader decides what one record
-is by the records around it: a quote that is never closed makes one record of all lines
-up to the next quote. Here such a line is an error that names its number, never what it
-holds.
+A table in memory is seen as columns of raw values: frames of pandas, polars and
+pyarrow by themselves, lazy ones (polars, DuckDB, Ibis, PySpark) through narwhals.
+
+A csv file is read strictly: every line is a record, and every line must parse. A
+lenient reader decides what one record is by the records around it: a quote that is
+never closed makes one record of all lines up to the next quote. Here such a line is an
+error that names its number, never what it holds.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, TextIO
+from io import TextIOWrapper
+from typing import Any, BinaryIO, NoReturn, TextIO, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +28,8 @@ from mmech.domain.dictionary import Dictionary
 from mmech.exceptions import ParameterError
 
 __all__ = [
+    "CsvFormat",
+    "Source",
     "Table",
     "read_cells",
     "read_header",
@@ -93,9 +98,16 @@ class Table:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             problem = "no column" if count == 0 else f"{count} columns"
+            remedy = f"rename or select the columns of X to match the {noun}"
+            encoded = [other for other in names if other.startswith(f"{name}_")]
+            if count == 0 and len(encoded) > 1:
+                remedy = (
+                    f"{encoded[0]!r} and others look one-hot encoded: pass the raw "
+                    "column, because the " + noun + " says its values"
+                )
             raise ValueError(
                 f"X has {problem} named {name!r} but the {noun} needs exactly one; "
-                f"rename or select the columns of X to match the {noun}"
+                f"{remedy}"
             )
         return names.index(name)
 
@@ -163,13 +175,8 @@ def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
 
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
-    """View a frame, array or list of rows as a `Table`."""
-    for method in ("collect", "compute"):  # polars, Dask
-        if hasattr(type(X), method):
-            raise TypeError(
-                f"X must be in memory, got a lazy {type(X).__name__}; call "
-                f".{method}() on it first"
-            )
+    """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    X = _in_memory(X)
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
         names = tuple(map(str, X.column_names))
@@ -186,6 +193,15 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
         )
+    if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
+        _no_names(columns)
+        return _mapping_columns(X)
+    if isinstance(X, np.ndarray) and X.dtype.names is not None:
+        _no_names(columns)
+        fields = X.dtype.names
+        if X.ndim != 1:
+            _not_two_dimensional((*X.shape, len(fields)))
+        return Table(len(X), len(fields), fields, lambda j: _plain(X[fields[j]]))
     if isinstance(X, (str, bytes, Mapping)):
         raise TypeError(
             "X must be a frame, an array or a list of rows, "
@@ -210,6 +226,52 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             "give one name per column"
         )
     return Table(table.n_rows, len(names), names, table.read)
+
+
+_LAZY = ("collect", "compute", "execute")
+"""What lazy frames are made real with: polars and PySpark, Dask, DuckDB and Ibis."""
+
+
+def _in_memory(X: Any) -> Any:
+    """Return a lazy frame as one in memory, and everything else as it is."""
+    method = next((name for name in _LAZY if hasattr(type(X), name)), None)
+    if method is None:
+        return X
+    if method != "compute":  # Dask is for records that do not fit into memory
+        try:
+            import narwhals.stable.v2 as nw
+        except ImportError:
+            pass
+        else:
+            frame = nw.from_native(X, pass_through=True)
+            if isinstance(frame, nw.LazyFrame):
+                return frame.collect().to_native()
+    raise TypeError(
+        f"X must be in memory, got a lazy {type(X).__name__}; call .{method}() on it "
+        "first"
+    )
+
+
+def _is_column(values: Any) -> bool:
+    return hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))
+
+
+def _mapping_columns(X: Mapping[Any, Any]) -> Table:
+    names = tuple(map(str, X))
+    columns = [
+        _object_column(list(values))
+        if isinstance(values, (list, tuple))
+        else _held(values)
+        for values in X.values()
+    ]
+    lengths = [len(values) for values in X.values()]
+    if len(set(lengths)) > 1:
+        wrong = next(j for j, length in enumerate(lengths) if length != lengths[0])
+        raise ValueError(
+            f"every column of X needs one value per record, but {names[0]!r} has "
+            f"{lengths[0]} and {names[wrong]!r} has {lengths[wrong]}; make them equal"
+        )
+    return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
 def _no_names(columns: Iterable[str] | None) -> None:
@@ -265,9 +327,19 @@ def _sequence_rows(rows: Sequence[Any]) -> Table:
 
 
 def read_vector(y: Any) -> NDArray[Any]:
-    """View class labels as a one-dimensional array."""
+    """View class labels, or a frame with one column, as a one-dimensional array."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
+    y = _in_memory(y)
+    is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
+    if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
+        table = read_table(y)
+        if table.n_columns != 1:
+            raise ValueError(
+                "y must hold one class label per record, got a frame with "
+                f"{table.n_columns} columns; select the column of the class"
+            )
+        return table.column(0)
     held = _held(y)
     values = held.values() if isinstance(held, Dictionary) else held
     if values.ndim != 1:
@@ -280,38 +352,66 @@ def read_vector(y: Any) -> NDArray[Any]:
 
 # ---- csv files ----------------------------------------------------------------------
 
+Source: TypeAlias = str | os.PathLike[str] | BinaryIO
+"""A path, or a file that can be read from its beginning again."""
 
-def read_header(path: str | os.PathLike[str], *, multiline: bool = False) -> list[str]:
+
+class CsvFormat(TypedDict, total=False):
+    """How a csv file is written.
+
+    Attributes
+    ----------
+    multiline : bool, default=False
+        Whether quoted fields may hold line breaks.
+    sep : str, default=","
+        Character between the fields.
+    encoding : str, default="utf-8"
+        Name that Python has for the encoding.
+    """
+
+    multiline: bool
+    sep: str
+    encoding: str
+
+
+def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
-    with _opened(path) as stream:
-        return next((fields for _, fields in _records(stream, multiline=multiline)), [])
+    with _records(source, form) as records:
+        return next((fields for _, fields in records), [])
 
 
 def read_rows(
-    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
+    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of every record, and its wanted fields.
 
     Parameters
     ----------
-    path : path
-        Compressed with gzip where it ends in ``.gz``.
+    source : path or open binary file
+        Compressed with gzip where its name ends in ``.gz``.
     wanted : sequence of str
         Names of columns. All fields of a line are read, the wanted ones returned.
-    multiline : bool, default=False
-        Whether quoted fields may hold line breaks.
+    multiline, sep, encoding
+        See `CsvFormat`.
 
     Raises
     ------
     ValueError
         If a column is missing or there twice, or a line does not parse.
     """
-    with _opened(path) as stream:
-        records = _records(stream, multiline=multiline)
+    with _records(source, form) as records:
         header = next((fields for _, fields in records), [])
         for name in wanted:
             if (count := header.count(name)) != 1:
                 found = f"{count} columns" if count else "no column"
+                near = [mark for mark in ";\t|," if mark in "".join(header)]
+                if len(header) == 1 and near:
+                    raise ParameterError(
+                        "sep",
+                        f"the header of the file is one column at this {{sep}}, with "
+                        f"{near[0]!r} in its name, and has {found} named {name!r}",
+                        remedy=(f"pass {{sep='{near[0]}'}}", "rename the column"),
+                    )
                 raise ValueError(
                     f"the header of the file has {found} named {name!r}, but the "
                     "schema needs exactly one; rename the column or use another schema"
@@ -330,10 +430,10 @@ def read_rows(
 
 
 def read_cells(
-    path: str | os.PathLike[str], wanted: Sequence[str], *, multiline: bool = False
+    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
 ) -> NDArray[np.object_]:
     """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    rows = [fields for _, fields in read_rows(path, wanted, multiline=multiline)]
+    rows = [fields for _, fields in read_rows(source, wanted, **form)]
     cells = np.empty((len(rows), len(wanted)), dtype=object)
     if rows:
         cells[:] = rows
@@ -341,24 +441,56 @@ def read_cells(
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    opener = gzip.open if os.fspath(path).endswith(".gz") else open
-    # Bytes that are not UTF-8 become surrogates, for `_decoded` to find in their line.
-    with opener(
-        path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=""
-    ) as stream:
-        try:
-            yield stream
-        except (EOFError, gzip.BadGzipFile, zlib.error):
-            raise ValueError(
-                "the file is not a gzip file, or is damaged or cut off; compress or "
-                "copy it again"
-            ) from None
+def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
+    # Bytes of another encoding become surrogates, for `_decoded` to find in their line.
+    options: Any = {"errors": "surrogateescape", "newline": ""}
+    options["encoding"] = "utf-8-sig" if encoding.lower() == "utf-8" else encoding
+    try:
+        if isinstance(source, (str, os.PathLike)):
+            opener = gzip.open if os.fspath(source).endswith(".gz") else open
+            with opener(source, "rt", **options) as stream:
+                yield stream
+        else:
+            source.seek(0)
+            wrapper = TextIOWrapper(source, **options)
+            try:
+                yield wrapper
+            finally:
+                wrapper.detach()  # it would close what others still read
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        raise ValueError(
+            "the file is not a gzip file, or is damaged or cut off; compress or "
+            "copy it again"
+        ) from None
+    except UnicodeError:
+        raise _not_decoded("the file", encoding) from None
 
 
-def _records(stream: TextIO, *, multiline: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line of every record, and all its fields."""
-    reader = csv.reader(_decoded(stream), strict=True)
+@contextmanager
+def _records(
+    source: Source, form: CsvFormat
+) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """Open a file, for the number of the first line of every record, and its fields."""
+    sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
+    if len(sep) != 1 or sep in '"\r\n':
+        raise ParameterError(
+            "sep", "must be one character, no quote and no line break", repr(sep)
+        )
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        raise ParameterError(
+            "encoding", "must be one that Python knows, such as utf-8", repr(encoding)
+        ) from None
+    multiline = form.get("multiline", False)
+    with _opened(source, encoding) as stream:
+        lines = _decoded(stream, encoding)
+        yield _parsed(
+            csv.reader(lines, strict=True, delimiter=sep), multiline=multiline
+        )
+
+
+def _parsed(reader: Any, *, multiline: bool) -> Iterator[tuple[int, list[str]]]:
     while True:
         number = reader.line_num + 1
         try:
@@ -397,14 +529,19 @@ def _quote_error(number: int, *, multiline: bool) -> ValueError:
     )
 
 
-def _decoded(lines: Iterable[str]) -> Iterator[str]:
+def _decoded(lines: Iterable[str], encoding: str) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         if not line.isascii():
             try:
                 line.encode()
             except UnicodeEncodeError:
-                raise ValueError(
-                    f"line {number} of the file is not encoded in UTF-8; save the file "
-                    "in that encoding"
-                ) from None
+                raise _not_decoded(f"line {number} of the file", encoding) from None
         yield line
+
+
+def _not_decoded(what: str, encoding: str) -> ParameterError:
+    return ParameterError(
+        "encoding",
+        f"{what} is not encoded in {encoding.upper()}, the {{encoding}} to read it in",
+        remedy=("save the file in that encoding", "name its own with {encoding=}"),
+    )

@@ -23,10 +23,12 @@ __all__ = [
     "paragraphs",
     "add_forest",
     "check_new",
+    "check_readable",
     "in_options",
     "listed_methods",
     "read_depth",
     "read_epsilon",
+    "read_probability",
     "print_wrapped",
     "say",
     "whole",
@@ -120,6 +122,15 @@ def in_options(error: Exception, args: argparse.Namespace) -> str:
         return f"{option} {value}" if option and value not in (None, "True") else option
 
     return error.render(word)
+
+
+def check_readable(args: argparse.Namespace) -> None:
+    """Raise for a file that cannot be opened, before the library is imported."""
+    for name in READ:
+        path = getattr(args, name, None)
+        if isinstance(path, str) and path != "-":
+            with open(path, "rb"):
+                pass
 
 
 def check_new(args: argparse.Namespace, path: str) -> None:
@@ -255,8 +266,24 @@ def read_depth(text: str) -> int | str:
         ) from None
 
 
+def read_probability(text: str) -> float:
+    """Read a number between 0 and 1; where it may be used is checked later."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"it must be a number between 0 and 1, got {text!r}"
+        ) from None
+
+
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon as the exact fraction that it says."""
+    try:  # as nearly all are, without the seconds that the library takes to import
+        exact = Fraction(text)
+        if 0 < float(exact) < math.inf:
+            return exact
+    except (ValueError, ArithmeticError):
+        pass
     from mmech.checks import check_epsilon
 
     try:

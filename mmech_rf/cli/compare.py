@@ -29,7 +29,7 @@ from mmech_rf.cli.common import (
     say,
     whole,
 )
-from mmech_rf.cli.files import add_multiline
+from mmech_rf.cli.files import add_csv, csv_format
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS
 
@@ -158,7 +158,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         default="error",
         help="what to do with records that have missing values (default: error)",
     )
-    add_multiline(command)
+    add_csv(command)
     command.add_argument(
         "--epsilon",
         type=read_epsilon,
@@ -325,7 +325,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         if path is not None:
             check_new(args, path)
     records = evaluation.load_records(
-        args.data, args.schema, missing=args.missing, multiline=args.multiline
+        args.data, args.schema, missing=args.missing, **csv_format(args)
     )
     methods = evaluation.make_methods(names, **settings)
     _warm_up(names, quiet=args.quiet)

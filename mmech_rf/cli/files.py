@@ -6,24 +6,29 @@ import argparse
 import csv
 import filecmp
 import gzip
+import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech_rf.cli.common import InputError, check_new, say
+from mmech_rf.cli.common import InputError, check_new, check_readable, say
 
 if TYPE_CHECKING:
+    from mmech.domain.readers import CsvFormat
     from mmech_rf.private.base import ForestClassifier
+    from mmech_rf.schema import Schema
 
 __all__ = [
     "add_columns",
-    "add_multiline",
+    "add_csv",
     "add_output",
     "check_output",
+    "csv_format",
+    "opened",
     "count_records",
     "labels_of_queries",
     "read_header",
@@ -43,7 +48,7 @@ def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
 
 def add_columns(command: argparse.ArgumentParser) -> None:
     """Add how a csv file is read, and the policy for columns outside the schema."""
-    add_multiline(command)
+    add_csv(command)
     command.add_argument(
         "--extra-columns",
         choices=("ignore", "error"),
@@ -53,8 +58,22 @@ def add_columns(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_multiline(command: argparse.ArgumentParser) -> None:
-    """Add the declaration of files whose fields hold line breaks."""
+def add_csv(command: argparse.ArgumentParser) -> None:
+    """Add how csv files are written."""
+    command.add_argument(
+        "--sep",
+        type=_read_sep,
+        default=",",
+        metavar="C",
+        help=r"character between the fields of csv files, such as ';' or '\t' for tabs "
+        "(default: ,)",
+    )
+    command.add_argument(
+        "--encoding",
+        default="utf-8",
+        metavar="NAME",
+        help="encoding of csv files, such as latin-1 (default: utf-8)",
+    )
     command.add_argument(
         "--multiline",
         action="store_true",
@@ -64,19 +83,44 @@ def add_multiline(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _read_sep(text: str) -> str:
+    return "\t" if text == r"\t" else text
+
+
+def csv_format(args: argparse.Namespace) -> CsvFormat:
+    """Return how the csv files of a command are written."""
+    return {"multiline": args.multiline, "sep": args.sep, "encoding": args.encoding}
+
+
+class _Piped(io.BytesIO):
+    """What came through the standard input, to be read more than once."""
+
+    name = "-"
+
+
+def opened(args: argparse.Namespace, path: str) -> Any:
+    """Return a path; of ``-`` the content of the standard input."""
+    if path != "-":
+        return path
+    if not hasattr(args, "piped"):
+        args.piped = _Piped(sys.stdin.buffer.read())
+    return args.piped
+
+
 def check_output(args: argparse.Namespace) -> None:
     """Raise before any budget is spent, rather than after it."""
+    check_readable(args)
     if args.out is not None:
         check_new(args, args.out)
 
 
-def read_header(path: str, *, multiline: bool) -> list[str]:
+def read_header(args: argparse.Namespace, path: str) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech.domain import readers
     from mmech_rf.forest.checks import located
 
     with located(f"cannot use the data {path!r}"):
-        header = readers.read_header(path, multiline=multiline)
+        header = readers.read_header(opened(args, path), **csv_format(args))
     if not header:
         raise InputError(
             f"the data {path!r} are empty; the first line must name the columns"
@@ -84,34 +128,45 @@ def read_header(path: str, *, multiline: bool) -> list[str]:
     return header
 
 
-def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) -> None:
-    known = set(known)
-    header = read_header(path, multiline=args.multiline)
+def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
+    """Return a remark on columns outside the schema, if any; or raise for them."""
+    known = {*schema.feature_names, *schema.required, schema.target}
+    header = read_header(args, path)
     extra = [name for name in header if name not in known]
     if not extra:
-        return
+        return ""
     shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
     if args.extra_columns == "error":
         raise InputError(
             f"{path!r} has {len(extra)} columns that the schema does not name: "
             f"{shown}; remove them, or leave --extra-columns at ignore"
         )
-    say(f"columns of {path!r} that the schema does not name are not read: {shown}")
+    return f"columns of {path!r} that the schema does not name are not read: {shown}"
 
 
 def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
     """Count records with their classes; wrong values are errors that name the file."""
+    from mmech_rf.datasets import load_csv
     from mmech_rf.forest.checks import located
-    from mmech_rf.reading import read
+    from mmech_rf.reading import Part, read
 
     schema, total = model.schema, 0
     assert schema is not None
-    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    remark = _unread_columns(args, path, schema)
     model._check_parameters()
-    for X, y, (file, first, total) in read(path, schema, multiline=args.multiline):
+    form = csv_format(args)
+    if path == "-":
+        bunch = load_csv(opened(args, path), schema, decode=False, **form)
+        total = len(bunch.target)
+        parts = iter([Part(bunch.data, bunch.target, (path, 0, total))])
+    else:
+        parts = read(path, schema, **form)
+    for X, y, (file, first, total) in parts:
         rows = f", rows from {first:,} on" if first else ""
         with located(f"cannot use the data {path!r}{rows}"):
             model.count(X, y, chunk_id=(file, first, total))
+    if remark:
+        say(remark)
     if args.show_counts:
         say(
             f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
@@ -127,20 +182,24 @@ def labels_of_queries(
     from mmech_rf.forest.checks import located
 
     schema = model.schema_
-    _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
+    remark = _unread_columns(args, path, schema)
     data = load_csv(
-        path,
+        opened(args, path),
         replace(schema, required=()),
         with_target=False,
-        multiline=args.multiline,
+        **csv_format(args),
     ).data
     with located(f"cannot use the data {path!r}"):
         codes = model._encode_queries(data)
+    if remark:
+        say(remark)
     return model._labels(codes)
 
 
 def same_content(first: str, second: str) -> bool:
     """Whether two files are one, or byte for byte the same."""
+    if "-" in (first, second):
+        return first == second
     return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
 
 

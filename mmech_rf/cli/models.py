@@ -17,6 +17,7 @@ from mmech_rf.cli.common import (
     listed_methods,
     print_wrapped,
     read_epsilon,
+    read_probability,
     say,
     whole,
 )
@@ -144,7 +145,11 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_FIT,
         epilog=_FIT_EXAMPLES,
     )
-    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    command.add_argument(
+        "data",
+        metavar="CSV",
+        help="training records; sensitive; - reads the standard input",
+    )
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
         "--method",
@@ -180,7 +185,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     command.add_argument(
         "--delta",
-        type=float,
+        type=read_probability,
         metavar="P",
         help="for --privacy zcdp: probability that epsilon may not hold, well below "
         "one over the number of records",
@@ -200,7 +205,9 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=_PREDICT_EXAMPLES,
     )
     command.add_argument("model", metavar="MODEL", help=f"file that `{PROG} fit` wrote")
-    command.add_argument("data", metavar="CSV", help="records to classify")
+    command.add_argument(
+        "data", metavar="CSV", help="records to classify; - reads the standard input"
+    )
     add_output(command, help="csv file for the labels (default: print them)")
     add_columns(command)
     # The schema of a model is what it is.
@@ -217,7 +224,11 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_BATCH,
         epilog=_BATCH_EXAMPLES,
     )
-    command.add_argument("data", metavar="CSV", help="training records; sensitive")
+    command.add_argument(
+        "data",
+        metavar="CSV",
+        help="training records; sensitive; - reads the standard input",
+    )
     command.add_argument("queries", metavar="QUERIES", help="csv of queries; public")
     add_output(command, help="csv file for the labels (default: print them)")
     command.add_argument(
@@ -318,12 +329,12 @@ def _read_features(text: str) -> int | str:
 def _add_records(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--handle-unknown",
-        choices=("error", "category", "drop", "clip"),
-        default="error",
-        help="what to do with values outside the schema: stop, use the cell that the "
-        "attribute declares for them, leave the record out without a word (look at "
-        f"`{PROG} schema check` first), or move a number to the nearest bound "
-        "(default: error)",
+        choices=("clip", "error", "category", "drop"),
+        default="clip",
+        help="what to do with values outside the schema: move a number to the nearest "
+        "bound and stop at other values, stop at all, use the cell that the attribute "
+        "declares for them, or leave the record out without a word (look at "
+        f"`{PROG} schema check` first) (default: clip)",
     )
     command.add_argument(
         "--handle-missing",

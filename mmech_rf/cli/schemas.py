@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,16 @@ from mmech_rf.cli.common import (
     InputError,
     Parser,
     add_command,
+    check_readable,
     say,
     whole,
 )
 from mmech_rf.cli.files import (
-    add_multiline,
+    add_csv,
     add_output,
     check_output,
+    csv_format,
+    opened,
     read_header,
     writing,
 )
@@ -47,8 +52,9 @@ examples:
   {PROG} schema check mine.csv mine.json
 """
 _SUGGEST = """\
-Print a schema to fill in, as JSON, from the names of the columns. The records are not
-read: categories, bounds and classes must come from public documentation, and the
+Print a schema to fill in, as JSON, from the names of the columns, which also tell
+whether one may be numeric, and the types that a Parquet file declares. The records are
+not read: categories, bounds and classes must come from public documentation, and the
 template is refused until they are filled in.
 """
 _SUGGEST_EXAMPLES = f"""\
@@ -124,7 +130,9 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_SUGGEST,
         epilog=_SUGGEST_EXAMPLES,
     )
-    suggest.add_argument("data", metavar="CSV", help="file with a header row")
+    suggest.add_argument(
+        "data", metavar="CSV", help="file with a header row; - reads the standard input"
+    )
     suggest.add_argument(
         "--target",
         metavar="NAME",
@@ -144,7 +152,7 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         help="number of bins of numeric columns with --read-values (default: 10)",
     )
     add_output(suggest, help="file for the schema (default: print it)")
-    add_multiline(suggest)
+    add_csv(suggest)
     check = add_command(
         inner,
         "check",
@@ -153,19 +161,26 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_CHECK,
         epilog=_CHECK_EXAMPLES,
     )
-    check.add_argument("data", metavar="CSV", help="records; sensitive")
+    check.add_argument(
+        "data", metavar="CSV", help="records; sensitive; - reads the standard input"
+    )
     check.add_argument("schema", metavar="SCHEMA", help="JSON file of the schema")
     check.add_argument(
         "--queries",
         action="store_true",
         help="the records are to be predicted: look at the attributes only",
     )
-    add_multiline(check)
+    add_csv(check)
 
 
 def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
-    header = read_header(args.data, multiline=args.multiline)
+    kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
+    if kinds and args.read_values:
+        raise InputError(
+            "--read-values reads csv files only, got a Parquet file; leave it out"
+        )
+    header = list(kinds) or read_header(args, args.data)
     target = header[-1] if args.target is None else args.target
     if target not in header:
         raise InputError(
@@ -179,24 +194,72 @@ def _suggest(args: argparse.Namespace) -> None:
             "correct the first line"
         )
     text = (
-        _read(args, header, target) if args.read_values else _template(header, target)
+        _read(args, header, target)
+        if args.read_values
+        else _template(kinds or dict.fromkeys(header), target)
     )
     with writing(args.out) as stream:
         stream.write(text + "\n")
 
 
-def _template(header: list[str], target: str) -> str:
+def _template(columns: Mapping[str, str | None], target: str) -> str:
     document = {
-        "note": "Fill in every list from public documentation, never from the "
-        f"records; `{PROG} schema suggest --help` shows all kinds of entries.",
+        "note": "Fill in every list and bound from public documentation, never from "
+        f"the records; `{PROG} schema suggest --help` shows all kinds of entries. "
+        "Types are guessed from names.",
         "features": [
-            {"name": name, "type": "categorical", "categories": []}
-            for name in header
-            if name != target
+            _entry(name, kind) for name, kind in columns.items() if name != target
         ],
         "target": {"name": target, "categories": []},
     }
     return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+_NUMERIC = re.compile(
+    "age|amount|area|balance|capital|count|distance|duration|height|hours|income|length"
+    "|gain|loss|minutes|months|number|num|price|pressure|rate|ratio|salary|score|speed"
+    "|temperature|time|total|volume|wage|weight|width|years?"
+)
+_ORDINAL = re.compile("degree|education|grade|level|rank|stage")
+"""Words of names that mean a number, or an order; who fills it in decides."""
+
+
+def _entry(name: str, kind: str | None) -> dict[str, Any]:
+    """Return a template of an attribute; without a declared kind its name tells."""
+    if kind is None:
+        words = re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
+        is_number, has_order = (
+            any(map(pattern.fullmatch, words)) for pattern in (_NUMERIC, _ORDINAL)
+        )
+        kind = "numeric" if is_number else "ordinal" if has_order else "categorical"
+    if kind == "numeric":
+        return {"name": name, "type": kind, "lower": None, "upper": None}
+    return {"name": name, "type": kind, "categories": []}
+
+
+def _declared(path: str) -> dict[str, str | None]:
+    """Return the columns of a Parquet file and the kinds that its schema declares.
+
+    Only the schema is read: a dictionary of values is data, as records are.
+    """
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise InputError(
+            'reading the schema of a Parquet file needs pyarrow; pip install "mmech'
+            '[arrow]"'
+        ) from None
+    try:
+        declared = parquet.read_schema(path)
+    except arrow.ArrowInvalid:
+        raise InputError(f"{path!r} is not a Parquet file, or is damaged") from None
+    kinds = arrow.types
+    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    return {
+        field.name: "numeric" if any(f(field.type) for f in numbers) else "categorical"
+        for field in declared
+    }
 
 
 def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
@@ -207,7 +270,7 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     from mmech_rf.schema import Schema
 
     with located(f"cannot use the data {args.data!r}"):
-        cells = read_cells(args.data, header, multiline=args.multiline)
+        cells = read_cells(opened(args, args.data), header, **csv_format(args))
     columns = dict(zip(header, cells.T, strict=True))
     labels, has_missing = distinct_values(columns[target], f"column {target!r}")
     if has_missing:
@@ -240,6 +303,7 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
 
 
 def _check(args: argparse.Namespace) -> None:
+    check_readable(args)
     from mmech_rf.datasets import load_csv
     from mmech_rf.evaluation import read_schema
 
@@ -247,11 +311,11 @@ def _check(args: argparse.Namespace) -> None:
     if args.queries:
         schema = replace(schema, required=())
     bunch = load_csv(
-        args.data,
+        opened(args, args.data),
         schema,
         with_target=not args.queries,
         decode=False,
-        multiline=args.multiline,
+        **csv_format(args),
     )
     misfits = schema.check(bunch.data, bunch.target)
     say(f"{PROG}: {_FOR_THE_OWNER}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
+from mmech.domain.readers import CsvFormat
 from mmech.exceptions import ParameterError
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
@@ -54,7 +55,7 @@ def load_records(
     schema_file: str | None = None,
     *,
     missing: str = "error",
-    multiline: bool = False,
+    **form: Unpack[CsvFormat],
 ) -> Records:
     """Load a data set by name, or a csv file with its schema.
 
@@ -67,8 +68,8 @@ def load_records(
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
         What to do with records that have missing values.
-    multiline : bool, default=False
-        Whether quoted fields of a csv file may hold line breaks, see `load_csv`.
+    multiline, sep, encoding
+        How a csv file is written, see `load_csv`.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def load_records(
         bunch = datasets.fetch(source)
     elif schema_file is not None:
         bunch = datasets.load_csv(
-            source, read_schema(schema_file), decode=False, multiline=multiline
+            source, read_schema(schema_file), decode=False, **form
         )
     elif Path(source).exists():
         raise ParameterError(

@@ -19,6 +19,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import PrivacyLedger
+from mmech.domain.readers import read_vector
 from mmech.noise import (
     check_insecure_rng,
     keyed_argmax,
@@ -26,7 +27,7 @@ from mmech.noise import (
     random_key,
 )
 from mmech_rf.private.ensembles import Ensemble
-from mmech_rf.private.estimator import estimator
+from mmech_rf.private.estimator import estimator, refuse_weights
 from mmech_rf.private.inferred import infer_schema
 from mmech_rf.private.public_model import STAGES, PublicModel
 from mmech_rf.private.records import EncodedRecords, RecordParts
@@ -122,7 +123,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         del self._parts
         return self
 
-    def fit(self, X: Any, y: Any) -> ForestClassifier:
+    def fit(self, X: Any, y: Any, **weights: Any) -> ForestClassifier:
         """Grow the forests, then count the records in them.
 
         Parameters
@@ -131,6 +132,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             Records in the schema's raw values. Sensitive.
         y : array_like, shape (N,)
             Class labels of any type that the schema can read. Sensitive.
+        **weights
+            Nothing: ``sample_weight`` is refused, because noise hides one record that
+            counts once.
 
         Returns
         -------
@@ -138,6 +142,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
         Raises
         ------
+        TypeError
+            If there are weights.
         ValueError
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
@@ -149,6 +155,11 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             Once, if this object or a clone of it was fitted before without a ledger:
             each such fit spends a budget of its own.
         """
+        refuse_weights(weights)
+        if weights:
+            raise TypeError(
+                f"fit takes X and y, got {', '.join(weights)}; leave it out"
+            )
         if self._holds_parts():
             raise ValueError(
                 "fit would leave out the parts that were counted; release() them, or "
@@ -236,6 +247,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 f"{type(self).__name__} requires y to be passed, but the target y "
                 "is None; pass the class label of every record"
             )
+        if self.handle_unknown != "drop":
+            _check_classes(schema, y)
         found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
             X,
             y,
@@ -379,6 +392,17 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         return tags
 
 
+def _check_classes(schema: Schema, y: Any) -> None:
+    """Raise for what is a target of regression: fractions that no class has."""
+    labels = read_vector(y)
+    whole = all(isinstance(k, str) or k == int(k) for k in schema.class_labels)
+    if labels.dtype.kind == "f" and whole and (labels % 1 > 0).any():
+        raise ValueError(
+            "y must hold class labels, got numbers with fractions, as for regression; "
+            "put them into ranges between public bounds first, a class for each"
+        )
+
+
 _PRIVATE_STATE = (
     "_answered",
     "_contribution",
@@ -388,5 +412,6 @@ _PRIVATE_STATE = (
     "_saved",
     "_terms",
     "_tie_key",
+    "_votes",
 )
 """Attributes of a fit beside those that end with an underscore."""

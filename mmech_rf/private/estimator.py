@@ -6,12 +6,14 @@ a dataclass, and its text is written once, below: ``$name`` in a docstring.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import wraps
 from inspect import cleandoc, signature
 from string import Template
 from typing import TypeVar, dataclass_transform
 
-__all__ = ["estimator"]
+__all__ = ["estimator", "refuse_weights"]
 
 _Class = TypeVar("_Class")
 
@@ -47,12 +49,30 @@ def estimator(cls: type[_Class]) -> type[_Class]:
     insecure_rng : int or numpy.random.Generator, default=None
     """
     made = dataclass(eq=False, repr=False, kw_only=True)(cls)
+    assign = made.__init__
+
+    @wraps(assign)
+    def init(self: object, *args: object, **parameters: object) -> None:
+        refuse_weights(parameters)
+        assign(self, *args, **parameters)
+
+    made.__init__ = init  # type: ignore[method-assign]
     if made.__doc__ is not None:  # python -OO has none
         text = Template(cleandoc(made.__doc__)).substitute(TEXTS)
         taken = signature(made).parameters
         defaults = {name: parameter.default for name, parameter in taken.items()}
         made.__doc__ = Template(text).substitute(defaults)
     return made
+
+
+def refuse_weights(given: Collection[str]) -> None:
+    """Raise for weights, which scikit-learn's classifiers take and these cannot."""
+    for name in ("sample_weight", "class_weight"):
+        if name in given:
+            raise TypeError(
+                f"{name} is not supported, because noise hides one record that counts "
+                "once, and a weight would let it change more; leave it out"
+            )
 
 
 TEXTS = {
@@ -115,9 +135,10 @@ neighbours : {"add_remove", "replace"}, default="add_remove"
     Neighbour relation of the guarantee.
 records_per_person : int, default=1
     Largest number of records of one person, public: the budget is per person.
-handle_unknown, handle_missing : str, default="error"
-    What happens to values outside the schema, see `Schema.encode`; queries are
-    never dropped, "drop" counts as "error" for them.""",
+handle_unknown, handle_missing : str, default="clip" and "error"
+    What happens to values outside the schema, see `Schema.encode`: numbers beyond
+    their bounds count as the nearest bound. Queries are never dropped, "drop" counts
+    as "error" for them.""",
     "ledger": """\
 ledger : PrivacyLedger, default=None
     Budget shared with other releases; ``None`` allows exactly `epsilon` (and

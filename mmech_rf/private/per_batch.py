@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from mmech import BudgetExceededError, QueryMatrix
 from mmech_rf.private.ensembles import Ensemble
@@ -37,7 +38,7 @@ class PerBatchClassifier(OptimizedForest):
         "Queries are public: never predict on training records."
     )
 
-    def fit(self, X: Any, y: Any) -> PerBatchClassifier:
+    def fit(self, X: Any, y: Any, **weights: Any) -> PerBatchClassifier:
         """Grow the forests and count the records; releases nothing yet.
 
         Parameters
@@ -46,13 +47,15 @@ class PerBatchClassifier(OptimizedForest):
             Records in the schema's raw values. Sensitive.
         y : array_like, shape (N,)
             Class labels of any type. Sensitive.
+        **weights
+            Nothing, see `ForestClassifier.fit`.
 
         Returns
         -------
         self
             Holds exact counts: it refuses to be pickled or copied.
         """
-        super().fit(X, y)
+        super().fit(X, y, **weights)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -77,6 +80,37 @@ class PerBatchClassifier(OptimizedForest):
         """
         return super().predict(X)
 
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return every class's share of the released votes for a batch.
+
+        The batch is released as by `predict`, once for both: shares are what the noisy
+        votes say, negative ones counted as none.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+            Columns in the order of `classes_`; equal shares where no vote is positive.
+
+        Raises
+        ------
+        BudgetExceededError
+            As in `predict`.
+        """
+        check_is_fitted(self)
+        codes = self._encode_queries(X)
+        with self._timed("prediction"):
+            self._predict_classes(codes)
+        known = (np.array_equal(batch, codes) for batch, _ in self._answered)
+        votes = np.maximum(self._votes[list(known).index(True)], 0)
+        total = votes.sum(axis=1, keepdims=True)
+        equal = np.full_like(votes, 1 / votes.shape[1])
+        return np.divide(votes, total, out=equal, where=total > 0)
+
     def close(self) -> None:
         """Forget the exact counts; answers that were released stay.
 
@@ -88,6 +122,7 @@ class PerBatchClassifier(OptimizedForest):
 
     def _fit_counts(self, records: EncodedRecords) -> None:
         self._answered: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._votes: list[NDArray[np.float64]] = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
         with self._timed("measurement"):
@@ -139,7 +174,9 @@ class PerBatchClassifier(OptimizedForest):
                 self._answer(mechanism, counts)
                 for mechanism, counts in zip(mechanisms, self._counts, strict=True)
             ]
-        classes = self._random_argmax(np.sum(answers, axis=0))
+        votes = np.sum(answers, axis=0)
+        classes = self._random_argmax(votes)
         self.strategies_, self.expected_error_ = strategies, expected_error
         self._answered.append((codes.copy(), classes))
+        self._votes.append(np.asarray(votes, np.float64))
         return classes

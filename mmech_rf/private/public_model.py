@@ -43,7 +43,7 @@ class PublicModel(BaseEstimator):
     epsilon: Any
     neighbours: str = "add_remove"
     records_per_person: int = 1
-    handle_unknown: str = "error"
+    handle_unknown: str = "clip"
     handle_missing: str = "error"
     ledger: PrivacyLedger | None = None
     random_state: Any = None

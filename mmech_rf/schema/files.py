@@ -1,4 +1,4 @@
-"""Schemas in files: what is written, and two forms that are read."""
+"""Schemas in files: what is written, and two older forms that are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         entries = files.written_attributes(document, noun, more)
         target, labels = document["target"], "labels"
     elif "features" in document:
-        entries = files.described_attributes(document, noun, n_bins, ("target",))
+        entries = files.described_attributes(
+            document, noun, n_bins, ("target", "required")
+        )
         target, labels = document["target"], "categories"
     elif "attributes" in document:
         return _parse_mrf(document)

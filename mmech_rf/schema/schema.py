@@ -164,7 +164,7 @@ class Schema(Domain):
         y: None = None,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
@@ -176,7 +176,7 @@ class Schema(Domain):
         y: Any,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: Literal[False] = False,
         return_index: bool = False,
@@ -189,7 +189,7 @@ class Schema(Domain):
         y: Any = None,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool,
         return_index: bool = False,
@@ -201,7 +201,7 @@ class Schema(Domain):
         y: Any = None,
         *,
         columns: Iterable[str] | None = None,
-        handle_unknown: str = "error",
+        handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
         return_index: bool = False,
@@ -400,13 +400,13 @@ class Schema(Domain):
 
     @classmethod
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
-        """Read a schema from a file in one of three formats.
+        """Read a schema from a file.
 
-        It reads what `to_json` writes; files with ``features`` (categories, or for a
-        number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
-        `Attribute`) and a ``target`` object; and the discretisations of the
-        matrix-random-forest paper with ``attributes`` and a ``target`` name. In
-        the last kind, ``dropped_after`` becomes `required`, and what
+        It has ``features`` (categories, or for a number bounds and ``n_bins``,
+        ``quantiles`` or ``cut_points``, as in `Attribute`) and a ``target`` object:
+        what `to_json` writes, and ``mmech/domain/schema.json`` (JSON Schema) describes.
+        The discretisations of the matrix-random-forest paper, with ``attributes`` and
+        a ``target`` name, are read too: ``dropped_after`` becomes `required`, and what
         is ``not_used`` is left out. Class labels keep their JSON type, numbers,
         ``true`` and ``false`` or text, unless a ``target`` object says another as
         ``"type"``: ``"int"``, ``"bool"`` or ``"str"``.
@@ -444,9 +444,9 @@ class Schema(Domain):
         return parsed(document, cls._noun, n_bins)
 
     def _entries(self) -> dict[str, Any]:
-        target = {"name": self.target, "labels": self.class_labels}
+        target = {"name": self.target, "categories": self.class_labels}
         required = {"required": self.required} if self.required else {}
-        return {"target": target} | super()._entries() | required
+        return super()._entries() | {"target": target} | required
 
     @classmethod
     def infer(

@@ -15,6 +15,7 @@ from rf_cases import (
 from sklearn.exceptions import NotFittedError
 
 from mmech import (
+    BudgetExceededError,
     DomainTooLargeError,
     PrivacyLedger,
 )
@@ -119,12 +120,12 @@ def test_records_read_aloud(name, X, y, message):
 @ALL
 def test_values_out_of_bounds_read_aloud(name):
     schema = Schema([Attribute.numeric("age", lower=0, upper=9, n_bins=3)], [0, 1])
-    model = classifier(name, schema=schema)
+    model = classifier(name, schema=schema, handle_unknown="error")
     with pytest.raises(
         ValueError, match="a number outside the bounds of the attribute"
     ):
         model.fit([[3], [10]], [0, 1])
-    assert model.set_params(handle_unknown="clip").fit([[3], [10]], [0, 1])
+    assert classifier(name, schema=schema).fit([[3], [10]], [0, 1])
 
 
 @ALL
@@ -183,3 +184,19 @@ def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
     if n_attributes < 1200:  # pairs of more of them take seconds to list
         private = PrivateForestClassifier(schema, epsilon=1)
         assert private.fit(X, y).predict(X).shape == (1,)
+
+
+@pytest.mark.parametrize("name", sorted(PER_BATCH))
+def test_shares_of_the_votes_are_released_with_the_labels(name):
+    X, y = records(40)
+    model = classifier(name).fit(X, y)
+    shares = model.predict_proba(RAW)
+    assert model.ledger_.remaining == 0
+    assert shares.shape == (len(RAW), len(model.classes_))
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    labels = model.predict(RAW)  # of the same batch, free
+    chosen = shares[np.arange(len(RAW)), model.schema_.encode_target(labels)]
+    np.testing.assert_allclose(chosen, shares.max(axis=1))
+    with pytest.raises(BudgetExceededError):
+        model.predict_proba(RAW[:1])

@@ -224,45 +224,6 @@ def test_schemas_made_with_knowledge_of_the_data_are_named(run):
     assert "not wholly independent" not in run(*args, "monks-1")[1]
 
 
-CAR = ("evaluate", "--data", "car")
-
-
-@pytest.mark.parametrize(
-    ("args", "reason"),
-    [
-        (["bogus"], "invalid choice: 'bogus'"),
-        (["demo", "--epsilon", "-1"], "epsilon must be a finite number > 0, got -1"),
-        (["demo", "--epsilon", "nan"], "epsilon must be a finite number > 0"),
-        (["demo", "--trees", "0"], "must be a whole number from 1"),
-        (["demo", "--depth", "deep"], "must be a whole number >= 0 or auto"),
-        (["demo", "--colour"], "unrecognized arguments: --colour"),
-        (["demo", "--depth", "auto", "--splits", "x"], "invalid choice: 'x'"),
-        (["evaluate"], "required: --data"),
-        (["evaluate", "--data", "nope"], "no data set and no file named"),
-        (["evaluate", "--data", "nope", "--schema", "s"], "'s': No such file"),
-        (["evaluate", "--data", "car", "--schema", "s"], "brings its own schema"),
-        (["evaluate", "--data", "car", "--methods", "x"], "invalid choice: 'x'"),
-        (["evaluate", "--data", "car", "--csv", "no/out.csv"], "no folder 'no'"),
-        (["evaluate", "--data", "car", "--csv", "."], "it is a folder"),
-        (["evaluate", "--data", "car", "--plot", "a.txt"], "must end in .png"),
-        (["evaluate", "--data", "car", "--plot", "a.gif"], "must end in .png"),
-        (
-            [*CAR, "--methods", "laplace", "--depth", "100", "--quiet"],
-            "--depth must be at most 6",
-        ),
-        ([*CAR, "--trees", "8"], "--trees is a setting of training, "),
-        ([*CAR, "--depth", "auto"], "leave it out, or add one to --methods"),
-        ([*CAR, "--methods", "majority", "--voting", "hard"], "--voting is a setting"),
-        ([*CAR, "--methods", "non-private", "--subsample-trees", "2"], "subsample"),
-        (["demo", "--trees", "2000000"], "from 1 to 1,000,000"),
-        (["fit", "a.csv", "--bins", "1e9"], "from 1 to 100,000"),
-        (["fit", "a.csv", "--bins", "1000000000"], "from 1 to 100,000"),
-    ],
-)
-def test_wrong_input_ends_with_one_sentence(run, args, reason):
-    assert_refused(run(*args), reason)
-
-
 def assert_refused(outcome, reason):
     code, out, err = outcome
     assert code == 2
@@ -270,40 +231,6 @@ def assert_refused(outcome, reason):
     assert err.startswith("mmech-rf: error: ")
     assert err.count("\n") == 1
     assert reason in err
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("fruit.json", "{no json", "fruit.json': the schema is not valid JSON"),
-        ("fruit.json", '{"features": []}', "fruit.json': the schema"),
-        ("fruit.csv", "size,colour\nsmall,red\n", "no column named 'weight'"),
-        ("fruit.csv", "size,colour,weight,sold\nsmall,red\n", "line 2 of the file"),
-        ("fruit.csv", "size,colour,weight,sold\nsmall,red,1,no\n", "at least 5"),
-        ("fruit.csv", "size,colour,weight,sold\ntiny,red,1,no\n", "column 'size'"),
-        (
-            "fruit.csv",
-            "size,colour,weight,sold\nsmall,red,1,so\n",
-            "row 0 of the class column",
-        ),
-        ("fruit.csv", "", "the header of the file"),
-    ],
-)
-def test_files_that_do_not_fit_end_with_one_sentence(run, files, name, text, reason):
-    (files / name).write_text(text)
-    assert_refused(run(*fruit(files)), reason)
-
-
-def test_a_csv_file_needs_a_schema(run, files):
-    outcome = run("evaluate", "--data", files / "fruit.csv")
-    assert_refused(outcome, "--schema must name")
-
-
-def test_a_file_that_only_claims_to_be_compressed(run, files):
-    path = files / "fruit.csv.gz"
-    path.write_text("size\n")
-    outcome = run("evaluate", "--data", path, "--schema", files / "fruit.json")
-    assert_refused(outcome, "fruit.csv.gz': the file is not a gzip file")
 
 
 def test_files_are_replaced_only_with_force(run, files):

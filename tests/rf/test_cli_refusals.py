@@ -15,47 +15,6 @@ from mmech_rf import (
 # ---- what does not fit -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "reasons"),
-    [
-        ("size,colour,sold\nsmall,red,no\n", ["no column named 'weight'"]),
-        ("size,size,colour,weight,sold\n", ["2 columns named 'size'"]),
-        ("size,colour,weight,sold\nsmall,red\n", ["line 2 of the file has 2 fields"]),
-        (
-            'size,colour,weight,sold,n\nsmall,red,1,no,"SECRET\nlarge,red,1,no,"\n',
-            ["line 2 of the file opens a quote", "--multiline"],
-        ),
-        (
-            "size,colour,weight,sold,n\nsmall,red,1,no,SECRET,99\n",
-            ["line 2 of the file has 6 fields but the header has 5"],
-        ),
-        (
-            "size,colour,weight,sold\nsmall,red,1,no\nsmall,SECRET,1,no\n",
-            ["row 1, column 'colour' of the records (row 0 is below the header) holds",
-             "--handle-unknown"],
-        ),
-        (
-            "size,colour,weight,sold\nsmall,red,99,no\n",
-            ["row 0", "column 'weight'", "outside the bounds"],
-        ),
-        (
-            "size,colour,weight,sold\nsmall,red,,no\n",
-            ["row 0", "column 'weight'", "holds a missing value", "--handle-missing"],
-        ),
-        ("size,colour,weight,sold\nsmall,red,1,SECRET\n", ["row 0", "not one of the"]),
-        ("", ["are empty"]),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("command", [fit, batch])
-def test_records_that_do_not_match_the_schema(run, files, text, reasons, command):
-    (files / "fruit.csv").write_text(text)
-    outcome = run(*command(files))
-    assert_refused(outcome, "fruit.csv", *reasons)
-    assert "SECRET" not in outcome[2]
-    assert "99" not in outcome[2].replace(str(files), "")
-    assert not (files / "fruit.npz").exists()
-
-
 def test_a_quote_that_is_not_closed_swallows_no_records(run, files):
     """In a column that nobody reads, as one record of a thousand."""
     rows = [f"{'small' if i % 2 else 'large'},red,{i % 8},no,{i}" for i in range(1001)]
@@ -269,56 +228,6 @@ def test_check_reads_queries_without_a_class(run, numbered):
 # ---- wrong options ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("args", "reason"),
-    [
-        (["--max-features", 9], "--max-features must be at most the number of attri"),
-        (["--n-ensembles", 9, "--trees", 3], "--trees must be at least --n-ensembles"),
-        (["--trees", "inf", "--splits", "binary"], "needs --splits multiway"),
-        (["--method", "laplace", "--template", "union"], "does not go with --method"),
-        (["--n-records", 99], "--n-records does not go with --method training"),
-        (["--privacy", "zcdp"], "--privacy does not go with --method training"),
-        (["--delta", "1e-6"], "--delta does not go with --method training"),
-        (["--method", "private", "--privacy", "zcdp"], "--privacy zcdp needs --delta"),
-        (
-            ["--method", "private", "--delta", 0.1],
-            "--delta goes with --privacy zcdp only, got 0.1",
-        ),
-        (["--n-records", 0, "--method", "private"], "must be a whole number from 1"),
-        (["--method", "private", "--trees", 4], "--trees does not go with --method p"),
-        (
-            ["--method", "private", "--trees", 128],
-            "choose --method training or laplace",
-        ),
-        (["--method", "private", "--depth", "auto"], "--depth does not go with"),
-        (["--method", "private", "--template", "auto"], "--template does not go with"),
-        (["--method", "laplace", "--privacy", "pure"], "choose --method private"),
-        (["--method", "labels", "--privacy", "pure"], "private or drawn or blocks"),
-        (["--method", "blocks", "--trees", 4], "--trees does not go with --method b"),
-        (["--depth", 100], "--depth must be at most 3"),
-        (["--template", "kronecker"], "use template 'pidentity'"),
-        (["--method", "private", "--voting", "weight"], "--voting does not go with"),
-        (["--method", "private", "--max-features", 2], "--max-features does not go"),
-        (["--method", "private", "--seed", 1], "--seed does not go with"),
-        (["--epsilon", "0"], "epsilon must be a finite number > 0"),
-        (["--out", "no/model.npz"], "there is no folder 'no'"),
-        (["--schema", "none.json"], "'none.json': No such file"),
-        (["--voting", "loud"], "invalid choice: 'loud'"),
-    ],
-)
-def test_wrong_options(run, files, args, reason):
-    assert_refused(run(*fit(files, *args)), reason)
-
-
-def test_epsilon_has_no_default(run, files):
-    args = [arg for arg in fit(files) if arg not in ("--epsilon", 50)]
-    assert_refused(run(*args), "required: --epsilon")
-
-
-def test_hard_votes_of_a_batch_need_subsamples(run, files):
-    assert_refused(run(*batch(files, "--voting", "hard")), "choose --method subsample")
-
-
 def test_domains_that_are_too_large_name_size_and_alternative(run, files):
     names = [f"a{i}" for i in range(16)]
     schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
@@ -337,16 +246,3 @@ def test_domains_that_are_too_large_name_size_and_alternative(run, files):
     assert run(*fit(files, "--method", "private", "--force"))[0] == 0
     deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
     assert_refused(run(*fit(files, *deep)), "all trees of depth 9")
-
-
-def test_models_that_are_damaged_or_newer(run, files):
-    run(*fit(files, "--depth", 3))
-    path = files / "fruit.npz"
-    whole = path.read_bytes()
-    args = ("predict", path, files / "new.csv")
-    path.write_bytes(whole[:-40])
-    assert_refused(run(*args), "is not a model file or is damaged")
-    path.write_text("size,colour\n")
-    assert_refused(run(*args), "is not a model file or is damaged")
-    path.unlink()
-    assert_refused(run(*args), "fruit.npz': No such file")

@@ -221,11 +221,11 @@ def test_target_errors(y, message):
         ("age", [1], "row 1, column 'age' of X holds a value outside"),
     ],
 )
-def test_default_errors_name_the_place_but_not_the_value(column, value, message):
+def test_errors_name_the_place_but_not_the_value(column, value, message):
     X = frame().astype(object)
     X.at[1, column] = value
     with pytest.raises(ValueError, match=message) as caught:
-        TOY.encode(X)
+        TOY.encode(X, handle_unknown="error")
     assert "secret" not in str(caught.value)
     assert "123" not in str(caught.value)
     assert re.search("handle_(unknown|missing)=", str(caught.value))

@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections import Counter
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +192,7 @@ def test_files_say_the_type_of_the_labels(labels, kind, expected):
     again = Schema(schema.attributes, labels, label_type=kind)
     assert again.class_labels == schema.class_labels
     own = json.loads(again.to_json())
-    own["target"] |= {"labels": labels} | ({} if kind is None else {"type": kind})
+    own["target"] |= {"categories": labels} | ({} if kind is None else {"type": kind})
     assert Schema.from_json(own) == again
 
 
@@ -225,7 +226,7 @@ def test_files_of_the_paper():
         ("{", ValueError, "the schema is not valid JSON"),
         (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
         (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
-        ({}, ValueError, "of no known kind: it needs 'format'"),
+        ({}, ValueError, "of no known kind: it needs 'features'"),
         (
             {"format": "mmech-schema", "version": 2},
             ValueError,
@@ -234,7 +235,11 @@ def test_files_of_the_paper():
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
         ({"features": []}, ValueError, "malformed near 'target'"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
-        (FEATURES | {"features": [{"name": "a"}]}, ValueError, "malformed near 'type'"),
+        (
+            FEATURES | {"features": [{"name": "a"}]},
+            ValueError,
+            "of features needs 'type'",
+        ),
         (FEATURES | {"features": 3}, ValueError, "malformed"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
         (
@@ -321,8 +326,8 @@ def test_adult_raw_schema_with_a_cell_for_missing_values():
     with pytest.raises(ValueError, match="column 'workclass' of X holds a missing"):
         schema.encode(X)
     document = json.loads(schema.to_json())
-    for entry in document["attributes"]:
-        if entry["kind"] == "categorical":
+    for entry in document["features"]:
+        if entry["type"] == "categorical":
             entry["categories"].append("?")
     wider = Schema.from_json(document)
     codes = wider.encode(X)
@@ -475,7 +480,7 @@ def test_nothing_else_warns():
         ({"n_bins": 1e12}, "n_bins of attribute 'age' must be an integer"),
         ({"n_bins": 10**12}, "n_bins of attribute 'age' must be at most 100,000"),
         ({"n_bins": 2.5}, "n_bins of attribute 'age' must be an integer"),
-        ({"categories": ["a"]}, "'categories' of attribute 'age'.*numeric"),
+        ({"categories": ["a"]}, "attribute 'age' has 10 bins but 1 categories"),
     ],
 )
 def test_keys_that_mean_nothing_are_refused(change, reason):
@@ -510,6 +515,39 @@ def test_keys_of_a_written_schema_are_checked():
     document = json.loads(
         Schema([Attribute.categorical("x", [0, 1])], ["no", "yes"]).to_json()
     )
-    document["attributes"][0]["grups"] = []
+    document["features"][0]["grups"] = []
     with pytest.raises(ValueError, match=r"'grups'.*did you mean 'groups'"):
         Schema.from_json(document)
+
+
+# ----------------------------------------------------------------- the JSON Schema
+
+KEYS = json.loads(resources.files("mmech.domain").joinpath("schema.json").read_text())
+
+
+@given(schemas())
+def test_the_json_schema_describes_what_is_written(schema):
+    written = json.loads(schema.to_json())
+    validator(KEYS).validate(written)
+    wrong = {**written, "features": [{**written["features"][0], "kind": "numeric"}]}
+    assert not validator(KEYS).is_valid(wrong)
+
+
+@needs_data
+@pytest.mark.parametrize("file", [f for f in SCHEMA_FILES if ".mrf_" not in f])
+def test_the_json_schema_describes_published_features(file):
+    """Beside remarks to people, which only reading forgives."""
+    document = json.loads((Path(DATA_DIR) / file).read_text())
+    known = KEYS["$defs"]["feature"]["properties"]
+    document = {k: v for k, v in document.items() if k in KEYS["properties"]}
+    for entry in document["features"]:
+        for key in entry.keys() - known.keys():
+            del entry[key]
+    target = document["target"]
+    for key in target.keys() - KEYS["properties"]["target"]["properties"].keys():
+        del target[key]
+    validator(KEYS).validate(document)
+
+
+def validator(keys):
+    return pytest.importorskip("jsonschema").Draft202012Validator(keys)

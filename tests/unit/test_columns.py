@@ -8,6 +8,7 @@ import pytest
 
 from mmech import Attribute, Domain
 from mmech.domain.dictionary import FEW, Dictionary
+from mmech.domain.readers import read_vector
 
 WORDS = Attribute.categorical("a", ["x", "1", "2.5", "True", "-7", "?"])
 NUMBERS = Attribute.numeric("a", lower=-5, upper=300, n_bins=7, other="none")
@@ -150,5 +151,67 @@ def test_tables_of_polars(attribute, name):
     if name == "text":
         held = frame.with_columns(polars.col("a").cast(polars.Categorical))
         assert Domain([attribute]).encode(held, **POLICIES)[:, 0].tolist() == expected
-    with pytest.raises(TypeError, match=r"lazy LazyFrame; call .collect\(\)"):
-        Domain([attribute]).encode(frame.lazy())
+    lazy = Domain([attribute]).encode(frame.lazy(), **POLICIES)
+    assert lazy[:, 0].tolist() == expected
+
+
+RECORDS = {"b": [1, 2, 3], "a": ["x", "1", "y"]}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        RECORDS,
+        {name: np.array(values) for name, values in RECORDS.items()},
+        {"a": pd.Series(RECORDS["a"], dtype="category")},
+        np.array([(1, "x"), (2, "1"), (3, "y")], dtype=[("b", int), ("a", "U1")]),
+        pd.DataFrame(RECORDS).to_records(),
+        [
+            dict(zip(RECORDS, row, strict=True))
+            for row in zip(*RECORDS.values(), strict=True)
+        ],
+    ],
+)
+def test_tables_that_name_their_columns(table):
+    assert Domain([WORDS]).encode(table, handle_unknown="category").tolist() == [
+        [0],
+        [1],
+        [5],
+    ]
+    with pytest.raises(ValueError, match=r"names? (its|their) own"):
+        Domain([WORDS]).encode(table, columns=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        ({"a": ["x"], "b": [1, 2]}, ValueError, "'a' has 1 and 'b' has 2; make them"),
+        ({"a": "x"}, TypeError, "got dict; wrap a single record in a list"),
+        ({}, TypeError, "got dict"),
+        ({"a_x": [0], "a_1": [1]}, ValueError, "look one-hot encoded: pass the raw"),
+    ],
+)
+def test_dictionaries_that_are_no_tables(table, error, message):
+    with pytest.raises(error, match=message):
+        Domain([WORDS]).encode(table)
+
+
+def test_frames_of_one_column_hold_labels():
+    table = pd.DataFrame({"class": ["1", "x"]})
+    for labels in (
+        table,
+        table.to_records(index=False),
+        dict(table),
+        [*table["class"]],
+    ):
+        assert read_vector(labels).tolist() == ["1", "x"]
+    with pytest.raises(ValueError, match="a frame with 2 columns; select the column"):
+        read_vector(pd.DataFrame({"a": [1], "b": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("library", "made"), [("polars", "DataFrame"), ("pyarrow", "table")]
+)
+def test_tables_of_one_column_hold_labels(library, made):
+    table = getattr(pytest.importorskip(library), made)({"class": ["1", "x"]})
+    assert read_vector(table).tolist() == ["1", "x"]

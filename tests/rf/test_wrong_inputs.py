@@ -1,0 +1,242 @@
+"""What Python says to wrong input: one sentence of ours, and nothing is spent.
+
+Every row of a table is a call that cannot work, and words of what is said. Parameters
+of the classifiers are in `test_classifiers`, those of the command line in
+`test_wrong_commands`.
+"""
+
+import math
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import mmech
+import mmech_rf
+from mmech import (
+    Attribute,
+    Dense,
+    Domain,
+    Identity,
+    Kronecker,
+    Marginal,
+    MatrixMechanism,
+    Prefix,
+    PrivacyLedger,
+    VStack,
+    noisy_release,
+    optimize,
+)
+from mmech_rf import (
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    DrawnForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    datasets,
+)
+
+COLOUR = Attribute.categorical("colour", ["red", "blue"])
+AGE = Attribute.numeric("age", lower=0, upper=120, n_bins=4)
+DOMAIN = Domain([COLOUR, AGE])
+SCHEMA = Schema([COLOUR, AGE], ["no", "yes"])
+X, Y = [["red", 20], ["blue", 70], ["red", 90]], ["no", "yes", "yes"]
+FRAME = pd.DataFrame(X, columns=["colour", "age"])
+HEADER = "colour,age,class\n"
+
+
+def fitted(ledger, X=X, y=Y, schema=SCHEMA, cls=BatchTrainingClassifier, **options):
+    small = {"n_trees": 2, "depth": 1} if cls is BatchTrainingClassifier else {}
+    return cls(schema, epsilon=1, ledger=ledger, **small, **options).fit(X, y)
+
+
+def released(values, **options):
+    return noisy_release(values, released="counts", **options)
+
+
+def file(text, name="a.csv"):
+    path = pathlib.Path(name)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+ATTRIBUTES = [
+    (lambda: Attribute.categorical("a", []), "must list at least"),
+    (lambda: Attribute.categorical("a", "ab"), "'ab'|list"),
+    (lambda: Attribute.categorical("a", ["x", "x"]), "'a'"),
+    (lambda: Attribute.categorical("", ["x"]), "name"),
+    (lambda: Attribute.categorical(3, ["x"]), "must be a string, got int"),
+    (lambda: Attribute.categorical("a", ["x"], other="y"), "other"),
+    (lambda: Attribute.categorical("a", [["x"]]), "'a'"),
+    (lambda: Attribute.categorical("a", ["x", math.nan]), "'a'"),
+    (lambda: Attribute.numeric("a", lower=0), "upper"),
+    (lambda: Attribute.numeric("a", lower=2, upper=1), "'a'"),
+    (lambda: Attribute.numeric("a", lower=1, upper=1), "'a'"),
+    (lambda: Attribute.numeric("a", lower=0, upper=math.inf), "'a'"),
+    (lambda: Attribute.numeric("a", lower="ten", upper=99), "'a'"),
+    (lambda: Attribute.numeric("a", lower=0, upper=1, n_bins=0), "'a'|n_bins"),
+    (lambda: Attribute.numeric("a", lower=0, upper=1, n_bins=2.5), "n_bins"),
+    (lambda: Attribute.numeric("a", cut_points=[2, 1]), "increas"),
+    (lambda: Attribute.numeric("a", cut_points=[]), "'a'"),
+    (lambda: Domain([]), "at least one attribute"),
+    (lambda: Domain(COLOUR), "attributes"),
+    (lambda: Domain(["colour"]), "Attribute"),
+    (lambda: Domain([COLOUR, COLOUR]), "'colour'"),
+    (lambda: Schema([COLOUR], ["yes"]), "at least 2"),
+    (lambda: Schema([COLOUR], "ny"), "class_labels"),
+    (lambda: Schema([COLOUR], ["no", "no"]), "class_labels"),
+    (lambda: Schema([COLOUR], ["no", "yes"], target="colour"), "'colour'"),
+    (lambda: Schema([COLOUR], ["no", "yes"], label_type="int"), "'no' cannot be wr"),
+    (lambda: Schema([COLOUR], [0, 1], label_type="float"), "one of 'int', 'bool'"),
+    (lambda: Schema.from_json(3), "a path, an open file, a JSON text or a dict"),
+    (lambda: Schema.from_json("none.json"), "none.json"),
+    (lambda: Schema.from_json("{"), "not valid JSON"),
+    (lambda: Schema.from_json({}), "of no known kind"),
+    (lambda: Schema.from_json({**SCHEMA._document, "feature": []}), "'features'?"),
+    (lambda: Schema.from_json({"format": "mmech-schema", "version": 9}), "version 1"),
+    (lambda: Domain.from_json(SCHEMA._document), "unknown key 'target' of the domain"),
+]  # fmt: skip
+
+RECORDS = [
+    (lambda: DOMAIN.encode("red"), "X must be a frame, an array or a list of rows"),
+    (lambda: DOMAIN.encode(["red", 20]), "X must be two-dimensional"),
+    (lambda: DOMAIN.encode(3), "X must be two-dimensional"),
+    (lambda: DOMAIN.encode(None), "X must be two-dimensional"),
+    (lambda: DOMAIN.encode([["red", 20], ["red"]]), "row 1 of X has 1 values but"),
+    (lambda: DOMAIN.encode([{"colour": "red"}, ["red", 2]]), "in row 1; use one kind"),
+    (lambda: DOMAIN.encode([["red"]]), "X has 1 columns but the domain has 2 attr"),
+    (lambda: DOMAIN.encode(FRAME[["age"]]), "no column named 'colour'"),
+    (lambda: DOMAIN.encode(FRAME, columns=["a", "b"]), "which names its own"),
+    (lambda: DOMAIN.encode(X, columns=["a"]), "columns has 1 names but X has 2"),
+    (lambda: DOMAIN.encode(scipy.sparse.eye(2).tocsr()), "X must be dense"),
+    (lambda: DOMAIN.encode(np.zeros((1, 2, 2))), "X must be two-dimensional"),
+    (lambda: DOMAIN.encode(np.zeros((1, 2), complex)), "Complex data not supported"),
+    (lambda: DOMAIN.encode([["green", 3]]), "row 0, column 'colour' of X holds a v"),
+    (lambda: DOMAIN.encode([["red", "old"]]), "row 0, column 'age' of X holds a val"),
+    (lambda: DOMAIN.encode([["red", None]]), "holds a missing value"),
+    (lambda: DOMAIN.encode(X, handle_unknown="skip"), "handle_unknown must be one of"),
+    (lambda: DOMAIN.encode(X, handle_missing="category"), "declares one"),
+    (lambda: SCHEMA.encode(X, Y[:2]), "X has 3 rows but y has 2 labels"),
+    (lambda: SCHEMA.encode(X, ["no", "yes", "SECRET"]), "row 2 of y holds a label"),
+    (lambda: SCHEMA.encode(X, handle_missing="drop"), "needs y"),
+    (lambda: SCHEMA.encode_target(["SECRET"]), "row 0 of y holds a label"),
+    (lambda: SCHEMA.decode_target([7]), "class codes must be at least 0 and below 2"),
+    (lambda: datasets.fetch("cars"), "there is no data set 'cars'; choose from"),
+    (lambda: datasets.load_csv("none.csv", SCHEMA), "none.csv"),
+    (lambda: datasets.load_csv(file(""), SCHEMA), "no column named 'colour'"),
+    (lambda: datasets.load_csv(file(HEADER + "red,2\n"), SCHEMA), "line 2 of the fi"),
+    (lambda: datasets.load_csv(file(HEADER + '"red,2,no\n'), SCHEMA), "multiline=Tr"),
+    (lambda: datasets.load_csv(file(HEADER + "red,2,SECRET\n"), SCHEMA), "row 0 of y"),
+    (lambda: mmech_rf.load_model(file("x", "m.npz")), "is not a model file or is dam"),
+]  # fmt: skip
+
+ENGINE = [
+    (lambda: Identity(0), "n must be an integer >= 1|>= 1"),
+    (lambda: Identity(2.5), "must be an integer"),
+    (lambda: Prefix("4"), "must be an integer"),
+    (lambda: Dense([1, 2, 3]), "2 dimensions"),
+    (lambda: Dense([["a"]]), "real numbers"),
+    (lambda: Dense([[math.nan]]), "finite"),
+    (lambda: Kronecker([]), "at least one"),
+    (lambda: VStack([Identity(2), Identity(3)]), "2.*3"),
+    (lambda: Marginal((2, 3), (5,)), "5"),
+    (lambda: Identity(3) @ np.ones(4), "4"),
+    (lambda: optimize("prefix"), "workload must be a query matrix"),
+    (lambda: optimize(Prefix(4), template="best"), "template must be one of"),
+    (lambda: optimize(Prefix(4), norm="L3"), "norm|L3"),
+    (lambda: mmech.expected_error(Prefix(4), Identity(5), epsilon=1), "4.*5|5.*4"),
+    (lambda: mmech.rmse(Prefix(4), Identity(4), epsilon=0), "epsilon must be a fini"),
+    (lambda: mmech.report(Prefix(4), Identity(4), epsilon="1/0"), "epsilon must be"),
+    (lambda: MatrixMechanism(Prefix(4), Identity(4), epsilon=-1), "got -1"),
+    (lambda: MatrixMechanism(Prefix(4), Identity(5), epsilon=1), "4.*5|5.*4"),
+    (lambda: PrivacyLedger(0), "finite number > 0"),
+    (lambda: PrivacyLedger(1, neighbours="near"), "neighbours must be one of"),
+    (lambda: PrivacyLedger(1, currency="euro"), "currency must be one of"),
+    (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
+]  # fmt: skip
+
+SPENDING = [
+    (lambda ledger: fitted(ledger, X[:2]), "X has 2 rows but y has 3 labels"),
+    (lambda ledger: fitted(ledger, y=None), "requires y to be passed"),
+    (lambda ledger: fitted(ledger, y=["no", "yes", None]), "row 2 of y holds a miss"),
+    (lambda ledger: fitted(ledger, [["red", ""]] * 3), "holds a missing value"),
+    (lambda ledger: fitted(ledger, [["SECRET", 1]] * 3), "outside the domain"),
+    (lambda ledger: fitted(ledger, schema="a.json"), "schema must be a Schema"),
+    (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
+    (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
+    (
+        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
+            X, Y, sample_weight=[1, 2, 3]
+        ),
+        "sample_weight is not supported, because noise hides one record that counts",
+    ),
+    (
+        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
+        "fit takes X and y, got weights",
+    ),
+    (lambda ledger: fitted(ledger, y=np.array([0.5, 1, 2])), "as for regression; put"),
+    (lambda ledger: fitted(ledger, delta=1e-6, cls=DrawnForestClassifier), "zcdp"),
+    (
+        lambda ledger: fitted(ledger, n_records=-1, cls=PrivateForestClassifier),
+        "n_records must be a public number >= 1",
+    ),
+    (lambda ledger: released([1.5], sensitivity=1, epsilon=1, ledger=ledger), "whole"),
+    (lambda ledger: released([1], sensitivity=0, epsilon=1, ledger=ledger), "> 0"),
+    (lambda ledger: released([1], sensitivity=1, epsilon=9, ledger=ledger), "left"),
+    (
+        lambda ledger: MatrixMechanism(
+            Prefix(4), Identity(4), epsilon=1, ledger=ledger
+        ).measure([1, 2, 3]),
+        r"counts must have shape \(4,\)",
+    ),
+    (
+        lambda ledger: MatrixMechanism(
+            Prefix(4), Identity(4), epsilon=1, ledger=ledger
+        ).measure([1, -2, 3, 4]),
+        "counts must be non-negative",
+    ),
+    (
+        lambda ledger: fitted(ledger, cls=BatchPredictionClassifier).predict([["red"]]),
+        "X has 1 columns",
+    ),
+]  # fmt: skip
+
+
+def said(call):
+    """Return what a wrong call says; it is one sentence of ours that shows no value."""
+    expected = (ValueError, TypeError, RuntimeError, OSError)
+    with pytest.raises(expected) as caught:
+        call()
+    message = str(caught.value)
+    home = pathlib.Path(mmech.__file__).parents[1]
+    raised = pathlib.Path(caught.traceback[-1].path)
+    is_open = isinstance(caught.value, FileNotFoundError)
+    assert (
+        is_open
+        or raised.is_relative_to(home / "mmech")
+        or raised.is_relative_to(home / "mmech_rf")
+    ), f"raised in {raised}: {message}"
+    assert "\n" not in message
+    assert ". " not in message
+    assert 10 < len(message) < 400
+    assert "SECRET" not in message
+    assert " object at 0x" not in message
+    return message
+
+
+@pytest.mark.parametrize(("call", "words"), [*ATTRIBUTES, *RECORDS, *ENGINE])
+def test_calls(call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    message = said(call)
+    assert re.search(words, message), message
+
+
+@pytest.mark.parametrize(("call", "words"), SPENDING)
+def test_calls_that_would_spend(call, words):
+    ledger = PrivacyLedger(2)
+    message = said(lambda: call(ledger))
+    assert re.search(words, message), message
+    assert (ledger.spent, ledger.entries) == (0, ())
