@@ -27,7 +27,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Product, Scaled
-from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -136,19 +136,16 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
         Squared counts. Loose for pure epsilon: a ratio of two is close to all that
         any strategy can reach on small domains, and the gap grows with the domain.
 
-    Raises
-    ------
-    DomainTooLargeError
-        If the smaller side of the workload is above 4096 and it has no product
-        structure and no symmetry.
-
     See Also
     --------
     dual_bound : never smaller, at the cost of some iterations.
 
     Notes
     -----
-    Singular values that rounding cannot tell from zero count as zero.
+    Ranges, prefixes, circulants and their products have singular values in closed
+    form. Of other workloads whose smaller side is above 4096 the largest ones are
+    found by products, and moments of the rest bound their sum from below. Singular
+    values that rounding cannot tell from zero count as zero.
 
     References
     ----------
@@ -618,7 +615,12 @@ def _fourth_moment(
     """Return ‖H‖_F² = Σ σ_i⁴, or where that takes too long a bound from above."""
     m, n = workload.shape
     size = min(m, n)
-    if size * max(m, n) <= LIMITS.certificate_entries:
+    if isinstance(workload, Sparse):
+        weighted = workload.to_sparse().astype(np.float64) * np.sqrt(p)
+        filled = np.diff(weighted.tocsc().indptr).astype(np.float64)
+        if float(filled @ filled) <= LIMITS.certificate_entries:
+            return float(np.square((weighted @ weighted.T).data).sum())
+    elif size * max(m, n) <= LIMITS.certificate_entries:
         total, width = 0.0, max(PRODUCT_ENTRIES // max(m, n), 1)
         for first in range(0, size, width):
             columns = np.eye(size, min(width, size - first), -first)
