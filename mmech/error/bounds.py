@@ -606,6 +606,7 @@ def _gram_products(
     return lambda x: roots * gram.matmat(roots * x)
 
 
+@singledispatch
 def _fourth_moment(
     workload: QueryMatrix,
     p: NDArray[np.float64],
@@ -615,18 +616,28 @@ def _fourth_moment(
     """Return ‖H‖_F² = Σ σ_i⁴, or where that takes too long a bound from above."""
     m, n = workload.shape
     size = min(m, n)
-    if isinstance(workload, Sparse):
-        weighted = workload.to_sparse().astype(np.float64) * np.sqrt(p)
-        filled = np.diff(weighted.tocsc().indptr).astype(np.float64)
-        if float(filled @ filled) <= LIMITS.certificate_entries:
-            return float(np.square((weighted @ weighted.T).data).sum())
-    elif size * max(m, n) <= LIMITS.certificate_entries:
-        total, width = 0.0, max(PRODUCT_ENTRIES // max(m, n), 1)
-        for first in range(0, size, width):
-            columns = np.eye(size, min(width, size - first), -first)
-            total += float(np.square(products(columns)).sum())
-        return total
-    # Σ σ_i⁴ <= σ_max² Σ σ_i², and σ_max² <= ‖W‖_1 ‖W‖_∞ max_j p_j.
+    if size * max(m, n) > LIMITS.certificate_entries:
+        return _fourth_moment_by_norms(workload, p, trace)
+    total, width = 0.0, max(PRODUCT_ENTRIES // max(m, n), 1)
+    for first in range(0, size, width):
+        columns = np.eye(size, min(width, size - first), -first)
+        total += float(np.square(products(columns)).sum())
+    return total
+
+
+@_fourth_moment.register(Sparse)
+def _(workload: Sparse, p: NDArray[np.float64], trace: float, products: Any) -> float:
+    weighted = workload.to_sparse().astype(np.float64) * np.sqrt(p)
+    filled = np.diff(weighted.tocsc().indptr).astype(np.float64)
+    if float(filled @ filled) > LIMITS.certificate_entries:
+        return _fourth_moment_by_norms(workload, p, trace)
+    return float(np.square((weighted @ weighted.T).data).sum())
+
+
+def _fourth_moment_by_norms(
+    workload: QueryMatrix, p: NDArray[np.float64], trace: float
+) -> float:
+    """Use Σ σ_i⁴ <= σ_max² Σ σ_i² and σ_max² <= ‖W‖_1 ‖W‖_∞ max_j p_j."""
     try:
         largest = float(workload.row_abs_sums().max()) * workload.sensitivity()
     except DomainTooLargeError:
