@@ -120,6 +120,10 @@ class Limits(ChangeableLimits):
     spectrum_cells, spectrum_factor : int
         Largest domain whose joint spectrum under stacked products is formed, and
         largest attribute of it.
+    certificate_entries : int
+        Most entries of the products, or terms of those of a sparse workload, that sum
+        the fourth powers of singular values. Above it a bound on the largest stands in
+        for them.
     rounded_entries : int
         Most real entries of a strategy that are rounded one by one. More is refused.
     merged_cells : int
@@ -174,6 +178,7 @@ class Limits(ChangeableLimits):
     direct_entries: int = 2**28
     spectrum_cells: int = 2**24
     spectrum_factor: int = 2048
+    certificate_entries: int = 2**27
     rounded_entries: int = 2**25
     merged_cells: int = 2**26
     visited_cells: int = 2 * 10**6

@@ -13,7 +13,7 @@ taken off, so that a bound stays below the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
@@ -25,9 +25,9 @@ from mmech.checks import check_epsilon, check_integer
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Scaled
-from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.basic import Diagonal, Identity, Ones
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     MAX_LATTICE_ATTRIBUTES,
@@ -40,7 +40,12 @@ from mmech.operators.stack import VStack
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.reduction.cells import reduce_domain
 from mmech.structure.energies import anova_energies
-from mmech.structure.shape import is_uniform, kronecker_terms, squared_singular_values
+from mmech.structure.shape import (
+    is_uniform,
+    known_singular_values,
+    kronecker_terms,
+    squared_singular_values,
+)
 from mmech.structure.spectrum import mean_spectrum
 from mmech.threads import one_blas_thread
 
@@ -58,8 +63,18 @@ CHEAP_WORK = 5e9
 CHEAP_SPECTRUM_SIZE = 2048
 """Up to this smaller side a bound without a stated cost takes singular values."""
 
-CHEAP_ENTRIES = 2**22
+CHEAP_ENTRIES = 2**23
 """Largest workload of few rows of which a bound without a stated cost is explicit."""
+
+DIRECTIONS = 64
+SUBSPACE_ITERATIONS = 3
+"""Largest singular values that are found one by one where there are too many."""
+
+PRODUCT_ENTRIES = 2**24
+"""Entries of vectors that are multiplied at a time there."""
+
+SPREAD = 1e-4
+"""Ratio of their squares to the largest below which they are left to the rest."""
 
 MAX_CELLS = 2**22
 """Largest domain over which a distribution is returned."""
@@ -121,19 +136,16 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
         Squared counts. Loose for pure epsilon: a ratio of two is close to all that
         any strategy can reach on small domains, and the gap grows with the domain.
 
-    Raises
-    ------
-    DomainTooLargeError
-        If the smaller side of the workload is above 4096 and it has no product
-        structure and no symmetry.
-
     See Also
     --------
     dual_bound : never smaller, at the cost of some iterations.
 
     Notes
     -----
-    Singular values that rounding cannot tell from zero count as zero.
+    Ranges, prefixes, circulants and their products have singular values in closed
+    form. Of other workloads whose smaller side is above 4096 the largest ones are
+    found by products, and moments of the rest bound their sum from below. Singular
+    values that rounding cannot tell from zero count as zero.
 
     References
     ----------
@@ -226,11 +238,14 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     closed = _symmetric_loss_bound(workload)
     if closed is not None:
         return closed
-    commuting = _commuting_loss_bound(workload)
-    if commuting is not None:
-        return commuting
-    squares = squared_singular_values(workload)
-    return _sum_of_roots(squares, max(workload.shape)) ** 2 / workload.shape[1]
+    for structured in (_known_loss_bound, _commuting_loss_bound):
+        bound = structured(workload)
+        if bound is not None:
+            return bound
+    m, n = workload.shape
+    if min(m, n) > LIMITS.dense_cells:
+        return _partial_loss_bound(workload, np.full(n, 1.0 / n))
+    return _sum_of_roots(squared_singular_values(workload), max(m, n)) ** 2 / n
 
 
 @svd_loss_bound.register(Scaled)
@@ -310,26 +325,53 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
             return cheap_loss_bound(reduced)
+    with one_blas_thread():
+        return max(_cheap_bounds(workload))
+
+
+def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
+    """Yield bounds that suit the size of a workload, at least one."""
     m, n = workload.shape
     size = min(m, n) if m * n <= CHEAP_ENTRIES else n
-    with one_blas_thread():
-        if size <= min(CHEAP_DUAL_SIZE, LIMITS.dual_cells):
-            steps = int(min(max(CHEAP_WORK / size**3, 1), 100))
-            result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
-            return result.bound, "dual"
-        if size <= CHEAP_SPECTRUM_SIZE:
-            return svd_loss_bound(workload), "singular values"
-        commuting = _commuting_loss_bound(workload)
-        if commuting is not None:
-            return commuting, "singular values"
-    found = [(0.0, "none"), (_sum_over_blocks(workload), "sum over the blocks")]
-    if workload.shape[1] <= MAX_CELLS:
-        try:
-            squares = workload.column_square_sums()
-        except DomainTooLargeError:
-            squares = np.zeros(1)
-        found.append((float(squares.max(initial=0)), "largest column"))
-    return max(found)
+    if size <= min(CHEAP_DUAL_SIZE, LIMITS.dual_cells):
+        work = size**3 if size == n else size**2 * (size + n / 3)
+        steps = int(min(max(CHEAP_WORK / work, 1), 100))
+        result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
+        yield result.bound, "dual"
+        return
+    for structured in (_known_loss_bound, _commuting_loss_bound):
+        bound = structured(workload)
+        if bound is not None:
+            yield bound, "singular values"
+            return
+    yield _sum_over_blocks(workload), "sum over the blocks"
+    weights = _cell_weights(workload)
+    yield 0.0, "none"
+    if weights and size <= CHEAP_SPECTRUM_SIZE:
+        for p in weights:
+            yield _weighted_loss_bound(workload, p), "singular values"
+    elif weights:
+        yield float(workload.column_square_sums().max()), "largest column"
+        for p in weights:
+            yield _partial_loss_bound(workload, p), "partial singular values"
+
+
+def _cell_weights(workload: QueryMatrix) -> list[NDArray[np.float64]]:
+    """Return probabilities of the cells to try: uniform, and by the squared norms.
+
+    The latter are best for columns at right angles. None for too many cells.
+    """
+    n = workload.shape[1]
+    if max(workload.shape) > LIMITS.table_entries or n > MAX_CELLS:
+        return []
+    try:
+        squares = workload.column_square_sums().astype(np.float64)
+    except DomainTooLargeError:
+        return []
+    total = squares.sum()
+    if total == 0 or squares.min() == squares.max():
+        return [np.full(n, 1.0 / n)]
+    return [np.full(n, 1.0 / n), squares / total]
 
 
 @cheap_loss_bound.register(Scaled)
@@ -471,6 +513,15 @@ def _commuting_loss_bound(workload: QueryMatrix) -> float | None:
     return _sum_of_roots(total, rounding) ** 2 / workload.shape[1]
 
 
+def _known_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (Σ σ_i)² / n where the singular values have a closed form."""
+    values = known_singular_values(workload)
+    if values is None:
+        return None
+    rounding = 1.0 - 64.0 * np.finfo(float).eps
+    return float(values.sum()) ** 2 / workload.shape[1] * rounding
+
+
 def _product_bound(parts: list[BoundResult], n: int) -> BoundResult:
     distribution: NDArray[Any] | None = None
     if n <= MAX_CELLS:
@@ -489,6 +540,109 @@ def _spread_bound(inner: BoundResult, groups: NDArray[np.int64]) -> BoundResult:
     sizes = np.bincount(groups[groups >= 0], minlength=inner.distribution.size)
     shares = np.concatenate([inner.distribution / np.maximum(sizes, 1), [0.0]])
     return replace(inner, distribution=shares[groups])
+
+
+# ---- singular values of large workloads --------------------------------------
+
+
+def _weighted_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
+    """Return ‖W P^½‖_*² by all singular values."""
+    weighted = Product(workload, Diagonal(np.sqrt(p)))
+    squares = squared_singular_values(weighted)
+    return _sum_of_roots(squares, max(workload.shape)) ** 2
+
+
+def _partial_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
+    r"""Return ‖M‖_*² for M = W P^½ from below, by products with M alone.
+
+    With k directions Q and V an orthonormal basis of the rows QᵀM, pinching gives
+
+    .. math:: \|M\|_* \ge \|Q^T M\|_* + \|E\|_*, \qquad E = M (I - V V^T),
+
+    and Hölder's inequality :math:`\|E\|_* \ge \|E\|_F^3 / \|E\|_4^2`. With H = M Mᵀ,
+    C = QᵀHQ and Z = M V = HQ C^-½, all of it follows from products: ‖QᵀM‖_* is tr C^½,
+    and E Eᵀ = H - Z Zᵀ. Any Q is valid; that of subspace iteration is a good one.
+    Of M and Mᵀ the one with fewer rows is taken.
+    """
+    m, n = workload.shape
+    size = min(m, n)
+    products = _gram_products(workload, p)
+    trace = float(p @ workload.column_square_sums().astype(np.float64))
+    if trace == 0:
+        return 0.0
+    count = max(min(DIRECTIONS, PRODUCT_ENTRIES // max(m, n), size), 1)
+    start = np.random.default_rng(0).standard_normal((size, count))
+    directions, _ = np.linalg.qr(start)
+    for _ in range(SUBSPACE_ITERATIONS):
+        directions, _ = np.linalg.qr(products(directions))
+    images = products(directions)
+    inner = directions.T @ images
+    values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    keep = values > SPREAD * values[-1]
+    values, vectors = values[keep], vectors[:, keep]
+    explained = images @ (vectors / np.sqrt(values))  # Z
+    # A sum of m or n products is off by so much of the norms; dividing by C, by its
+    # condition more.
+    rounding = 8.0 * (m + n) * np.finfo(float).eps
+    slack = rounding * values[-1] / values[0]
+    energy = trace * (1.0 - slack) - float(np.square(explained).sum()) * (1.0 + slack)
+    whole = _fourth_moment(workload, p, trace, products)
+    cross = float(np.einsum("ij,ij->", explained, products(explained)))
+    own = float(np.square(explained.T @ explained).sum())
+    fourth = whole * (1.0 + 4.0 * slack) - 2.0 * cross + own
+    rest = max(energy, 0.0) ** 1.5 / math.sqrt(fourth) if fourth > 0 else 0.0
+    total = _sum_of_roots(values, m + n) + rest
+    return total**2 * (1.0 - 2.0 * rounding)
+
+
+def _gram_products(
+    workload: QueryMatrix, p: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return X -> H X for the smaller of P^½ WᵀW P^½ and W P Wᵀ."""
+    m, n = workload.shape
+    if m < n:
+        return lambda x: workload.matmat(p[:, None] * workload.rmatmat(x))
+    roots, gram = np.sqrt(p)[:, None], workload.gram()
+    return lambda x: roots * gram.matmat(roots * x)
+
+
+@singledispatch
+def _fourth_moment(
+    workload: QueryMatrix,
+    p: NDArray[np.float64],
+    trace: float,
+    products: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> float:
+    """Return ‖H‖_F² = Σ σ_i⁴, or where that takes too long a bound from above."""
+    m, n = workload.shape
+    size = min(m, n)
+    if size * max(m, n) > LIMITS.certificate_entries:
+        return _fourth_moment_by_norms(workload, p, trace)
+    total, width = 0.0, max(PRODUCT_ENTRIES // max(m, n), 1)
+    for first in range(0, size, width):
+        columns = np.eye(size, min(width, size - first), -first)
+        total += float(np.square(products(columns)).sum())
+    return total
+
+
+@_fourth_moment.register(Sparse)
+def _(workload: Sparse, p: NDArray[np.float64], trace: float, products: Any) -> float:
+    weighted = workload.to_sparse().astype(np.float64) * np.sqrt(p)
+    filled = np.diff(weighted.tocsc().indptr).astype(np.float64)
+    if float(filled @ filled) > LIMITS.certificate_entries:
+        return _fourth_moment_by_norms(workload, p, trace)
+    return float(np.square((weighted @ weighted.T).data).sum())
+
+
+def _fourth_moment_by_norms(
+    workload: QueryMatrix, p: NDArray[np.float64], trace: float
+) -> float:
+    """Use Σ σ_i⁴ <= σ_max² Σ σ_i² and σ_max² <= ‖W‖_1 ‖W‖_∞ max_j p_j."""
+    try:
+        largest = float(workload.row_abs_sums().max()) * workload.sensitivity()
+    except DomainTooLargeError:
+        return math.inf
+    return trace * float(p.max()) * largest
 
 
 # ---- the dual iteration ------------------------------------------------------

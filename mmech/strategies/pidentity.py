@@ -10,6 +10,7 @@ ranges.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,7 +65,12 @@ SMALL_DOMAIN = 64
 """Up to this domain size "auto" tries p-Identity in earnest on every workload."""
 
 LARGE_DOMAIN = 4096
-"""Above this domain size "auto" does not try p-Identity."""
+LARGE_ORDERED_DOMAIN = 8192
+"""Above these sizes "auto" does not try p-Identity; from the latter on trees win."""
+
+EXACTING_DOMAIN = 1024
+"""Above this domain size "auto" stops at the tolerance of a race: the last half percent
+of the loss takes ten times as long."""
 
 MAX_ROWS_L2 = 64
 """Largest default number of extra queries under L2."""
@@ -453,8 +459,10 @@ def _descend(
 def look_at_pidentity(workload: QueryMatrix, found: Found) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
-    if n > LARGE_DOMAIN:
-        return Skip(f"more than {LARGE_DOMAIN} cells; ask for it by name")
+    ordered = n > LARGE_DOMAIN and find_order(workload.gram()) is not None
+    most = LARGE_ORDERED_DOMAIN if ordered else LARGE_DOMAIN
+    if n > most:
+        return Skip(f"more than {most} cells; ask for it by name")
     if n <= SMALL_DOMAIN:
         return None
     if kronecker_terms(workload) is not None:
@@ -462,17 +470,19 @@ def look_at_pidentity(workload: QueryMatrix, found: Found) -> Skip | None:
     if comes_from_partitions(workload):
         return Skip("descent on partitions falls back to the identity")
     short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
-    if short.loss >= found.best_loss:
+    # A tree has more queries than eight, and is no measure of what more will do.
+    flat = (run.loss for run in found.runs if run.template != "hierarchy")
+    if short.loss >= min(flat, default=math.inf):
         return Skip("a short descent did not improve on the best", short.loss)
     return None
 
 
-def _one_number_of_rows(
-    workload: QueryMatrix, options: dict[str, Any]
-) -> dict[str, Any]:
-    """Leave out a p per factor, which is meant for "kronecker"."""
+def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
+    """Leave out a p per factor, which is meant for "kronecker"; hurry if large."""
     several = np.ndim(options.get("p", 0)) > 0
-    return {k: v for k, v in options.items() if k != "p" or not several}
+    own = {k: v for k, v in options.items() if k != "p" or not several}
+    hurried = workload.shape[1] > EXACTING_DOMAIN
+    return {"tolerance": RACE_TOLERANCE, **own} if hurried else own
 
 
 def look_at_pidentity_l2(workload: QueryMatrix, found: Found) -> Skip | None:
@@ -493,7 +503,7 @@ PIDENTITY = Template(
     pidentity_strategy,
     60,
     look=look_at_pidentity,
-    adapt=_one_number_of_rows,
+    adapt=_in_auto,
 )
 PIDENTITY_L2 = Template(
     "pidentity", pidentity_l2_strategy, 50, ("L2",), look_at_pidentity_l2

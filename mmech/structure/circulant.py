@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.operators.circulant import Circulant, Toeplitz
 from mmech.structure.exact import BOUNDS, SUMS, Sums, times, transposed_sums
-from mmech.structure.shape import has_full_column_rank, known_rank
+from mmech.structure.shape import (
+    closed_singular_values,
+    has_full_column_rank,
+    known_rank,
+)
 
 __all__: list[str] = []
 
@@ -26,6 +32,15 @@ def _(strategy: Toeplitz) -> bool:
 @known_rank.register(Circulant)
 def _(workload: Circulant) -> int | None:
     return workload.rank
+
+
+@closed_singular_values.register(Circulant)
+def _(workload: Circulant) -> NDArray[np.float64] | None:
+    values = np.abs(np.fft.fft(workload._column.astype(np.float64)))
+    # The error of a transform is relative to its norm: about log2(n) steps of it.
+    steps = 4.0 * max(math.log2(workload.n), 1.0)
+    noise = steps * np.finfo(float).eps * float(np.linalg.norm(values))
+    return np.maximum(values - noise, 0.0)
 
 
 def _power_sum(entries: Any, power: int) -> int:

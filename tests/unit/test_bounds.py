@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+import scipy.sparse
 from catalogue import CATALOGUE
 
 from mmech import (
     AllRange,
+    Circulant,
     Dense,
     Diagonal,
     DomainTooLargeError,
@@ -17,9 +19,13 @@ from mmech import (
     Marginals,
     Merged,
     Ones,
+    Permuted,
     PIdentity,
     Prefix,
+    Ranges,
     Scaled,
+    Sparse,
+    Suffix,
     Total,
     VStack,
     all_marginals,
@@ -31,6 +37,7 @@ from mmech import (
 )
 from mmech.error import bounds
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
+from mmech.structure.shape import known_singular_values
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
     (Prefix(64), 2.09986),
@@ -273,3 +280,114 @@ def test_scaling():
     assert scaled.bound == pytest.approx(inner.bound / 4)
     assert dual_loss_bound(0 * Prefix(6)).bound == 0
     assert dual_loss_bound(Dense(np.zeros((2, 3)))).bound == 0
+
+
+CLOSED = [
+    AllRange(1),
+    AllRange(40),
+    Prefix(33),
+    Suffix(17),
+    -0.5 * Permuted(AllRange(9), np.arange(9)[::-1]),
+    Diagonal([3, -4, 0]),
+    Circulant([3, -1, 0, 2, 5]),
+    Kronecker([AllRange(5), Circulant([1, 2, 0]), Ones(2, 3)]),
+]
+
+
+@pytest.mark.parametrize("workload", CLOSED, ids=str)
+def test_closed_forms_of_singular_values(workload):
+    known = known_singular_values(workload)
+    wanted = np.linalg.svd(workload.to_dense().astype(float), compute_uv=False)
+    missing = np.zeros(wanted.size - known.size)
+    actual = np.sort(np.concatenate([known, missing]))[::-1]
+    np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-12 * wanted[0])
+    bound = svd_loss_bound(workload)
+    assert bound == pytest.approx(wanted.sum() ** 2 / workload.shape[1])
+
+
+def test_closed_forms_hold_at_any_size():
+    # The smallest singular value of a million prefixes is 1/2, far below rounding of
+    # the largest; the sum is about n (log n + ...) / π.
+    for workload in (Prefix(10**6), AllRange(10**6)):
+        bound, name = cheap_loss_bound(workload)
+        assert name == "singular values"
+        assert bound > 100 * workload.shape[1] ** 0.5
+        tree = optimize(workload, template="hierarchy")
+        assert 1 < tree.loss / bound < 20
+    with limits.changed(spectrum_cells=10):
+        assert known_singular_values(Prefix(11)) is None
+
+
+def _random_workload(rng, kind):
+    m, n = (int(size) for size in rng.integers(2, 40, 2))
+    if kind == "sparse":
+        return Sparse(scipy.sparse.random_array((m, n), density=0.2, rng=rng))
+    if kind == "ranges":
+        ends = np.sort(rng.integers(0, n, (m, 2)), axis=1)
+        return Ranges((n,), ends[:, :1], ends[:, 1:])
+    if kind == "low rank":
+        return Dense(rng.normal(size=(m, 2)) @ rng.normal(size=(2, n)))
+    scales = np.exp(rng.normal(scale=4, size=n))
+    return Dense(rng.normal(size=(m, n)) * scales)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
+@pytest.mark.parametrize("seed_offset", range(10))
+@pytest.mark.parametrize("entries", [0, 2**20], ids=["norms", "moments"])
+def test_partial_spectra_stay_below_the_truth(
+    seed, kind, seed_offset, entries, monkeypatch
+):
+    rng = np.random.default_rng([seed, seed_offset])
+    workload = _random_workload(rng, kind)
+    p = rng.dirichlet(np.ones(workload.shape[1]))
+    exact = np.linalg.svd(
+        workload.to_dense().astype(float) * np.sqrt(p), compute_uv=False
+    )
+    last = 0.0
+    for count in (1, 3, 64):
+        monkeypatch.setattr(bounds, "DIRECTIONS", count)
+        with limits.changed(certificate_entries=entries):
+            bound = bounds._partial_loss_bound(workload, p)
+        assert 0 <= bound <= exact.sum() ** 2 * (1 + 1e-12)
+        # More directions explain more of the spectrum.
+        found = np.sort(exact)[::-1][:count]
+        assert bound >= max(last, 0.9 * found[0] ** 2)
+        last = 0.8 * bound
+    kept = exact[exact > 0.011 * exact[0]].sum()
+    assert bound >= 0.98 * kept**2
+    assert bounds._weighted_loss_bound(workload, p) <= exact.sum() ** 2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
+def test_every_cheap_bound_is_below_every_loss(seed, kind, monkeypatch):
+    rng = np.random.default_rng(seed)
+    workload = _random_workload(rng, kind)
+    n = workload.shape[1]
+    best = min(
+        loss(workload, strategy)
+        for strategy in (
+            Identity(n),
+            VStack([workload, Identity(n)]),
+            PIdentity(rng.exponential(size=(2, n))),
+            optimize(workload, seed=0).strategy,
+        )
+    )
+    ratios = []
+    for dual, spectrum in ((1024, 2048), (0, 2048), (0, 0)):
+        monkeypatch.setattr(bounds, "CHEAP_DUAL_SIZE", dual)
+        monkeypatch.setattr(bounds, "CHEAP_SPECTRUM_SIZE", spectrum)
+        bound, _ = cheap_loss_bound(workload)
+        assert 0 < bound <= best * (1 + 1e-9)
+        ratios.append(best / bound)
+    assert ratios[0] <= ratios[1] * (1 + 1e-2)
+    assert ratios[1] <= ratios[2] * (1 + 1e-9)
+
+
+def test_the_bound_of_a_large_sparse_workload_is_no_single_column(seed):
+    rng = np.random.default_rng(seed)
+    array = scipy.sparse.random_array((2500, 5000), density=0.002, rng=rng)
+    workload = Sparse(array.astype(bool).astype(np.int64))
+    bound, name = cheap_loss_bound(workload)
+    assert name == "partial singular values"
+    identity = loss(workload, Identity(5000))
+    assert 1 < identity / bound < 3

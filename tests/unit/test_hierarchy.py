@@ -231,17 +231,17 @@ def test_workloads_that_need_no_cells(workload, least):
 
 
 def test_large_ordered_domains_are_measured_by_a_tree():
-    workload = Prefix(2**13)
+    workload = Prefix(2**14)
     result = optimize(workload, seed=0)
     assert result.template == "hierarchy"
-    assert result.loss < loss(workload, Identity(2**13)) / 20
-    counts = np.random.default_rng(0).integers(0, 9, 2**13)
+    assert result.loss < loss(workload, Identity(2**14)) / 20
+    counts = np.random.default_rng(0).integers(0, 9, 2**14)
     mechanism = MatrixMechanism(workload, result, epsilon=1)
     error = mechanism.answer(counts) - np.cumsum(counts)
     # A sum of squares within a factor of three of its expectation.
     ratio = np.square(error).sum() / mechanism.expected_error()
     assert 1 / 3 < ratio < 3
-    assert mechanism.per_query_error().shape == (2**13,)
+    assert mechanism.per_query_error().shape == (2**14,)
 
 
 def test_released_as_counts_with_whole_weights():
@@ -289,3 +289,9 @@ def test_sparse_forms_cost_their_nonzeros():
     large = Hierarchy(2**18, {1: 2, 64: 1, 2**18: 3}).to_sparse()
     assert large.nnz == 3 * 2**18
     assert large[[0, 2**18, -1]].sum(axis=1).tolist() == [2, 64, 3 * 2**18]
+
+
+@pytest.mark.parametrize("n", [1025, 4097, 8193])
+def test_auto_is_no_worse_than_a_tree_on_either_side_of_a_size(n):
+    tree = hierarchy_strategy(Prefix(n)).loss
+    assert optimize(Prefix(n), seed=0).loss <= tree
