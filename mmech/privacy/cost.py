@@ -35,6 +35,10 @@ takes off for roundings covers it too: it allows for the errors of four probabil
 of two neighbours and in numerator and denominator. Here they are those of two
 neighbours and two candidates, while errors in Z cancel like Z itself.
 
+**Random samples.** A release that is run on a random sample of the records costs less,
+or for a bag with repetitions more, than on all of them: `poisson_bag_epsilon` and
+`bernoulli_sample_epsilon` say what it may cost inside.
+
 References
 ----------
 .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
@@ -57,11 +61,13 @@ from typing import Any
 from mmech.checks import check_delta, check_epsilon
 
 __all__ = [
+    "bernoulli_sample_epsilon",
     "bounded_range_epsilon",
     "delta_from_rho",
     "epsilon_from_rho",
     "in_rho",
     "one_cost",
+    "poisson_bag_epsilon",
     "rho_from_epsilon_delta",
 ]
 
@@ -70,6 +76,9 @@ BISECTIONS = 200
 
 ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
+
+EXP_BITS = 128
+"""Bits of exponentials that costs of random samples are confirmed with."""
 
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
@@ -125,6 +134,92 @@ def bounded_range_epsilon(rho: Fraction) -> Fraction:
     Fraction(1, 1)
     """
     return Fraction(math.isqrt(math.floor(8 * rho * RESOLUTION**2)), RESOLUTION)
+
+
+def poisson_bag_epsilon(epsilon: Fraction) -> Fraction:
+    r"""Return what a release on a bag may cost, if the bag is to cost `epsilon`.
+
+    A bag holds each record K times, K being Poisson with mean one, independently. With
+    K copies of the added record, and a release of pure :math:`\epsilon_0`, an outcome
+    is at most :math:`e^{K \epsilon_0}` times as probable as without the record, and on
+    average over K :math:`E e^{K \epsilon_0} = e^{e^{\epsilon_0} - 1}` times. So
+    :math:`\epsilon_0 = \log (1 + \epsilon)`, for records that are added or removed.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the bag, in nats, per record that is added or removed.
+
+    Returns
+    -------
+    Fraction
+        Rounded down, by less than one in 2^40 of it.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import poisson_bag_epsilon
+    >>> round(float(poisson_bag_epsilon(Fraction(1, 10))), 6)
+    0.09531
+    """
+    return _log1p_below(epsilon)
+
+
+def bernoulli_sample_epsilon(epsilon: Fraction, share: Fraction) -> Fraction:
+    r"""Return what a release on a sample may cost, if the sample is to cost `epsilon`.
+
+    Each record is in the sample with probability p, independently:
+    :math:`\epsilon = \log (1 + p (e^{\epsilon_0} - 1))`.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the release on the sample, in nats, per record that is added or removed.
+    share : Fraction
+        The probability p, in (0, 1].
+
+    Returns
+    -------
+    Fraction
+        Rounded down, by less than one in 2^40 of it.
+
+    References
+    ----------
+    .. [1] Balle, Barthe, Gaboardi, "Privacy amplification by subsampling: tight
+       analyses via couplings and divergences", NeurIPS 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import bernoulli_sample_epsilon
+    >>> round(float(bernoulli_sample_epsilon(Fraction(1), Fraction(1, 2))), 4)
+    1.4899
+    """
+    from mmech.noise.thresholds import exp_bounds
+
+    if share == 1:
+        return epsilon
+    bits = _bits_for(epsilon)
+    _, above = exp_bounds(epsilon, bits)  # of exp(-epsilon), which makes the cost less
+    return _log1p_below(Fraction((1 << bits) - above, above) / share)
+
+
+def _bits_for(x: Fraction) -> int:
+    """Return how many bits tell exp(-x) from one, and x from its neighbours."""
+    return EXP_BITS + max(0, x.denominator.bit_length() - x.numerator.bit_length())
+
+
+def _log1p_below(x: Fraction) -> Fraction:
+    """Return a fraction at most log(1 + x), which integers confirm, and close to it."""
+    from mmech.noise.thresholds import exp_bounds
+
+    bits = _bits_for(x)
+    guess = Fraction(math.log1p(float(x)))
+    while True:
+        guess *= 1 - Fraction(1, 2**45)
+        below, _ = exp_bounds(guess, bits)
+        if below * (1 + x) >= 1 << bits:  # exp(-guess) >= 1 / (1 + x)
+            return guess
 
 
 def delta_from_rho(rho: Any, epsilon: Any) -> float:
