@@ -34,6 +34,9 @@ if _TYPE_CHECKING:
     from mmech_rf.private.nonprivate import NonPrivateForestClassifier
     from mmech_rf.private.private_forest import PrivateForestClassifier
     from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
+    from mmech_rf.literature.classifier import RecipeForestClassifier
+    from mmech_rf.literature.presets import recipes
+    from mmech_rf.literature.recipe import Recipe
     from mmech_rf.schema import Attribute, Schema
     from mmech_rf.storage import load_model
     from mmech_rf.tuning import TunedSetting, Tuning, tune
@@ -67,7 +70,11 @@ __all__ = [
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
     "PrivateForestClassifier",
+    "RecipeForestClassifier",
     "SubsampleAggregateClassifier",
+    # forests of the literature
+    "Recipe",
+    "recipes",
     # settings of classifiers, with their provenance
     "BlockSettings",
     "DrawnSettings",
@@ -91,6 +98,9 @@ _HOMES = {
         "fletcher_islam_depth",
         "grow_random_forest",
     ],
+    "literature.classifier": ["RecipeForestClassifier"],
+    "literature.presets": ["recipes"],
+    "literature.recipe": ["Recipe"],
     "schema": ["Attribute", "Schema"],
     "tuning": ["TunedSetting", "Tuning", "tune"],
     "workloads": [name for name in __all__ if name.endswith("_workload")],
