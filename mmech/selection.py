@@ -135,7 +135,8 @@ def exponential_mechanism(
     Candidate i is drawn with probability proportional to :math:`e^{\rho q_i}`, with
     :math:`\rho = \epsilon` for monotone scores, such as counts, half of it otherwise,
     and :math:`\epsilon / w` for scores that one record moves within a window w. The
-    best is missed by more than :math:`(\log n + t) / \rho` with probability at most :math:`e^{-t}`.
+    best is missed by more than :math:`(\log n + t) / \rho` with probability at most
+    :math:`e^{-t}`.
 
     Parameters
     ----------

@@ -28,15 +28,15 @@ if _TYPE_CHECKING:
         fletcher_islam_depth,
         grow_random_forest,
     )
+    from mmech_rf.literature.classifier import RecipeForestClassifier
+    from mmech_rf.literature.presets import recipes
+    from mmech_rf.literature.recipe import Recipe
     from mmech_rf.private.batch_prediction import BatchPredictionClassifier
     from mmech_rf.private.batch_training import BatchTrainingClassifier
     from mmech_rf.private.laplace_forest import LaplaceForestClassifier
     from mmech_rf.private.nonprivate import NonPrivateForestClassifier
     from mmech_rf.private.private_forest import PrivateForestClassifier
     from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
-    from mmech_rf.literature.classifier import RecipeForestClassifier
-    from mmech_rf.literature.presets import recipes
-    from mmech_rf.literature.recipe import Recipe
     from mmech_rf.schema import Attribute, Schema
     from mmech_rf.storage import load_model
     from mmech_rf.tuning import TunedSetting, Tuning, tune

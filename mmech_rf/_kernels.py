@@ -830,9 +830,7 @@ def root_log_weights(
 
 
 @kernel
-def node_histograms(
-    codes, class_codes, record, weight, node, first, stop, starts, out
-):
+def node_histograms(codes, class_codes, record, weight, node, first, stop, starts, out):
     # Counts of the values of every attribute and of the classes in the nodes from
     # first to stop: codes (N, d), class_codes (N,) int64; a row per record and tree:
     # record, weight, node (M,) int64; starts (d + 1,) int64, where the values of an

@@ -19,10 +19,6 @@ from mmech.selection import select
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest, mean_leaves
 from mmech_rf.limits import LIMITS
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.choice import Choice
-from mmech_rf.private.ensembles import Ensemble, spawn
-from mmech_rf.private.sizes import TableTooLargeError
 from mmech_rf.literature.budgets import Budget
 from mmech_rf.literature.grow import Grower, Integers
 from mmech_rf.literature.leaves import (
@@ -37,6 +33,10 @@ from mmech_rf.literature.recipe import SELECTION_SHARE, Recipe
 from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import RecipeVotes, first_trees, join, leaf_votes, pruned
+from mmech_rf.private.accounted import AccountedForest
+from mmech_rf.private.choice import Choice
+from mmech_rf.private.ensembles import Ensemble, spawn
+from mmech_rf.private.sizes import TableTooLargeError
 from mmech_rf.schema import Schema
 
 __all__ = ["RecipeForestClassifier"]
@@ -174,7 +174,7 @@ class RecipeForestClassifier(AccountedForest):
         try:
             super().fit(X, y)
         finally:
-            vars(self).pop("_unlabelled", None)
+            self.__dict__.pop("_unlabelled", None)
         return self
 
     def _check_parameters(self) -> Fraction:

@@ -440,7 +440,7 @@ def children_of(attribute: Integers, value: Integers, sizes: Integers) -> Intege
 def lay_out(
     levels: list[Level], domain_shape: tuple[int, ...], ordered: tuple[bool, ...]
 ) -> Forest:
-    """Number the nodes of trees depth first, as a `Forest` wants them."""
+    """Return the forest of all levels: nodes are numbered depth first there."""
     sizes = np.array(domain_shape, np.int64)
     n_children = [children_of(one.attribute, one.value, sizes) for one in levels]
     # Nodes and leaves below every node, itself not counted among the nodes.

@@ -406,6 +406,8 @@ def find_recipe(recipe: Any) -> Recipe:
             "recipe",
             "must be the name of a recipe",
             recipe,
-            f"did you mean {' or '.join(near)}" if near else f"use one of {list(found)}",
+            f"did you mean {' or '.join(near)}"
+            if near
+            else f"use one of {list(found)}",
         )
     return found[recipe]

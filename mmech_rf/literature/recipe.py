@@ -11,7 +11,7 @@ from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech_rf.forest.growth import fletcher_islam_depth
 from mmech_rf.literature.budgets import RULES, Budget, shares
-from mmech_rf.literature.samples import RANDOM_SAMPLES, RECORDS
+from mmech_rf.literature.samples import RECORDS
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 

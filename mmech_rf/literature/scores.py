@@ -6,13 +6,13 @@ changes one term only. The exponential mechanism at rate :math:`\epsilon / w` is
 :math:`\epsilon`-private for scores that an added record moves within an interval of
 length w (`mmech.exponential_mechanism`).
 
-========  ===========================================================  ===================
-median    -abs(n(left) - n(right))                                     [-1, 1]
-max       sum_v max_c n(v, c)                                          [0, 1]
-gini      -sum_v (n(v) - sum_c n(v, c)^2 / n(v))                       (-2, 0]
-entropy   -sum_v n(v) H(v), in bits                                    log2(kN + 1) + 1.44
-gain      (n H - sum_v n(v) H(v)) / log2(number of children)           twice that
-========  ===========================================================  ===================
+=======  ======================================================  ====================
+median   -abs(n(left) - n(right))                                [-1, 1]
+max      sum_v max_c n(v, c)                                     [0, 1]
+gini     -sum_v (n(v) - sum_c n(v, c)^2 / n(v))                  (-2, 0]
+entropy  -sum_v n(v) H(v), in bits                               log2(kN + 1) + 1.44
+gain     (n H - sum_v n(v) H(v)) / log2(number of children)      twice that
+=======  ======================================================  ====================
 
 Fractions are counted on a grid of 2^-6, rounded term by term. Counts of entropies
 are clamped at a public N.

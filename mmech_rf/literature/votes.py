@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mmech_rf.forest.forest import Forest
+from mmech_rf.literature.leaves import ancestors
 from mmech_rf.private.votes import Experts
 from mmech_rf.private.voting import weight_votes
-from mmech_rf.literature.leaves import ancestors
 
 __all__ = ["RecipeVotes", "first_trees", "join", "leaf_votes", "pruned"]
 
@@ -87,7 +87,7 @@ def _node_counts(forest: Forest, counts: Floats) -> tuple[NDArray[np.int64], Flo
     for level in range(paths.shape[1]):
         new = slice(None)
         if level:
-            new = paths[:, level] != paths[:, level - 1]  # type: ignore[assignment]
+            new = paths[:, level] != paths[:, level - 1]
         np.add.at(below, paths[new, level], counts[new])
     return paths, below
 
@@ -131,7 +131,7 @@ def leaf_votes(forest: Forest, counts: Floats, vote: str) -> Floats:
 
 def first_trees(forest: Forest, n_trees: int) -> Forest:
     """Return the first trees of a forest."""
-    nodes, leaves = forest.node_offsets[n_trees], forest.leaf_offsets[n_trees]
+    nodes = forest.node_offsets[n_trees]
     return Forest(
         forest.domain_shape,
         forest.feature[:nodes],
