@@ -313,6 +313,7 @@ def choose_rows(
             rate=Fraction(rate, 2**FRACTION_BITS),
             window=window,
             relation=relation,
+            priors=priors,
             possible=possible,
         )
     )

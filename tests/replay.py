@@ -189,9 +189,9 @@ def _repeated(draw, number, tape, people):
     same(f"the kind of {words}", before.draw.kind, draw.kind)
     same(f"the public side of {words}", dict(before.draw.public), dict(draw.public))
     if draw.kind == "samples":
-        # Those who are new are in the first sample, once.
+        # Those who are new are in the last sample, once.
         rows = dict(zip(tape.people.counted, before.outcome, strict=True))
-        new = np.eye(1, draw.public["n_samples"], dtype=np.int64)[0]
+        new = np.eye(1, draw.public["n_samples"], dtype=np.int64)[0, ::-1]
         found = [rows.get(name, new) for name in people.counted]
         return np.array(found, np.int64).reshape(-1, new.size)
     if draw.kind != "assignment":

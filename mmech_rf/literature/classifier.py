@@ -25,7 +25,6 @@ from mmech_rf.literature.leaves import (
     Floats,
     count_leaves,
     draw_leaf_labels,
-    matrix_counts,
     release_levels,
 )
 from mmech_rf.literature.presets import find_recipe
@@ -36,8 +35,9 @@ from mmech_rf.literature.votes import RecipeVotes, first_trees, join, leaf_votes
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble, spawn
-from mmech_rf.private.sizes import TableTooLargeError
+from mmech_rf.private.sizes import TableTooLargeError, check_cells
 from mmech_rf.schema import Schema
+from mmech_rf.workloads import training_workload
 
 __all__ = ["RecipeForestClassifier"]
 
@@ -112,6 +112,9 @@ class RecipeForestClassifier(AccountedForest):
 
     privacy = "pure"
     delta = None
+    template = "auto"
+    n_jobs = None
+    _what = "class counts of leaves"
 
     recipe_: Recipe
     forest_: Forest
@@ -187,6 +190,17 @@ class RecipeForestClassifier(AccountedForest):
                 "public",
                 remedy="accept that with {neighbours='labels'}",
             )
+        drops = "drop" in (self.handle_unknown, self.handle_missing)
+        if self.neighbours == "labels" and drops:
+            raise ParameterError(
+                "handle_unknown",
+                "{neighbours='labels'} takes the number of records for public, which "
+                "a record shows that is dropped for its label",
+                "drop",
+                "choose 'error'",
+            )
+        if recipe.draws_from_others and self.ledger is not None:
+            self.ledger.part("persons", "with labels")  # or raise: a part has no parts
         given = getattr(self, "_unlabelled", None) is not None
         if recipe.unlabelled and not given:
             raise ParameterError(
@@ -237,6 +251,8 @@ class RecipeForestClassifier(AccountedForest):
         """
         recipe, schema = self.recipe_, self.schema_
         n_trees = recipe.trees(schema, epsilon, n_records)
+        if recipe.leaves == "matrix":
+            check_cells(schema, n_trees, most=LIMITS.tree_cells)
         n_levels = recipe.n_levels(schema, epsilon, n_records)
         fitting = n_levels
         while fitting and not self._fits(n_trees, fitting):
@@ -368,7 +384,7 @@ class _Cook:
         self.times = n_trees if recipe.records == "all" else 1
         if self.sampled:
             what = f"{n_trees} trees of random samples of the records"
-            self._charge(epsilon, what, "other", self.ledger)
+            self._charge(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
         weights = multiplicities(
             recipe.records, len(self.codes), n_trees, recipe.sample, self.noise
         )
@@ -415,9 +431,8 @@ class _Cook:
                 records, len(codes), n_trees, recipe.sample, self.noise
             )
 
-        def pay(cost: Fraction, what: str, kind: str) -> None:
-            if not self.sampled:
-                self._charge(cost * self.times, what, kind, ledger)
+        def pay(cost: Fraction, what: str, kind: str, size: float) -> None:
+            self._pay(cost, what, kind, size, ledger)
 
         k = self.schema.n_classes
         stops = budget.counts if recipe.stopping == "noisy-counts" else ()
@@ -443,10 +458,7 @@ class _Cook:
         recipe, k = self.recipe, self.schema.n_classes
         cost = sum(budget.counts, Fraction(0))
         if recipe.leaves == "matrix":
-            return matrix_counts(
-                forest, self.codes, self.class_codes, k, cost * self.times,
-                relation=self.relation, ledger=self.ledger, noise=self.noise,
-            )  # fmt: skip
+            return self._matrix_counts(forest, cost * self.times)
         counts = count_leaves(forest, self.codes, self.class_codes, k, weights)
         if recipe.leaves == "levels":
             return release_levels(
@@ -456,16 +468,25 @@ class _Cook:
             cost = budget.counts[-1]
         if recipe.leaves == "laplace":
             what = "class counts of leaves"
-            self._pay(cost, what, "laplace")
+            self._pay(cost, what, "laplace", unit)
             return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
         flipping = recipe.leaves == "permute-and-flip"
         kind = "permute_and_flip" if flipping else "exponential"
-        self._pay(cost, "labels of leaves", kind)
+        self._pay(cost, "labels of leaves", kind, unit)
         labels = draw_leaf_labels(
             counts, cost, unit=unit, flipping=flipping, relation=self.relation,
             noise=self.noise,
         )  # fmt: skip
         return (labels[:, None] == np.arange(k)).astype(np.float64)
+
+    def _matrix_counts(self, forest: Forest, cost: Fraction) -> Floats:
+        """Release class counts of leaves through an optimized strategy."""
+        ensemble = Ensemble(np.arange(self.codes.shape[1]), forest, cost)
+        workload = training_workload(forest)
+        (found,) = self.model._optimize([workload])
+        mechanism = self.model._mechanism(ensemble, workload, found.strategy)
+        table = self.model._count_table(ensemble, self.codes, self.class_codes)
+        return np.asarray(self.model._answer(mechanism, table), np.float64)
 
     def selected(
         self, forest: Forest, counts: Floats, epsilon: Fraction
@@ -488,15 +509,21 @@ class _Cook:
 
     # ---- paying and noise ------------------------------------------------------
 
-    def _pay(self, cost: Fraction, what: str, kind: str) -> None:
+    def _pay(
+        self,
+        cost: Fraction,
+        what: str,
+        kind: str,
+        size: float,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
         """Pay for a release in every tree, unless samples were paid for as a whole."""
         if not self.sampled:
-            self._charge(cost * self.times, what, kind, self.ledger)
+            size *= self.outer.factor * (self.times if kind == "laplace" else 1)
+            entry = LedgerEntry(cost * self.times, what, kind, size)
+            self._charge(entry, ledger or self.ledger)
 
-    def _charge(
-        self, cost: Fraction, what: str, kind: str, ledger: PrivacyLedger
-    ) -> None:
-        entry = LedgerEntry(cost, what, kind, self.outer.factor * self.times)
+    def _charge(self, entry: LedgerEntry, ledger: PrivacyLedger) -> None:
         self.model._note(charge(ledger, entry, self.outer, self.noise))
 
     def _noisy(

@@ -36,8 +36,8 @@ Release = Callable[[Integers, Fraction, Fraction, str], Integers]
 words to noisy values. It was paid for."""
 
 
-Pay = Callable[[Fraction, str, str], None]
-"""Takes the cost in one tree, words, and the kind of release."""
+Pay = Callable[[Fraction, str, str, float], None]
+"""Takes the cost in one tree, words, the kind of release, and its sensitivity there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +135,6 @@ class Grower:
                 logs[part] = np.log(widths / widths.mean())
         return np.rint(np.ldexp(logs, FRACTION_BITS)).astype(np.int64)
 
-    @property
-    def _measures(self) -> bool:
-        """Whether tests follow from noisy counts alone."""
-        return self.recipe.selection == "noisy-counts"
-
     # ---- levels ------------------------------------------------------------
 
     def grow(self, tests: tuple[Fraction, ...], stops: tuple[Fraction, ...]) -> Forest:
@@ -164,8 +159,11 @@ class Grower:
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
             if self.recipe.selection != "exact":
-                kind = "laplace" if self._measures else "exponential"
-                self.pay(cost, f"tests of level {number + 1}", kind)
+                what = f"tests of level {number + 1}"
+                if self.recipe.selection == "noisy-counts":
+                    self.pay(cost, what, "laplace", self.unit * len(self._sizes))
+                else:
+                    self.pay(cost, what, "exponential", self.score.size)
             for part in self._parts(tree.size):
                 attribute[part], value[part] = self._draw(
                     part, boxes[part], stopped[part], cost
@@ -210,7 +208,7 @@ class Grower:
         counts = np.zeros(n_nodes, np.int64)
         np.add.at(counts, self._node[inside], self._weight[inside])
         what = "numbers of records of nodes"
-        self.pay(cost, what, "laplace")
+        self.pay(cost, what, "laplace", self.unit)
         noisy = self.release(counts, Fraction(self.unit), cost, what)
         return noisy < 2**0.5 * self.schema.n_classes / float(cost)
 

@@ -7,19 +7,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import MatrixMechanism, PartitionStack, PrivacyLedger, optimize
+from mmech import PartitionStack
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import least_squares
 from mmech.selection import choose_rows, flip
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.grow import Integers, Pay, Release
-from mmech_rf.workloads import training_workload
 
 __all__ = [
     "ancestors",
     "count_leaves",
     "draw_leaf_labels",
-    "matrix_counts",
     "release_levels",
 ]
 
@@ -131,7 +129,7 @@ def release_levels(
         sums = np.zeros((nodes.size, counts.shape[1]), np.int64)
         np.add.at(sums, group, counts)
         what = "class counts of leaves" if last else f"class counts of level {level}"
-        pay(cost, what, "laplace")
+        pay(cost, what, "laplace", unit)
         measured.append((group, release(sums, Fraction(unit), cost, what), cost))
     estimate = np.empty(counts.shape)
     for start, stop in zip(
@@ -145,32 +143,3 @@ def release_levels(
         found = least_squares(stack, np.concatenate(noisy).astype(np.float64), scale)
         estimate[start:stop] = np.asarray(found)
     return estimate
-
-
-def matrix_counts(
-    forest: Forest,
-    codes: Integers,
-    class_codes: Integers,
-    n_classes: int,
-    epsilon: Fraction,
-    *,
-    relation: Relation,
-    ledger: PrivacyLedger,
-    noise: np.random.Generator | None,
-) -> Floats:
-    """Release class counts of all leaves through an optimized strategy."""
-    cells = np.ravel_multi_index(tuple(codes.T), forest.domain_shape)
-    table = np.bincount(
-        cells * n_classes + class_codes, minlength=forest.n_cells * n_classes
-    ).reshape(forest.n_cells, n_classes)
-    workload = training_workload(forest)
-    mechanism = MatrixMechanism(
-        workload,
-        optimize(workload).strategy,
-        epsilon=epsilon,
-        neighbours=relation.neighbours,
-        records_per_person=relation.records_per_person,
-        ledger=ledger,
-        insecure_rng=noise,
-    )
-    return np.asarray(mechanism.answer(table), np.float64)

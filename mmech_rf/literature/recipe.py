@@ -11,7 +11,7 @@ from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech_rf.forest.growth import fletcher_islam_depth
 from mmech_rf.literature.budgets import RULES, Budget, shares
-from mmech_rf.literature.samples import RECORDS
+from mmech_rf.literature.samples import RANDOM_SAMPLES, RECORDS
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
@@ -225,6 +225,11 @@ class Recipe:
             raise ParameterError(
                 "score", "exact tests may look at attributes only", self.score,
                 "use {score='median'}",
+            )  # fmt: skip
+        if self.structure == "two-phase" and self.records not in RANDOM_SAMPLES:
+            raise ParameterError(
+                "records", "two phases are paid for as random samples", self.records,
+                "use {records='poisson'}",
             )  # fmt: skip
         if self.score == "median" and self.splits != "binary":
             raise ParameterError(

@@ -56,12 +56,20 @@ class Score:
         Whether a score is minus the absolute difference of two terms, not their sum.
     divided : bool
         Whether gains over the node are divided by the logarithm of their children.
+    grid : int
+        Units of the score to one record, or bit.
     """
 
     term: Callable[[Counts], Counts]
     window: int
     contrast: bool = False
     divided: bool = False
+    grid: int = 1
+
+    @property
+    def size(self) -> float:
+        """Length of the window, in records or bits."""
+        return self.window / self.grid
 
     def two_way(self, left: Counts, right: Counts) -> Counts:
         """Return the scores of tests with two outcomes."""
@@ -138,7 +146,7 @@ def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Sco
     if name == "max":
         return Score(_largest, unit)
     if name == "gini":
-        return Score(_gini, (2 ** (GRID + 1) + 2) * unit)
+        return Score(_gini, (2 ** (GRID + 1) + 2) * unit, grid=2**GRID)
     most = min(math.ceil(2 * n_records) * unit, LARGEST_TABLE // n_classes)
     table = _n_log_n(n_classes * most)
     # A term changes by a step of the table at n(v, c), less one at n(v) >= n(v, c);
@@ -148,6 +156,6 @@ def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Sco
     window = int(steps.max() - steps.min() + overshoot) * unit
     term = partial(_entropy, table, most)
     if name == "entropy":
-        return Score(term, window)
+        return Score(term, window, grid=2**GRID)
     # The node and one child change, and a quotient is rounded down.
-    return Score(term, 2 * window + 2, divided=True)
+    return Score(term, 2 * window + 2, divided=True, grid=2**GRID)

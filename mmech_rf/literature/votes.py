@@ -123,7 +123,8 @@ def leaf_votes(forest: Forest, counts: Floats, vote: str) -> Floats:
         return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
     if vote == "most-confident":
         paths, below = _node_counts(forest, counts)
-        surest = _shares(below).max(axis=1)[paths].argmax(axis=1)
+        smooth = _shares(np.maximum(below, 0.0) + 1.0)  # or leaves of noise are sure
+        surest = smooth.max(axis=1)[paths].argmax(axis=1)
         counts = below[paths[np.arange(len(paths)), surest]]
     best = counts == counts.max(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True))
