@@ -15,7 +15,7 @@ from mmech.noise import LAPLACE
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, measure
-from mmech.selection import select
+from mmech.selection import fixed_point_rate, select
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest, mean_leaves
 from mmech_rf.limits import LIMITS
@@ -40,6 +40,9 @@ from mmech_rf.schema import Schema
 from mmech_rf.workloads import training_workload
 
 __all__ = ["RecipeForestClassifier"]
+
+MANY = 2**31
+"""More records than there are, where their number is not known yet."""
 
 
 class RecipeForestClassifier(AccountedForest):
@@ -240,9 +243,46 @@ class RecipeForestClassifier(AccountedForest):
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         self.recipe_ = find_recipe(self.recipe)
-        if self.n_records is not None or not self.recipe_.needs_records:
-            self._check_nodes(float(epsilon), float(self.n_records or 1))
+        n_records, trees = self.n_records, epsilon
+        if n_records is None and self.recipe_.needs_records:
+            # Many records leave the least for every release.
+            n_records, trees = MANY, epsilon * (1 - self._settings.count_share)
+        else:
+            self._check_nodes(float(epsilon), float(n_records or 1))
+        self._check_budget(trees, float(n_records or 1))
         return []
+
+    def _check_budget(self, epsilon: Fraction, n_records: float) -> None:
+        """Raise before anything is paid for if shares are too small to draw with."""
+        recipe, schema = self.recipe_, self.schema_
+        n_trees = recipe.trees(schema, float(epsilon), n_records)
+        n_levels = recipe.n_levels(schema, float(epsilon), n_records)
+        relation = self._terms.relation
+        own = tree_epsilon(recipe.records, epsilon, n_trees, recipe.sample, relation)
+        budget = recipe.budget(own, n_levels)
+        draws = 1
+        if recipe.selection == "cut-then-attribute":
+            draws = 2 * (1 + recipe.n_candidates(schema.n_features))
+        tests = [cost / draws for cost in budget.tests if cost]
+        least = min([*tests, *(cost for cost in budget.counts if cost)])
+        unit = n_trees if recipe.structure == "two-phase" else 1
+        score = score_for(recipe.score, schema.n_classes, n_records, unit)
+        largest = unit * relation.factor * max(schema.n_features, *schema.domain_shape)
+        try:
+            fixed_point_rate(
+                least, monotone=True, relation=relation, roundings=1,
+                score_unit=score.window,
+            )  # fmt: skip
+            LAPLACE.parameter(Fraction(largest), least)
+        except ValueError:
+            raise ParameterError(
+                "epsilon",
+                f"is shared out by {{recipe={recipe.name!r}}} to {n_trees} trees of "
+                f"{n_levels} levels, which leaves {float(least):.1g} for the least "
+                "share, too little to draw with",
+                f"{float(epsilon):g}",
+                "raise it",
+            ) from None
 
     def _check_nodes(self, epsilon: float, n_records: float) -> int:
         """Return how many levels the trees have; raise if they do not fit in memory.
@@ -337,6 +377,15 @@ class RecipeForestClassifier(AccountedForest):
             method="recipe",
             voting=recipe.vote,
             n_trees=forest.n_trees,
+        )
+
+    @property
+    def _public(self) -> str:  # type: ignore[override]
+        if self._terms.neighbours != "labels":
+            return AccountedForest._public
+        return (
+            "The schema and the parameters do not depend on records; the attributes of "
+            "all records, and how many there are, are public, and tests may show them."
         )
 
     def _describe(self) -> str:

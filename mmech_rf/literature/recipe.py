@@ -192,8 +192,10 @@ class Recipe:
         for name in ("leaf_share", "sample", "first_phase"):
             share = Fraction(getattr(self, name))
             object.__setattr__(self, name, share)
-            if not 0 < share <= 1:
-                raise ParameterError(name, "must be a share in (0, 1]", str(share))
+            most = ")" if name == "leaf_share" else "]"  # tests cost something
+            if not 0 < share <= 1 or (share == 1 and most == ")"):
+                words = f"must be a share in (0, 1{most}"
+                raise ParameterError(name, words, str(share))
         if isinstance(self.levels, str):
             check_choice(self.levels, "levels", tuple(RULES))
         else:
@@ -210,48 +212,58 @@ class Recipe:
 
     def _check_together(self) -> None:
         """Raise where choices do not go together."""
-        if self.selection == "exact" and self.guarantee != "labels":
-            raise ParameterError(
+        exact = self.selection == "exact"
+        only_labels = self.leaves in ("exponential", "permute-and-flip")
+        by_counts = self.vote != "hard" or self.pruning == "signal-to-noise"
+        sampled = self.records in RANDOM_SAMPLES
+        for name, wrong, need, remedy in (
+            (
                 "selection",
+                exact and self.guarantee != "labels",
                 "exact tests show records, and need {guarantee='labels'}, under which "
                 "attributes are public",
-                self.selection,
                 "use {selection='joint'}",
-            )
-        if self.guarantee == "labels" and (
-            self.structure == "two-phase"
-            or (self.selection == "exact" and self.score != "median")
-        ):
-            raise ParameterError(
-                "score", "exact tests may look at attributes only", self.score,
+            ),
+            (
+                "score",
+                exact and self.score != "median",
+                "exact tests may look at attributes only",
                 "use {score='median'}",
-            )  # fmt: skip
-        if self.structure == "two-phase" and self.records not in RANDOM_SAMPLES:
-            raise ParameterError(
-                "records", "two phases are paid for as random samples", self.records,
+            ),
+            (
+                "records",
+                self.structure == "two-phase" and not sampled,
+                "two phases are paid for as random samples",
                 "use {records='poisson'}",
-            )  # fmt: skip
-        if self.score == "median" and self.splits != "binary":
-            raise ParameterError(
-                "splits", "medians need two outcomes", self.splits,
+            ),
+            (
+                "splits",
+                self.score == "median" and self.draws and self.splits != "binary",
+                "medians need two outcomes",
                 "use {splits='binary'}",
-            )  # fmt: skip
-        if self.splits == "multiway" and self.structure != "random":
-            raise ParameterError(
-                "splits", "a child per value of ordered attributes goes with "
-                "{structure='random'} only", self.splits, "use {splits='threshold'}",
-            )  # fmt: skip
-        if self.leaves == "matrix" and self.records != "all":
-            raise ParameterError(
-                "records", "the matrix mechanism answers for all records at once",
-                self.records, "use {records='all'}",
-            )  # fmt: skip
-        labels = self.leaves in ("exponential", "permute-and-flip")
-        if labels and (self.vote != "hard" or self.pruning == "signal-to-noise"):
-            raise ParameterError(
-                "vote", "leaves of which only the label is released vote hard",
-                self.vote, "use {vote='hard'} without pruning by counts",
-            )  # fmt: skip
+            ),
+            (
+                "splits",
+                self.splits == "multiway" and self.draws,
+                "a child per value of ordered attributes goes with "
+                "{structure='random'} only",
+                "use {splits='threshold'}",
+            ),
+            (
+                "records",
+                self.leaves == "matrix" and self.records != "all",
+                "the matrix mechanism answers for all records at once",
+                "use {records='all'}",
+            ),
+            (
+                "vote",
+                only_labels and by_counts,
+                "leaves of which only the label is released vote hard",
+                "use {vote='hard'} without pruning by counts",
+            ),
+        ):
+            if wrong:
+                raise ParameterError(name, need, getattr(self, name), remedy)
 
     # ---- what follows from public numbers --------------------------------------
 

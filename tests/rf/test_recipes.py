@@ -19,7 +19,7 @@ from mmech_rf import (
     recipes,
 )
 from mmech_rf.literature.leaves import ancestors, release_levels
-from mmech_rf.literature.presets import REFUSED
+from mmech_rf.literature.presets import refused
 from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 from mmech_rf.literature.votes import leaf_votes, pruned
@@ -279,15 +279,15 @@ def test_the_table_names_every_recipe():
 
 
 # ----------------------------------------------------------------------- refusals
-@pytest.mark.parametrize("name", list(REFUSED))
+@pytest.mark.parametrize("name", list(refused()))
 def test_what_is_not_private_is_refused_with_what_is(name):
     ledger = PrivacyLedger(1)
-    with pytest.raises(ParameterError, match="is refused") as refused:
+    with pytest.raises(ParameterError, match="is refused") as error:
         RecipeForestClassifier(CAR.schema, epsilon=1, recipe=name, ledger=ledger).fit(
             CAR.data, CAR.target
         )
-    assert str(refused.value).endswith(f"use recipe={REFUSED[name][1]!r}")
-    assert REFUSED[name][1] in recipes()
+    assert str(error.value).endswith(f"use recipe={refused()[name][1]!r}")
+    assert refused()[name][1] in recipes()
     assert not ledger.entries
 
 
@@ -302,6 +302,12 @@ def test_what_is_not_private_is_refused_with_what_is(name):
         ),
         ({"recipe": "fi-2021", "schema": "deep"}, r"depth 11 .*\.replace\(depth=\d\)"),
         ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
+        ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
+        ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
+        (
+            {"recipe": "ssrdt", "neighbours": "labels", "handle_unknown": "drop"},
+            "takes the number of records for public",
+        ),
     ],
 )
 def test_bad_input_costs_nothing(settings, words):
@@ -316,7 +322,8 @@ def test_bad_input_costs_nothing(settings, words):
         ),
     }
     schema = schemas.get(settings.pop("schema", None), CAR.schema)
-    model = RecipeForestClassifier(schema, epsilon=1, ledger=ledger, **settings)
+    settings = {"epsilon": 1} | settings
+    model = RecipeForestClassifier(schema, ledger=ledger, **settings)
     rows = [["a"] * 22, ["b"] * 22] if schema.n_features == 22 else CAR.data[:2]
     if schema.n_features == 1:
         rows = [[0.5], [0.6]]
@@ -342,6 +349,7 @@ def test_records_without_labels_for_a_recipe_without_use_are_refused():
         ({"splits": "multiway"}, "goes with structure='random' only"),
         ({"leaves": "matrix"}, "answers for all records at once"),
         ({"leaves": "exponential"}, "vote hard"),
+        ({"leaf_share": 1}, r"must be a share in \(0, 1\)"),
         ({"sample": 2}, r"must be a share in \(0, 1\]"),
         ({"vote": "loud"}, "vote must be one of"),
         ({"depth": "deep"}, "depth must be one of"),
