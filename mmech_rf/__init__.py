@@ -98,7 +98,6 @@ _HOMES = {
         "fletcher_islam_depth",
         "grow_random_forest",
     ],
-    "literature.classifier": ["RecipeForestClassifier"],
     "literature.presets": ["recipes"],
     "literature.recipe": ["Recipe"],
     "schema": ["Attribute", "Schema"],

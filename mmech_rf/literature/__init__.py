@@ -9,6 +9,7 @@ scores      what makes a test good, in whole numbers of bounded sensitivity
 grow        trees whose tests are drawn from the records
 leaves      what is released of the leaves
 votes       what a released leaf says, and how trees vote
+fitting     one fit: what is paid for, drawn and released
 classifier  the estimator
 ==========  =====================================================================
 """

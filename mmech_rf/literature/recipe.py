@@ -9,18 +9,21 @@ from typing import Any
 
 from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
+from mmech.storage.codec import storable
 from mmech_rf.forest.growth import fletcher_islam_depth
 from mmech_rf.literature.budgets import RULES, Budget, shares
 from mmech_rf.literature.samples import RANDOM_SAMPLES, RECORDS
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
-__all__ = ["GUARANTEES", "Recipe"]
+__all__ = ["GUARANTEES", "VOTES", "Recipe"]
 
 GUARANTEES = {
     "pure": "pure epsilon, for whole records",
     "labels": "pure epsilon, for labels only: attributes are public",
 }
+
+VOTES = ("hard", "weight", "mean", "probabilistic", "most-confident", "log-odds")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "structure": ("random", "drawn", "two-phase"),
@@ -31,14 +34,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "stopping": ("depth", "size", "noisy-counts"),
     "records": RECORDS,
     "leaves": ("laplace", "exponential", "permute-and-flip", "levels", "matrix"),
-    "vote": (
-        "hard",
-        "weight",
-        "mean",
-        "probabilistic",
-        "most-confident",
-        "log-odds",
-    ),
+    "vote": VOTES,
     "pruning": ("none", "signal-to-noise", "selective"),
     "guarantee": tuple(GUARANTEES),
 }
@@ -87,6 +83,7 @@ WORDS = {
 """What a choice says in `Recipe.describe`."""
 
 
+@storable("Recipe")
 @dataclass(frozen=True)
 class Recipe:
     r"""A private forest: one choice for each of its parts.
@@ -397,24 +394,6 @@ class Recipe:
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the choices as JSON has them; shares are text."""
-
-        def plain(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return [str(share) for share in value]
-            return str(value) if isinstance(value, Fraction) else value
-
-        return {part.name: plain(getattr(self, part.name)) for part in fields(self)}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Recipe:
-        """Return the recipe of a description; anything that does not fit raises."""
-        found = dict(stored)
-        if isinstance(found.get("levels"), list):
-            found["levels"] = tuple(Fraction(share) for share in found["levels"])
-        return cls(**found)
 
 
 def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:

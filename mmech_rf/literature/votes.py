@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from mmech.checks import check_choice
+from mmech.storage.codec import storable
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.leaves import ancestors
-from mmech_rf.private.votes import Experts
+from mmech_rf.literature.recipe import VOTES
+from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.private.voting import weight_votes
 
 __all__ = ["RecipeVotes", "first_trees", "join", "leaf_votes", "pruned"]
@@ -18,6 +22,7 @@ __all__ = ["RecipeVotes", "first_trees", "join", "leaf_votes", "pruned"]
 Floats = NDArray[np.float64]
 
 
+@storable("RecipeVotes")
 @dataclass(frozen=True, eq=False)
 class RecipeVotes(Experts):
     """Trees whose leaves have been released.
@@ -26,10 +31,8 @@ class RecipeVotes(Experts):
     ----------
     forest : Forest
         The trees.
-    counts : ndarray, shape (n_leaves, k)
+    counts : ndarray of float64, shape (n_leaves, k)
         What was released of every leaf: noisy class counts, or one at its label.
-    saying : ndarray of float64, shape (n_leaves, k)
-        What every leaf adds to the votes.
     voting : str
         How trees vote.
     key : int
@@ -38,9 +41,20 @@ class RecipeVotes(Experts):
 
     forest: Forest
     counts: Floats
-    saying: Floats
     voting: str
     key: int
+
+    def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
+        """Raise unless trees are of this domain, and there is a row for each leaf."""
+        check_that(self.forest.domain_shape == domain_shape, "trees")
+        check_that(self.counts.shape == (self.forest.n_leaves, n_classes), "counts")
+        check_choice(self.voting, "vote", VOTES)
+        check_that(0 <= self.key < 2**64, "keys")
+
+    @cached_property
+    def saying(self) -> Floats:
+        """What every leaf adds to the votes, shape (n_leaves, k)."""
+        return leaf_votes(self.forest, self.counts, self.voting)
 
     def log_odds(self, codes: NDArray[np.int64]) -> Floats:
         """Return the votes for every class, shape (b, k)."""

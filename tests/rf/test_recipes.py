@@ -298,7 +298,7 @@ def test_what_is_not_private_is_refused_with_what_is(name):
         ({"recipe": "pte"}, "protects labels only: .* neighbours='labels'"),
         (
             {"recipe": "sspe-2", "neighbours": "labels"},
-            "from records without labels; pass them as X_unlabelled",
+            "needs X_unlabelled, records without labels .*; give X_unlabelled to",
         ),
         ({"recipe": "fi-2021", "schema": "deep"}, r"depth 11 .*\.replace\(depth=\d\)"),
         ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
@@ -334,7 +334,7 @@ def test_bad_input_costs_nothing(settings, words):
 
 
 def test_records_without_labels_for_a_recipe_without_use_are_refused():
-    with pytest.raises(ParameterError, match="has no use for records without labels"):
+    with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
         RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
             CAR.data, CAR.target, X_unlabelled=CAR.data
         )

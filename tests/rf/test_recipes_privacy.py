@@ -15,8 +15,8 @@ from mmech import PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
-from mmech_rf.literature import classifier, samples, scores
-from mmech_rf.literature.classifier import _Cook
+from mmech_rf.literature import fitting, samples, scores
+from mmech_rf.literature.fitting import Fitting
 from mmech_rf.literature.grow import Grower
 
 SCHEMA = Schema(
@@ -412,14 +412,14 @@ def test_equal_parts_of_a_shuffle(monkeypatch):
 
 def test_weights_that_are_normalised(monkeypatch):
     """Liu: with weights that sum to a constant one record changes all of them."""
-    trees = _Cook._phase
+    trees = Fitting._phase
 
     def normalised(self, weights, budget, unit):
         if weights.shape[1] == 1:  # the last phase
             weights = weights * 50 // max(1, int(weights.sum()))
         return trees(self, weights, budget, unit)
 
-    monkeypatch.setattr(_Cook, "_phase", normalised)
+    monkeypatch.setattr(Fitting, "_phase", normalised)
     monkeypatch.setitem(SMALL, "liu", SMALL["liu"].replace(first_phase=Fraction(2, 3)))
     refuted("liu")
 
@@ -438,7 +438,7 @@ def test_windows_that_are_too_narrow(monkeypatch):
         found = narrow(*given, **options)
         return dataclasses.replace(found, window=max(1, found.window // 8))
 
-    monkeypatch.setattr(classifier, "score_for", half)
+    monkeypatch.setattr(fitting, "score_for", half)
     for name in ("rana", "spe", "entropy", "gain"):
         refuted(name)
 
