@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_FLOOR, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -76,9 +77,6 @@ BISECTIONS = 200
 
 ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
-
-EXP_BITS = 128
-"""Bits of exponentials that costs of random samples are confirmed with."""
 
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
@@ -195,31 +193,26 @@ def bernoulli_sample_epsilon(epsilon: Fraction, share: Fraction) -> Fraction:
     >>> round(float(bernoulli_sample_epsilon(Fraction(1), Fraction(1, 2))), 4)
     1.4899
     """
-    from mmech.noise.thresholds import exp_bounds
-
     if share == 1:
         return epsilon
-    bits = _bits_for(epsilon)
-    _, above = exp_bounds(epsilon, bits)  # of exp(-epsilon), which makes the cost less
-    return _log1p_below(Fraction((1 << bits) - above, above) / share)
+    with localcontext(prec=_digits(epsilon), rounding=ROUND_FLOOR) as context:
+        power = context.divide(epsilon.numerator, epsilon.denominator).exp()
+        return _log1p_below(Fraction(power.next_minus() - 1) / share)
 
 
-def _bits_for(x: Fraction) -> int:
-    """Return how many bits tell exp(-x) from one, and x from its neighbours."""
-    return EXP_BITS + max(0, x.denominator.bit_length() - x.numerator.bit_length())
+def _digits(x: Fraction) -> int:
+    """Return enough decimal digits to tell 1 + x, or e^x, from their neighbours."""
+    return 40 + max(0, x.denominator.bit_length() - x.numerator.bit_length())
 
 
 def _log1p_below(x: Fraction) -> Fraction:
-    """Return a fraction at most log(1 + x), which integers confirm, and close to it."""
-    from mmech.noise.thresholds import exp_bounds
+    """Return a fraction at most log(1 + x), and close to it.
 
-    bits = _bits_for(x)
-    guess = Fraction(math.log1p(float(x)))
-    while True:
-        guess *= 1 - Fraction(1, 2**45)
-        below, _ = exp_bounds(guess, bits)
-        if below * (1 + x) >= 1 << bits:  # exp(-guess) >= 1 / (1 + x)
-            return guess
+    Decimal logarithms and exponentials are correctly rounded: off by less than a unit.
+    """
+    with localcontext(prec=_digits(x), rounding=ROUND_FLOOR) as context:
+        below = context.divide((1 + x).numerator, (1 + x).denominator).ln()
+        return Fraction(below.next_minus())
 
 
 def delta_from_rho(rho: Any, epsilon: Any) -> float:

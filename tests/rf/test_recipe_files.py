@@ -68,10 +68,10 @@ def test_records_without_labels_on_the_command_line(files, capsys):
     options = "recipe", "--recipe", "pte", "--neighbours", "labels"
     assert fit(files, *options) == 2
     assert "give --unlabelled to the fit" in capsys.readouterr().err
-    assert fit(files, *options, *others) == 0
-    assert "attributes are public" in " ".join(capsys.readouterr().out.split())
     assert fit(files, "drawn", *others) == 2
     assert "--unlabelled does not go with --method drawn" in capsys.readouterr().err
+    assert fit(files, *options, *others) == 0
+    assert "attributes are public" in " ".join(capsys.readouterr().out.split())
 
 
 def test_refusals_on_the_command_line(files, capsys):
