@@ -18,6 +18,7 @@ from mmech_rf import (
     datasets,
     recipes,
 )
+from mmech_rf._kernels import node_histograms
 from mmech_rf.literature.leaves import ancestors, release_levels
 from mmech_rf.literature.presets import refused
 from mmech_rf.literature.samples import tree_epsilon
@@ -176,6 +177,20 @@ def test_counts_that_are_too_large_keep_the_window():
                 left, right
             )
             assert abs(int(change[0])) <= score.window
+
+
+def test_histograms_are_those_of_a_loop(rng):
+    codes = np.stack([rng.integers(0, n, 200) for n in (3, 4)], axis=1)
+    classes, starts = rng.integers(0, 2, 200), np.array([0, 3, 7])
+    record, node = rng.integers(0, 200, 300), rng.integers(-1, 6, 300)
+    weight = rng.integers(0, 4, 300)
+    found, expected = np.zeros((2, 3, 7, 2), np.int64)
+    node_histograms(codes, classes, record, weight, node, 2, 5, starts, found)
+    for i, one, w in zip(record, node, weight, strict=True):
+        for a in range(2):
+            if 2 <= one < 5:
+                expected[one - 2, starts[a] + codes[i, a], classes[i]] += w
+    np.testing.assert_array_equal(found, expected)
 
 
 # ------------------------------------------------------------------------- leaves
