@@ -125,8 +125,10 @@ class Fitting:
             if recipe.selection == "exact":  # from all public attributes
                 codes = np.concatenate([codes, self.codes])
             else:
-                ledger = ledger.part("persons", "without labels")
-                self.ledger = self.ledger.part("persons", "with labels")
+                # Of this fit: who has a label in another one may have none here.
+                persons = f"persons of fit {self.model._tie_key:x}"
+                ledger = ledger.part(persons, "without labels")
+                self.ledger = self.ledger.part(persons, "with labels")
             class_codes = np.zeros(len(codes), np.int64)
             records = "all" if recipe.selection == "exact" else recipe.records
             weights = multiplicities(
@@ -158,7 +160,8 @@ class Fitting:
         self, forest: Forest, weights: Integers, budget: Budget, unit: int
     ) -> Floats:
         recipe, k = self.recipe, self.schema.n_classes
-        cost = sum(budget.counts, Fraction(0))
+        stopped = recipe.draws and recipe.stopping == "noisy-counts"
+        cost = budget.counts[-1] if stopped else sum(budget.counts, Fraction(0))
         if recipe.leaves == "matrix":
             return self._matrix_counts(forest, cost * self.times)
         counts = count_leaves(forest, self.codes, self.class_codes, k, weights)
@@ -166,8 +169,6 @@ class Fitting:
             return release_levels(
                 forest, counts, budget.counts, unit, self._pay, self._noisy
             )
-        if recipe.stopping == "noisy-counts":
-            cost = budget.counts[-1]
         if recipe.leaves == "laplace":
             what = "class counts of leaves"
             self._pay(cost, what, "laplace", unit)

@@ -290,7 +290,12 @@ class Grower:
         return found
 
     def _choose(
-        self, scores: Integers, possible: Flags, cost: Fraction, window: int
+        self,
+        scores: Integers,
+        possible: Flags,
+        cost: Fraction,
+        window: int,
+        priors: Integers | int = 0,
     ) -> Integers:
         return choose_rows(
             np.where(possible, scores, 0),
@@ -298,14 +303,14 @@ class Grower:
             window=window,
             relation=self.relation,
             noise=self.noise,
-            priors=self._priors if scores.shape[1] == self._priors.size else 0,
+            priors=priors,
             possible=possible,
         )
 
     def _joint(self, counts: Integers, possible: Flags, cost: Fraction) -> Integers:
         """Draw attribute and cut together."""
         scores = self._scores(self.score, counts)
-        return self._choose(scores, possible, cost, self.score.window)
+        return self._choose(scores, possible, cost, self.score.window, self._priors)
 
     def _cut_then_attribute(
         self, counts: Integers, possible: Flags, cost: Fraction
@@ -347,7 +352,8 @@ class Grower:
     ) -> Integers:
         """Draw a cut of one attribute per node."""
         if self.recipe.cuts != "class-means":
-            return self._choose(medians, possible, cost, self.medians.window)
+            window = self.medians.window
+            return self._choose(medians, possible, cost, window, self._priors)
         return self._between_means(counts, possible, attribute, cost)
 
     def _between_means(

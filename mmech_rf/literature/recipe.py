@@ -253,6 +253,20 @@ class Recipe:
                 "use {records='all'}",
             ),
             (
+                "stopping",
+                self.stopping == "noisy-counts"
+                and (self.leaves == "levels" or self.unlabelled),
+                "noisy numbers of records take the budget that counts of levels have, "
+                "and that of labelled records",
+                "use {stopping='depth'}",
+            ),
+            (
+                "unlabelled",
+                self.unlabelled and self.structure != "drawn",
+                "records without labels are for {structure='drawn'} only",
+                "leave it out",
+            ),
+            (
                 "vote",
                 only_labels and by_counts,
                 "leaves of which only the label is released vote hard",

@@ -2,8 +2,8 @@
 
 Published: Huang, Lei, Kaban 2022, Tables 1 and 2; Fletcher, Islam 2017. Means of a few
 random 90/10 splits at the published epsilon, with a public stop and public bounds: the
-published systems read both from the records. The intervals are those of a prototype that
-had both, widened by what few splits scatter; better is welcome.
+published systems read both from the records. The intervals are those of a prototype
+that had both, widened by what few splits scatter; better is welcome.
 """
 
 import numpy as np

@@ -11,13 +11,15 @@ from replay import check_pair, entropy, play, same, watched, without_records
 from replay_cases import people
 from sklearn.base import clone
 
-from mmech import PrivacyLedger
+from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
 from mmech_rf.literature import fitting, samples, scores
+from mmech_rf.literature.budgets import RULES
 from mmech_rf.literature.fitting import Fitting
 from mmech_rf.literature.grow import Grower
+from mmech_rf.literature.recipe import CHOICES
 
 SCHEMA = Schema(
     (
@@ -38,7 +40,8 @@ VARIANTS = {
     "selective": Recipe(pruning="selective", n_trees=3),
     "shared medians": Recipe(score="median", records="all", n_trees=2),
     "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),
-    "bernoulli": Recipe(records="bernoulli", sample="1/3", n_trees=2),
+    # Who is in a sample of a share may lose more than epsilon: see `random samples`.
+    "bernoulli": Recipe(records="bernoulli", sample=1, n_trees=2),
     "grid": Recipe(grid=1, n_trees=2, splits="threshold"),
 }
 SMALL = {
@@ -112,6 +115,46 @@ def test_a_neighbour_looks_the_same_and_is_paid_for(name, relation, seed):
     for neighbour in neighbours_of(data, relation, sampled):
         after = play(run, neighbour, PrivacyLedger(1, neighbours=relation), tape)
         check_pair(tape, after, epsilon=1)
+
+
+def random_recipe(rng):
+    """Return a recipe of random choices that go together."""
+    while True:
+        chosen = {name: str(rng.choice(values)) for name, values in CHOICES.items()}
+        chosen |= {
+            "n_trees": int(rng.integers(1, 4)),
+            "depth": int(rng.integers(1, 4)),
+            "levels": str(rng.choice(list(RULES))),
+            "candidates": int(rng.integers(1, 4)),
+            "grid": rng.choice([None, 1, 2]),
+            "sample": 1,
+            "unlabelled": bool(rng.integers(2)),
+        }
+        sampled = chosen["records"] in ("poisson", "bernoulli")
+        if sampled and (chosen["unlabelled"] or chosen["guarantee"] == "labels"):
+            continue  # a record's part of bags is not comparable draw by draw
+        try:
+            return Recipe(**chosen)
+        except ParameterError:
+            continue
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_recipes_of_random_choices(monkeypatch, number, seed):
+    recipe = random_recipe(np.random.default_rng([number, seed]))
+    monkeypatch.setitem(SMALL, "random", recipe)
+    for relation in relations(recipe):
+        test_a_neighbour_looks_the_same_and_is_paid_for("random", relation, number)
+
+
+def test_persons_of_several_fits_add_up():
+    """Who has no label in one fit may have one in the next."""
+    ledger, data = PrivacyLedger(2), people(SCHEMA_OF_CODES)
+    rows = [[a, float(b) + 0.5, c] for a, b, c in data.X]
+    for spent in (1, 2):
+        model = forest("sspe-1", ledger=ledger, n_records=24)
+        model.fit(np.array(rows, object), data.y, X_unlabelled=OTHERS)
+        assert ledger.spent == spent
 
 
 SCHEMA_OF_CODES = Schema(
