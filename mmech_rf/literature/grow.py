@@ -111,7 +111,8 @@ class Grower:
     def __post_init__(self) -> None:
         self._sizes = np.array(self.schema.domain_shape, np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)])
-        self._ordered = self.schema_order(self.schema)
+        kinds = [attribute.kind for attribute in self.schema.attributes]
+        self._ordered = np.array([kind != "categorical" for kind in kinds], np.bool_)
         self._two_way = self._ordered | (self.recipe.splits == "binary")
         self._priors = self._log_widths()
         # One row per record and tree, ordered by tree.
@@ -119,11 +120,6 @@ class Grower:
         self._record = record
         self._weight = self.weights[record, tree]
         self._node = tree.astype(np.int64)
-
-    @staticmethod
-    def schema_order(schema: Schema) -> Flags:
-        """Return which attributes are split by thresholds."""
-        return np.array([a.kind != "categorical" for a in schema.attributes], np.bool_)
 
     def _log_widths(self) -> Integers:
         """Return public priors of all values: cuts between wide bins are likelier."""

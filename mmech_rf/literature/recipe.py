@@ -83,6 +83,19 @@ WORDS = {
 """What a choice says in `Recipe.describe`."""
 
 
+NUMBERS = {
+    "log-records trees": "As many trees as the logarithm of the number of records",
+    "support trees": "As many trees as leave signal in leaves",
+    "attributes": "as deep as there are attributes",
+    "half": "half as deep as there are attributes",
+    "half-or-log": "half as deep as there are attributes, or the logarithm of the "
+    "number of records",
+    "fletcher-islam": "so deep that half of the attributes are tested",
+    "support": "as deep as leaves have signal",
+}
+"""What a rule for a number says in `Recipe.describe`."""
+
+
 @storable("Recipe")
 @dataclass(frozen=True)
 class Recipe:
@@ -403,8 +416,13 @@ class Recipe:
             if words and (part.name != "selection" or self.draws):
                 lines.append(words)
         if self.draws:
-            lines.append(f"A test is good by its {self.score}; levels: {self.levels}.")
-        lines.append(f"{self.n_trees} trees, depth {self.depth}, {self.vote} vote.")
+            rule = self.levels if isinstance(self.levels, str) else "stated"
+            lines.append(
+                f"Tests are compared by {self.score}; shares of levels: {rule}."
+            )
+        trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
+        depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
+        lines.append(f"{trees}, {depth}, {self.vote} vote.")
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
