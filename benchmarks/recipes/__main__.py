@@ -116,8 +116,10 @@ def run(rows: Sequence[Row], known: Trials, path: Path, n_splits: int) -> None:
         if (key, split) not in known
     ]
     loaded: dict[str, Any] = {}
+    cut_off = path.exists() and not path.read_bytes().endswith(b"\n")
     with open(path, "a", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
+        stream.write("\n" * cut_off)
         for row, key, split in tqdm(plan, desc="fits"):
             if (key, split) in known:
                 continue
