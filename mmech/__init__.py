@@ -27,6 +27,7 @@ from mmech.exceptions import (
     UnsupportedWorkloadError,
 )
 from mmech.export import export_marginals
+from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
 from mmech.operators import (
@@ -91,6 +92,7 @@ from mmech.strategies import (
 from mmech.strategies.files import load_strategy as load
 from mmech.strategies.files import save_strategy as save
 from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
+from mmech.tables import TablePlan, Tables, release_tables
 
 __version__ = "0.1.0"
 
@@ -162,6 +164,7 @@ __all__ = [
     "MaximumEntropy",
     "Measurement",
     "PrivacyLedger",
+    "Counts",
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
@@ -169,6 +172,10 @@ __all__ = [
     "noisy_release",
     "permute_and_flip",
     "shrink",
+    # tables
+    "TablePlan",
+    "Tables",
+    "release_tables",
     # zCDP
     "delta_from_rho",
     "epsilon_from_rho",

@@ -136,12 +136,20 @@ class Limits(ChangeableLimits):
         Largest domain without an order for template "pidentity". More is refused.
     union_cells : int
         Largest domain of template "union". More is refused.
+    dual_cells : int
+        Largest smaller side of a workload for the dual bound, and for template "dense"
+        which starts from it. More is refused.
     dual_entries : int
         Most entries of an explicit strategy of template "dense": 1 GiB. More is
         refused.
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.
+    published_cells : int
+        Largest table that `release_tables` makes. More is refused.
+    model_cells : int
+        Cells of the cliques of a model of maximum entropy that is fitted to released
+        tables. Tables beyond are left out of the model.
     """
 
     table_entries: int = 2**27
@@ -174,9 +182,12 @@ class Limits(ChangeableLimits):
     box_set_bytes: int = 2**28
     pidentity_cells: int = 2**15
     union_cells: int = 2**22
+    dual_cells: int = 3000
     dual_entries: int = 2**27
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
+    published_cells: int = 2**17
+    model_cells: int = 2**16
 
 
 LIMITS = Limits()

@@ -37,6 +37,7 @@ if _TYPE_CHECKING:
     from mmech_rf.private.nonprivate import NonPrivateForestClassifier
     from mmech_rf.private.private_forest import PrivateForestClassifier
     from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
+    from mmech_rf.reading import Part, read
     from mmech_rf.schema import Attribute, Schema
     from mmech_rf.storage import load_model
     from mmech_rf.tuning import TunedSetting, Tuning, tune
@@ -52,6 +53,9 @@ __all__ = [
     "Schema",
     "datasets",
     "fetch",
+    # records of files
+    "Part",
+    "read",
     # forests and workloads
     "Forest",
     "aggregation_workload",
@@ -100,6 +104,7 @@ _HOMES = {
     ],
     "literature.presets": ["recipes"],
     "literature.recipe": ["Recipe"],
+    "reading": ["Part", "read"],
     "schema": ["Attribute", "Schema"],
     "tuning": ["TunedSetting", "Tuning", "tune"],
     "workloads": [name for name in __all__ if name.endswith("_workload")],

@@ -717,6 +717,13 @@ _UNIT = 2.0**36
 _NEGLIGIBLE = np.int64(45) << np.int64(36)
 _FAR = np.int64(1) << np.int64(60)
 
+# Records are counted one by one, or 64 at a time, class by class, as bits of a map that
+# are set in a node and a cell; a weight is then a map for each of its binary digits.
+_WORDS_PER_RECORD = 5  # words that are counted in the time of a record
+_1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_BYTES, _SUM_BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+
 
 @kernel
 def _add_log_mean_weight(table, start, k, rate, negligible, out):
@@ -729,7 +736,9 @@ def _add_log_mean_weight(table, start, k, rate, negligible, out):
     total = 0.0
     for c in range(k):
         below = best - table[start + c]
-        if below <= negligible:
+        if below == 0:
+            total += 1.0
+        elif below <= negligible:
             gap = below * rate
             if gap < _NEGLIGIBLE:
                 total += np.exp(-gap / _UNIT)
@@ -762,64 +771,241 @@ def _add_log_sum(logarithms, n, rate, far, out):
 
 
 @kernel
-def split_log_weights(
-    cell, n_cells, views, sizes, classes, weights, k, rate, log_prior, log_stop, out
-):
-    # log weights of what a node may do, for each of the n_cells nodes that records
-    # fall into: out (n_cells, v + 1, 2) int64, a view v to split by or, last, none
-    # cell (N,) int64, views (v, N) uint8, sizes (v,), classes, weights (N,) int64,
-    # rate from 1 to 2**60, log_prior (v,) int64 includes that of splitting
-    n_views, n = views.shape
+def _population(word):
+    # number of bits that are set in a uint64; compiles to one instruction
+    word = word - ((word >> _1) & _PAIRS)
+    word = (word & _NIBBLES) + ((word >> _2) & _NIBBLES)
+    return np.int64((((word + (word >> _4)) & _BYTES) * _SUM_BYTES) >> _56)
+
+
+@kernel
+def pack_views(views, slots, entries, starts, maps):
+    # bit maps of cells: views (v, n) uint8, slots (n,) int64 the bit of every record,
+    # entries (v, cells) int64 the map of every cell, from starts (v,) int64, or -1;
+    # starts is -1 for views without maps; maps (m, words) uint64, zeros before
+    for v in range(views.shape[0]):
+        if starts[v] < 0:
+            continue
+        for i in range(slots.shape[0]):
+            entry = entries[v, views[v, i]]
+            if entry >= 0:
+                bit = np.uint64(1) << np.uint64(slots[i] & 63)
+                maps[starts[v] + entry, slots[i] >> 6] |= bit
+
+
+@kernel
+def pack_weights(weights, slots, planes):
+    # planes (p, words) uint64, zeros before: the binary digits of weights (n,) int64,
+    # each less than 2**p; slots as above
+    for i in range(weights.shape[0]):
+        bit = np.uint64(1) << np.uint64(slots[i] & 63)
+        for b in range(planes.shape[0]):
+            if (weights[i] >> b) & 1:
+                planes[b, slots[i] >> 6] |= bit
+
+
+@kernel
+def _in_common(one, other):
+    # number of bits that are set in both of two maps (words,) uint64
+    count = 0
+    for w in range(one.shape[0]):
+        count += _population(one[w] & other[w])
+    return count
+
+
+@kernel
+def _add_bits(masks, map_, words, k, n_planes, table, start):
+    # adds to table[start : start + k] what records weigh that are in masks (p, words),
+    # the binary digits of weights in a node, and in a map (words,), class by class; and
+    # after it what they weigh by further digits, if masks go on after n_planes
+    for c in range(k):
+        own = map_[words[c] : words[c + 1]]
+        for b in range(n_planes):
+            table[start + c] += _in_common(masks[b, words[c] : words[c + 1]], own) << b
+    for b in range(n_planes, masks.shape[0]):
+        table[start + k] += _in_common(masks[b], map_) << (b - n_planes)
+
+
+@kernel
+def _node_tables(
+    rows, views, sizes, classes, weights, right, k, words, maps, starts, factors, masks,
+    n_planes, offsets, tables
+):  # fmt: skip
+    # class weights (cell, class) of one node in every view, one after the other in
+    # tables from offsets (v + 1,); rows (n,) int64 of its records in views, and their
+    # own classes, weights and right weights; masks (p, words) with the digits of right
+    # weights after n_planes of them, if there are any
+    n_columns = k + (masks.shape[0] > n_planes)
+    tables[:] = 0
+    node = np.zeros(n_columns, np.int64)
+    for i in range(rows.shape[0]):
+        node[classes[i]] += weights[i]
+        if n_columns > k:
+            node[k] += right[i]
+    for v in range(views.shape[0]):
+        start, stop = offsets[v], offsets[v + 1]
+        row = views[v]
+        n_maps = sizes[v] - 1
+        second = 1
+        if factors[v, 0] >= 0:
+            second = sizes[factors[v, 1]]
+            n_maps = (sizes[factors[v, 0]] - 1) * (second - 1)
+        work = n_maps * masks.shape[0] * maps.shape[1]
+        if starts[v] < 0 or work > _WORDS_PER_RECORD * rows.shape[0]:
+            if n_columns == k:
+                for i in range(rows.shape[0]):
+                    tables[start + row[rows[i]] * k + classes[i]] += weights[i]
+            else:
+                for i in range(rows.shape[0]):
+                    place = start + row[rows[i]] * n_columns
+                    tables[place + classes[i]] += weights[i]
+                    tables[place + k] += right[i]
+            continue
+        if factors[v, 0] < 0:
+            # What the last cell holds is the rest.
+            for c in range(n_columns):
+                tables[stop - n_columns + c] = node[c]
+            for z in range(n_maps):
+                place = start + z * n_columns
+                _add_bits(masks, maps[starts[v] + z], words, k, n_planes, tables, place)
+                for c in range(n_columns):
+                    tables[stop - n_columns + c] -= tables[place + c]
+            continue
+        # A pair of views: rows and columns of cells add up to the cells of either.
+        one, other = offsets[factors[v, 0]], offsets[factors[v, 1]]
+        first = sizes[v] // second
+        for z in range(first):
+            line = start + z * second * n_columns
+            last = line + (second - 1) * n_columns
+            for c in range(n_columns):
+                tables[last + c] = tables[one + z * n_columns + c]
+            for y in range(second - 1):
+                place = line + y * n_columns
+                if z < first - 1:
+                    _add_bits(
+                        masks, maps[starts[v] + z * (second - 1) + y], words, k,
+                        n_planes, tables, place
+                    )  # fmt: skip
+                else:
+                    for c in range(n_columns):
+                        tables[place + c] = tables[other + y * n_columns + c]
+                        for above in range(first - 1):
+                            tables[place + c] -= tables[
+                                start + (above * second + y) * n_columns + c
+                            ]
+                for c in range(n_columns):
+                    tables[last + c] -= tables[place + c]
+
+
+@kernel
+def _ways(tables, sizes, offsets, k, rate, log_prior, log_stop, out):
+    # log weights out (v + 1, 2) of what one node may do, from its tables of k columns
     negligible = _NEGLIGIBLE // rate
-    table = np.zeros(n_cells * sizes.max() * k, np.int64)
+    n_views = sizes.shape[0]
     out[:] = 0
     for v in range(n_views):
-        size = sizes[v]
-        table[: n_cells * size * k] = 0
-        row = views[v]
-        for i in range(n):
-            table[(cell[i] * size + row[i]) * k + classes[i]] += weights[i]
-        for x in range(n_cells):
-            out[x, v, 1] = log_prior[v]
-            for z in range(size):
-                start = (x * size + z) * k
-                _add_log_mean_weight(table, start, k, rate, negligible, out[x, v])
-    table[: n_cells * k] = 0
+        out[v, 1] = log_prior[v]
+        for z in range(sizes[v]):
+            _add_log_mean_weight(
+                tables, offsets[v] + z * k, k, rate, negligible, out[v]
+            )
+    node = np.zeros(k, np.int64)
+    for z in range(sizes[0]):
+        for c in range(k):
+            node[c] += tables[offsets[0] + z * k + c]
+    out[n_views, 1] = log_stop
+    _add_log_mean_weight(node, 0, k, rate, negligible, out[n_views])
+
+
+@kernel
+def view_tables(
+    views, sizes, classes, weights, right, k, slots, words, maps, starts, factors,
+    planes, n_planes, offsets, out
+):  # fmt: skip
+    # class weights of all records in every view: out (offsets[v],) int64, see below
+    rows = np.arange(views.shape[1])
+    _node_tables(
+        rows, views, sizes, classes, weights, right, k, words, maps, starts, factors,
+        planes, n_planes, offsets, out
+    )  # fmt: skip
+
+
+@kernel
+def split_log_weights(
+    cell, n_cells, views, sizes, classes, weights, right, k, slots, words, maps, starts,
+    factors, planes, n_planes, offsets, totals, rate, log_prior, log_stop, out
+):  # fmt: skip
+    # log weights of what a node may do, for each of the n_cells nodes that records
+    # fall into: out (n_cells, v + 1, 2) int64, a view v to split by or, last, none
+    # cell (n,) uint8, views (v, n) uint8, sizes (v,), classes, weights (n,) int64,
+    # right (n,) int64: weights where a prediction is right; empty if there is none
+    # slots (n,), words (k + 1,), maps, starts (v,), factors (v, 2), planes: bit maps of
+    # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; rate from 1
+    # to 2**60, log_prior (v,) int64 includes that of splitting
+    n = cell.shape[0]
+    n_columns = k + (planes.shape[0] > n_planes)
+    stops = np.zeros(n_cells, np.int64)
     for i in range(n):
-        table[cell[i] * k + classes[i]] += weights[i]
+        stops[cell[i]] += 1
+    largest = 0
     for x in range(n_cells):
-        out[x, n_views, 1] = log_stop
-        _add_log_mean_weight(table, x * k, k, rate, negligible, out[x, n_views])
+        if stops[x] > stops[largest]:
+            largest = x
+    for x in range(1, n_cells):
+        stops[x] += stops[x - 1]
+    rows = np.empty(n, np.int64)
+    place = stops.copy()
+    for j in range(n):
+        i = n - 1 - j
+        place[cell[i]] -= 1
+        rows[place[cell[i]]] = i
+    own_classes, own_weights = classes[rows], weights[rows]
+    own_right = right if right.shape[0] == 0 else right[rows]
+    # The node with most records holds what the others do not.
+    rest = totals.copy()
+    tables = np.empty_like(totals)
+    mask = np.zeros(maps.shape[1], np.uint64)
+    masks = np.empty_like(planes)
+    for x in range(n_cells):
+        if x == largest:
+            continue
+        start, stop = stops[x - 1] if x else 0, stops[x]
+        mask[:] = 0
+        for i in range(start, stop):
+            slot = slots[rows[i]]
+            mask[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+        for b in range(planes.shape[0]):
+            for w in range(mask.shape[0]):
+                masks[b, w] = planes[b, w] & mask[w]
+        _node_tables(
+            rows[start:stop], views, sizes, own_classes[start:stop],
+            own_weights[start:stop], own_right[start:stop], k, words, maps, starts,
+            factors, masks, n_planes, offsets, tables
+        )  # fmt: skip
+        rest -= tables
+        _ways(tables, sizes, offsets, n_columns, rate, log_prior, log_stop, out[x])
+    _ways(rest, sizes, offsets, n_columns, rate, log_prior, log_stop, out[largest])
 
 
 @kernel
 def root_log_weights(
-    roots, views, sizes, classes, weights, k, rate, log_prior, log_split, log_stop, out
-):
+    roots, views, sizes, classes, weights, right, k, slots, words, maps, starts,
+    factors, planes, n_planes, offsets, totals, rate, log_prior, log_split, log_stop,
+    out
+):  # fmt: skip
     # log weight of every root view, summed over all ways its nodes may go on
     # roots (r,) int64 positions of views; out (r, 2) int64; the rest as above
-    n_views, n = views.shape
+    n_views = views.shape[0]
     far = _FAR // rate
-    cell = np.empty(n, np.int64)
     for j in range(roots.shape[0]):
         root = roots[j]
-        for i in range(n):
-            cell[i] = views[root, i]
         size = sizes[root]
         ways = np.empty((size, n_views + 1, 2), np.int64)
         split_log_weights(
-            cell,
-            size,
-            views,
-            sizes,
-            classes,
-            weights,
-            k,
-            rate,
-            log_split,
-            log_stop,
-            ways,
-        )
+            views[root], size, views, sizes, classes, weights, right, k, slots, words,
+            maps, starts, factors, planes, n_planes, offsets, totals, rate, log_split,
+            log_stop, ways
+        )  # fmt: skip
         out[j, 0] = 0
         out[j, 1] = log_prior[root]
         for x in range(size):

@@ -66,6 +66,9 @@ class Limits(ChangeableLimits):
     draw_visits : int
         Records that the draw of a tree looks at, counted once for each pair of a view
         and one below it. Views beyond that do not come first in a tree.
+    coarse_visits : int
+        The same for coarse single attributes, of distinct records, which are counted
+        many at a time.
     """
 
     forest_nodes: int = limit(2**28, most=2**31 - 1)
@@ -87,6 +90,7 @@ class Limits(ChangeableLimits):
     inferred_cells: int = 10**6
     tuned_attributes: int = 16
     draw_visits: int = 3 * 10**8
+    coarse_visits: int = 2 * 10**10
 
 
 LIMITS = Limits()

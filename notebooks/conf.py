@@ -7,7 +7,8 @@ import os
 from importlib import metadata
 from pathlib import Path
 
-from mmech_rf.cli.main import _parser as build_parser
+from mmech.cli import build_parser
+from mmech_rf.cli.main import _parser as build_forest_parser
 
 project = "mmech"
 author = "The mmech developers"
@@ -86,7 +87,14 @@ def write_help(parser: argparse.ArgumentParser) -> str:
 
 os.environ["COLUMNS"] = "80"
 pages = {f"{package}.rst": write_api(package) for package in ("mmech", "mmech_rf")}
-pages["command_line.md"] = "# Command line\n\n" + write_help(build_parser())
+pages["command_line.md"] = "\n".join(
+    [
+        "# Command line",
+        "",
+        write_help(build_parser()),
+        write_help(build_forest_parser()),
+    ]
+)
 for page, text in pages.items():
     path = Path(__file__).parent / "reference" / page
     path.parent.mkdir(exist_ok=True)

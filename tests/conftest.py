@@ -3,6 +3,7 @@
 import os
 import warnings
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,11 @@ SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 # The first call of a kernel compiles it, which no deadline can foresee. With
 # the default seed the examples are fixed; any other seed draws fresh ones.
 settings.register_profile(
-    "mmech", deadline=None, derandomize=SEED == 0, print_blob=True
+    "mmech", deadline=None, derandomize=SEED == 0, print_blob=True, max_examples=50
 )
+settings.register_profile(
+    "thorough", settings.get_profile("mmech"), max_examples=500
+)  # pytest --hypothesis-profile=thorough
 settings.load_profile("mmech")
 
 
@@ -44,13 +48,25 @@ def noise_rng(seed):
 
 @pytest.fixture
 def watch_all():
-    """Pass all draws of the rest of a test through a function, see `watch_draws`."""
+    """Pass all draws of the rest of a test through a function, see `watch_draws`.
+
+    A second function watches the first: what is to it a sample, the first returns.
+    """
+    watchers = []
+
+    def watch(draw, sample):
+        for watcher in watchers:
+            sample = partial(watcher, draw, sample)
+        return sample()
+
     with ExitStack() as watching:
 
         def start(watcher):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                watching.enter_context(watch_draws(watcher))
+            if not watchers:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", PrivacyLeakWarning)
+                    watching.enter_context(watch_draws(watch))
+            watchers.append(watcher)
 
         yield start
 
@@ -71,5 +87,9 @@ def _doctest_names(doctest_namespace):
 
 @pytest.fixture
 def scores_of_few(monkeypatch):
-    """Private forests have scores also where public sums reach all attributes."""
+    """Private forests have scores also where public sums reach all attributes.
+
+    Patched for estimators that take no settings of drawn forests: the toy schema, on
+    which every record can be tried, has few attributes.
+    """
     monkeypatch.setattr("mmech_rf.drawn.plan.most_terms", lambda *public: 0)

@@ -1,9 +1,24 @@
-"""Code that runs in a copy of this process."""
+"""Code that runs in a copy of this process, or with less room for its files."""
 
 import multiprocessing
+from contextlib import contextmanager
+
+import pytest
 
 PATIENCE = 60
 """Seconds after which a process that does not answer is taken to be stuck."""
+
+
+@contextmanager
+def largest_file(size):
+    """Let every write end in an OSError that makes a file larger than so many bytes."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def in_a_fork(task):

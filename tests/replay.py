@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+from entropy import system_entropy
 
-import mmech.noise.system as system
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
 
@@ -46,8 +45,7 @@ def watched(watcher):
 @contextmanager
 def entropy(seed):
     """Entropy of the system that is the same in every run, for tests alone."""
-    rng = np.random.default_rng(seed)
-    with mock.patch.object(system, "os", SimpleNamespace(urandom=rng.bytes)):
+    with system_entropy(np.random.default_rng(seed).bytes):
         yield
 
 
@@ -376,16 +374,21 @@ def _check_scores(words, before, after):
 
 def _changed_records(before, after):
     """Return records that scores of trees differ by, with how many more there are."""
-    changed = Counter(_columns(after))
-    changed.subtract(_columns(before))
+    changed = _numbers(after)
+    changed.subtract(_numbers(before))
     return [(record, number) for record, number in changed.items() if number]
 
 
-def _columns(exact):
+def _numbers(exact):
+    """Return how often every record is there."""
     parts = [exact["class_codes"], exact["weights"]]
     if exact["predicted"] is not None:
         parts.insert(0, exact["predicted"])
-    return map(tuple, np.vstack([exact["cells"], *parts]).T.tolist())
+    found = Counter()
+    columns = np.vstack([exact["cells"], *parts]).T.tolist()
+    for record, number in zip(columns, exact["multiplicities"].tolist(), strict=True):
+        found[tuple(record)] += number
+    return found
 
 
 # ------------------------------------------------------------------------ what is seen

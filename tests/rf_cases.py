@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from sklearn.base import clone
 
-from mmech import PrivacyLedger
+from mmech import PrivacyLedger, Records
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
@@ -127,34 +127,43 @@ def half_the_noise(draw, sample):
     return noisy
 
 
+KNOWN = {}
+"""Strategies that were optimized, by template and workload."""
+
+
 def remember(monkeypatch):
-    """Optimize each workload once; tests that repeat a fit are then quick."""
-    known = {}
+    """Optimize each workload once; tests that repeat a fit are then quick.
+
+    Patched, because a strategy depends on nothing but the workload: hundreds of fits
+    of one test would find the same one.
+    """
     optimize = OptimizedForest._optimize
 
     def look_up(self, workloads):
         found = []
         for workload in workloads:
             key = self.template, workload.shape, workload.to_dense().tobytes()
-            if key not in known:
-                known[key] = optimize(self, [workload])[0]
-            found.append(known[key])
+            if key not in KNOWN:
+                KNOWN[key] = optimize(self, [workload])[0]
+            found.append(KNOWN[key])
         return found
 
     monkeypatch.setattr(OptimizedForest, "_optimize", look_up)
 
 
 def watch(monkeypatch):
-    """Return a list that gets mechanism, counts, answers of every release."""
+    """Return a list that gets mechanism, counts, answers of every release.
+
+    Patched, because the seam knows rows, not the mechanism whose tables they are.
+    """
     seen = []
     measure = MatrixMechanism.measure
 
     def measure_and_note(self, counts, **words):
         measurement = measure(self, counts, **words)
+        kept = counts if isinstance(counts, Records) else np.array(counts)
         seen.append(
-            SimpleNamespace(
-                mechanism=self, counts=np.array(counts), measurement=measurement
-            )
+            SimpleNamespace(mechanism=self, counts=kept, measurement=measurement)
         )
         return measurement
 

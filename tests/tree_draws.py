@@ -1,7 +1,9 @@
 """All probabilities of the draw of a tree, found by following every path."""
 
 import math
+from contextlib import contextmanager
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 from scipy.special import logsumexp
@@ -63,16 +65,24 @@ class Script:
         return self.script[place] if place < len(self.script) else 0
 
 
-def conditionals(monkeypatch, views, codes, classes, *, draw=draw, **settings):
-    """Return log probabilities of roots, then per root and cell: ways, labels.
+@contextmanager
+def choosing(device, module=tree_selection):
+    """Let a device stand for `weighted_choice` in a module.
 
-    The tree is one draw of the seam, made of many: its law is the product of theirs.
+    Patched, because a tree is one draw of the seam: its law is the product of the
+    laws of many choices, which pass below.
     """
+    with mock.patch.object(module, "weighted_choice", device):
+        yield
+
+
+def conditionals(views, codes, classes, *, draw=draw, **settings):
+    """Return log probabilities of roots, then per root and cell: ways, labels."""
 
     def follow(script):
         device = Script(script)
-        monkeypatch.setattr(tree_selection, "weighted_choice", device)
-        draw(views, codes, classes, **settings)
+        with choosing(device):
+            draw(views, codes, classes, **settings)
         return device.seen
 
     n_views = len(views.items)

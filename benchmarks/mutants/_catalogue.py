@@ -10,7 +10,8 @@ from benchmarks.mutants._runner import Mutant
 
 __all__ = ["MUTANTS"]
 
-REPLAY = "tests/rf/test_record_and_replay.py"
+REPLAY = "tests/rf/test_record_and_replay.py::test_a_neighbour_looks_the_same"
+REPLAYED = "tests/unit/test_replayed_releases.py"
 PURITY = "tests/rf/test_purity.py"
 EXACT = "tests/property/test_exact_sensitivity.py"
 """Suites that look at all releases, or all strategies, at once."""
@@ -26,13 +27,12 @@ SELECTION = "tests/unit/test_selection.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
 THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
-CURRENCIES = "tests/unit/test_currencies.py"
-PRICES = f"{CURRENCIES}::test_prices_in_rho"
-OVER = f"{CURRENCIES}::test_a_ledger_that_went_over_pays_for_nothing_more"
-PEOPLE = f"{CURRENCIES}::test_noise_for_a_person_of_several_records"
-PEOPLE_IN_DRAWS = f"{CURRENCIES}::test_selections_for_a_person_of_several_records"
+RHO = "tests/unit/test_ledger_in_rho.py"
+PRICES = f"{RHO}::test_every_kind_of_release_has_its_price"
 
 DATASETS = "tests/rf/test_datasets.py"
+AUDIT = "tests/statistical/test_fit_audit.py"
+CHOICES = "tests/statistical/test_selection_audit.py"
 FITS = "tests/rf/test_classifiers.py"
 LABELS = "tests/rf/test_label_forest.py"
 PRIVACY = "tests/rf/test_privacy.py"
@@ -77,6 +77,20 @@ CALIBRATION = (
         "check_norm_scale(size / epsilon, sizes)",
         "check_norm_scale(size / (2 * epsilon), sizes)",
         (f"{NORM}::test_the_scale_is_sensitivity_over_epsilon",),
+    ),
+    Mutant(
+        "answers that are taken twice",
+        "mmech/mechanism.py",
+        "return answers.reshape(-1, *exact.shape[1:]), bound",
+        "return 2 * answers.reshape(-1, *exact.shape[1:]), 2 * bound",
+        (f"{REPLAYED}::test_one_more_or_less_costs_what_is_paid[prefix-epsilon]",),
+    ),
+    Mutant(
+        "records that count twice",
+        "mmech_rf/private/grown.py",
+        "np.add.at(table, entries, records.multiplicities)",
+        "np.add.at(table, entries, 2 * records.multiplicities)",
+        (f"{REPLAY}[batch training, plain, add_remove]",),
     ),
     Mutant(
         "sensitivity of a strategy too small by one",
@@ -201,14 +215,14 @@ NEIGHBOURS = (
         "mmech/release.py",
         "factor = relation.factor**law.power",
         "factor = Relation(relation.neighbours).factor**law.power",
-        (PEOPLE,),
+        (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
     ),
     Mutant(
         "a person of several records as one record: selections",
         "mmech/selection.py",
         "(1 if monotone else 2) * relation.factor)",
         "(1 if monotone else 2) * Relation(relation.neighbours).factor)",
-        (PEOPLE_IN_DRAWS,),
+        (f"{SELECTION}::test_the_rate_is_that_of_all_records_of_a_person",),
     ),
     Mutant(
         "replacement as an addition: selections",
@@ -288,8 +302,8 @@ CHARGES = (
     Mutant(
         "the price of the number of records not subtracted",
         "mmech_rf/private/accounted.py",
-        "_release_model(codes, class_codes, epsilon - spent, n_records)",
-        "_release_model(codes, class_codes, epsilon, n_records)",
+        "_release_model(records, epsilon - spent, n_records)",
+        "_release_model(records, epsilon, n_records)",
         (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
     ),
     Mutant(
@@ -332,14 +346,14 @@ CHARGES = (
         "mmech/privacy/ledger.py",
         "            self._succeeded = True\n",
         "            pass\n",
-        (OVER,),
+        (f"{RHO}::test_the_old_ledger_is_closed",),
     ),
     Mutant(
         "releases before a ledger went over to rho forgotten",
         "mmech/privacy/ledger.py",
         "other._entries = entries",
         "other._entries = []",
-        (OVER,),
+        (f"{RHO}::test_what_was_released_is_carried_over_at_its_price_in_rho",),
     ),
     Mutant(
         "budgets and mechanisms that can be rewritten",
@@ -515,6 +529,13 @@ SAMPLING = (
         (f"{SAMPLERS}::test_samplers_follow_their_law_and_no_other",),
     ),
     Mutant(
+        "first of tied classes by key",
+        "mmech/noise/choice.py",
+        "picks = (mixed % ranks[:, -1].astype(np.uint64)).astype(np.int64)",
+        "picks = np.zeros(tied.size, np.int64)",
+        (f"{NOISE}::test_keyed_ties_favour_no_column",),
+    ),
+    Mutant(
         "first of tied classes",
         "mmech/noise/choice.py",
         "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
@@ -524,6 +545,42 @@ SAMPLING = (
 )
 
 SELECTING = (
+    Mutant(
+        "selections at twice the rate",
+        "mmech/selection.py",
+        "return epsilon / ((1 if monotone else 2) * relation.factor)",
+        "return 2 * epsilon / ((1 if monotone else 2) * relation.factor)",
+        (f"{CHOICES}::test_choices_between_two_candidates",),
+    ),
+    Mutant(
+        "draws of trees at twice the rate",
+        "mmech_rf/drawn/draw.py",
+        "rate = min(rate, LARGEST_RATE)",
+        "rate = min(2 * rate, LARGEST_RATE)",
+        (f"{TREE_DRAW}::test_every_addition_of_a_record",),
+    ),
+    Mutant(
+        "draws of further trees at twice the rate",
+        "mmech_rf/drawn/draw.py",
+        "rate = min(rate, LARGEST_RATE)",
+        "rate = min(rate * (1 if unit == 1 else 2), LARGEST_RATE)",
+        (f"{AUDIT}::test_boosted_trees[2]",),
+    ),
+    Mutant(
+        "weights of records that depend on others",
+        "mmech_rf/drawn/grow.py",
+        "return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))",
+        "own = np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))\n"
+        "    return own - own.sum() % 2",
+        (f"{REPLAY}[pure, boosting, add_remove]",),
+    ),
+    Mutant(
+        "predictions that depend on other records",
+        "mmech_rf/drawn/scores.py",
+        "return self.whole(codes).argmax(axis=1)",
+        "return np.full(len(codes), len(codes) % 2)",
+        (f"{TREES}::test_every_addition_of_a_record",),
+    ),
     Mutant(
         "scores that fall taken for monotone ones",
         "mmech/selection.py",
@@ -568,9 +625,9 @@ SELECTING = (
     ),
     Mutant(
         "records that are predicted right count twice",
-        "mmech_rf/drawn/draw.py",
-        "further = np.full(right.size, n_classes)",
-        "further = class_codes[right]",
+        "mmech_rf/drawn/bits.py",
+        "right = weights * (predicted == class_codes)",
+        "right = 2 * weights * (predicted == class_codes)",
         (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
     ),
     Mutant(
@@ -616,8 +673,8 @@ LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
         "mmech_rf/drawn/draw.py",
-        "_roots(views, n_records), splitting, noise,",
-        "_roots(views, class_codes.size), splitting, noise,",
+        "roots = _roots(views, n_records, n_rows)",
+        "roots = _roots(views, class_codes.size, n_rows)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
@@ -648,6 +705,13 @@ LEAKS = (
         "            n_records=n_records,\n            n_columns",
         "            n_records=float(len(codes)),\n            n_columns",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "exact number of records: a noisy number",
+        "mmech_rf/private/accounted.py",
+        "_release_model(records, epsilon - spent, n_records)",
+        "_release_model(records, epsilon - spent, max(1.0, records.number))",
+        (f"{REPLAY}[pure, labels, add_remove]",),
     ),
     Mutant(
         "exact counts: votes of leaves",

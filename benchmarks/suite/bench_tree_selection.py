@@ -3,7 +3,8 @@
 import numpy as np
 
 from mmech.noise import FRACTION_BITS
-from mmech_rf._kernels import root_log_weights, split_log_weights
+from mmech_rf._kernels import root_log_weights
+from mmech_rf.drawn.bits import counted
 from mmech_rf.drawn.views import public_views
 
 UNIT = 2.0**FRACTION_BITS
@@ -68,7 +69,7 @@ def numpy_root_log_weights(
 
 
 def case(domain_shape, n_records, n_classes=4, unit=1):
-    """Arguments that both kernels take after the records' cells, from a fixed seed."""
+    """Records and settings of a draw, from a fixed seed."""
     rng = np.random.default_rng(0)
     views = public_views(domain_shape)
     codes = rng.integers(0, domain_shape, (n_records, len(domain_shape)))
@@ -78,44 +79,52 @@ def case(domain_shape, n_records, n_classes=4, unit=1):
     # A class that depends on the records, so that views differ in what they tell.
     classes = (codes[:, 0] + rng.integers(0, 2, n_records)) % n_classes
     rate = int(0.3 * UNIT) // unit
-    cells = views.cells(codes)
-    tables = (cells, views.sizes, classes, weights, n_classes, rate)
-    return tables, log_prior, half
+    records = (views.cells(codes), classes, weights, n_classes)
+    return views, records, rate, log_prior, half
+
+
+def twin_tables(views, records, rate, predicted=None):
+    """Arguments of the NumPy twins from `views` to `rate`."""
+    cells, classes, weights, k = records
+    if predicted is not None:
+        # Records that are predicted right are records of a further class, too.
+        right = np.flatnonzero(predicted == classes)
+        cells = np.concatenate([cells, cells[:, right]], axis=1)
+        classes = np.concatenate([classes, np.full(right.size, k)])
+        weights = np.concatenate([weights, weights[right]])
+        k += 1
+    return cells, views.sizes, classes, weights, k, rate
+
+
+def kernel_tables(views, records, rate, predicted=None):
+    """Arguments of the kernels from `views` to `rate`."""
+    cells, classes, weights, k = records
+    return *counted(views, cells, classes, weights, predicted, k), rate
 
 
 class TreeSelection:
-    """Records of the car domain; root views are single attributes."""
+    """Records of few, and of only two, values; root views are single attributes."""
 
-    params = ([1_000, 10_000],)
-    param_names = ("n_records",)
+    params = (["car", "binary"], [1_000, 10_000])
+    param_names = ("domain", "n_records")
 
-    def setup(self, n_records):
-        tables, log_prior, half = case((4, 4, 4, 3, 3, 3), n_records)
-        self.roots = np.arange(6)
-        self.root = (*tables, log_prior, log_prior + half, half)
-        first = tables[0][1].astype(np.int64)
-        self.split = (first, int(tables[1][1]), *tables, log_prior + half, half)
-        assert np.array_equal(self.time_roots_mmech(n_records), self.numpy_roots())
-        assert np.array_equal(self.time_splits_mmech(n_records), self.numpy_splits())
+    def setup(self, domain, n_records):
+        shape = (4, 4, 4, 3, 3, 3) if domain == "car" else (2,) * 20
+        self.views, self.records, rate, log_prior, half = case(shape, n_records)
+        self.rate = rate
+        self.roots = np.arange(1, 7)
+        self.root = (log_prior, log_prior + half, half)
+        self.twin = twin_tables(self.views, self.records, rate)
+        assert np.array_equal(self.time_mmech(domain, n_records), self.numpy())
 
-    def numpy_roots(self):
-        return numpy_root_log_weights(self.roots, *self.root)
+    def numpy(self):
+        return numpy_root_log_weights(self.roots, *self.twin, *self.root)
 
-    def numpy_splits(self):
-        return numpy_split_log_weights(*self.split)
-
-    def time_roots_mmech(self, n_records):
+    def time_mmech(self, domain, n_records):
+        tables = kernel_tables(self.views, self.records, self.rate)
         out = np.empty((self.roots.size, 2), np.int64)
-        root_log_weights(self.roots, *self.root, out)
-        return in_units(out, self.root[5])
+        root_log_weights(self.roots, *tables, *self.root, out)
+        return in_units(out, self.rate)
 
-    def time_roots_numpy(self, n_records):
-        self.numpy_roots()
-
-    def time_splits_mmech(self, n_records):
-        out = np.empty((self.split[1], self.split[3].size + 1, 2), np.int64)
-        split_log_weights(*self.split, out)
-        return in_units(out, self.split[7])
-
-    def time_splits_numpy(self, n_records):
-        self.numpy_splits()
+    def time_numpy(self, domain, n_records):
+        self.numpy()

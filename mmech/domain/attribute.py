@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_choice
 from mmech.domain import values as io
+from mmech.domain.dictionary import Dictionary, read_once
 from mmech.domain.discretise import (
     check_bins,
     check_number,
@@ -386,8 +387,18 @@ class Attribute:
     def _table(self) -> io.CategoryTable:
         return io.CategoryTable(self.categories, self.groups, self.value_map)
 
-    def _codes(self, values: NDArray[Any], *, clip: bool) -> NDArray[np.int64]:
-        """Return codes (N,), with a negative marker where there is none."""
+    def _codes(
+        self, column: NDArray[Any] | Dictionary, *, clip: bool
+    ) -> NDArray[np.signedinteger[Any]]:
+        """Return codes (N,), with a negative marker where there is none.
+
+        In the narrowest type that holds both; of a dictionary once for every entry.
+        """
+        return read_once(column, partial(self._codes_of_values, clip=clip))
+
+    def _codes_of_values(
+        self, values: NDArray[Any], *, clip: bool
+    ) -> NDArray[np.signedinteger[Any]]:
         if self.kind != "numeric":
             return self._table.codes(values)
         numbers, bad = io.number_values(values)
@@ -396,7 +407,8 @@ class Attribute:
             outside = (numbers < self.lower) | (numbers > self.upper)
         else:
             outside = np.isinf(numbers)
-        codes = np.searchsorted(self.cut_points, numbers, side="left").astype(np.int64)
+        dtype = io.code_type(self.size)
+        codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
         if not clip:  # the first and last bins already take what lies beyond
             codes[outside] = io.OUTSIDE
         codes[missing] = io.MISSING

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -183,6 +183,7 @@ class Domain:
 
     # ---- records ---------------------------------------------------------------
 
+    @overload
     def encode(
         self,
         X: Any,
@@ -190,11 +191,34 @@ class Domain:
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
-    ) -> NDArray[np.int64]:
+        narrow: Literal[False] = False,
+    ) -> NDArray[np.int64]: ...
+
+    @overload
+    def encode(
+        self,
+        X: Any,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        narrow: bool,
+    ) -> NDArray[Any]: ...
+
+    def encode(
+        self,
+        X: Any,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        narrow: bool = False,
+    ) -> NDArray[Any]:
         """Return the cell of every record along every attribute.
 
         Each value is read by itself, so a record's codes never depend on another
-        record. Time is linear in the size of `X`.
+        record. Time is linear in the size of `X`; of columns that a frame holds as a
+        dictionary (pandas and polars categories, Arrow), every entry is read once.
 
         Parameters
         ----------
@@ -211,6 +235,9 @@ class Domain:
             the bounds to the nearest bin and raises for other values.
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values.
+        narrow : bool, default=False
+            Whether to return the narrowest unsigned integers that hold all codes, an
+            eighth of the memory for attributes of up to 256 cells.
 
         Returns
         -------
@@ -245,7 +272,7 @@ class Domain:
         table = read_table(X, columns)
         positions, _ = table.locate(self.names, self._noun)
         codes, keep = encode_columns(
-            self.attributes, table, positions, self._noun, **policies
+            self.attributes, table, positions, self._noun, narrow=narrow, **policies
         )
         return codes if keep.all() else codes[keep]
 

@@ -27,6 +27,7 @@ __all__ = [
     "encode_columns",
     "list_misfits",
     "look",
+    "narrow_type",
 ]
 
 _POLICIES = ("error", "category", "drop")
@@ -74,15 +75,18 @@ def encode_columns(
     *,
     handle_unknown: str,
     handle_missing: str,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    narrow: bool = False,
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the codes (N, d) of all records, and which of them are kept (N,).
 
-    `positions` says which column of the table holds which attribute.
+    `positions` says which column of the table holds which attribute; `narrow` asks for
+    the narrowest type of codes.
     """
     keep = np.ones(table.n_rows, dtype=bool)
-    codes = np.empty((table.n_rows, len(attributes)), dtype=np.int64)
+    dtype = narrow_type(attributes) if narrow else np.dtype(np.int64)
+    codes = np.empty((table.n_rows, len(attributes)), dtype)
     for j, (attribute, position) in enumerate(zip(attributes, positions, strict=True)):
-        found = attribute._codes(table.column(position), clip=handle_unknown == "clip")
+        found = attribute._codes(table.read(position), clip=handle_unknown == "clip")
         codes[:, j] = found
         if not found.size or found.min() >= 0:
             continue
@@ -101,6 +105,11 @@ def encode_columns(
                     row, attribute.name, marker, noun, undeclared=undeclared
                 )
     return codes, keep
+
+
+def narrow_type(attributes: Sequence[Attribute]) -> np.dtype[Any]:
+    """Return the narrowest type of unsigned integers that holds all codes."""
+    return np.min_scalar_type(max(attribute.size for attribute in attributes) - 1)
 
 
 def look(noun: str) -> str:
@@ -132,7 +141,7 @@ def cell_error(
 def list_misfits(
     name: str,
     values: NDArray[Any],
-    codes: NDArray[np.int64],
+    codes: NDArray[np.signedinteger[Any]],
     problems: Mapping[int, str] = PROBLEMS,
 ) -> list[Misfit]:
     """Return the cells of a column (N,) whose codes (N,) are markers of problems."""

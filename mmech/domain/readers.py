@@ -21,6 +21,7 @@ from typing import Any, NoReturn, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.domain.dictionary import Dictionary
 from mmech.exceptions import ParameterError
 
 __all__ = [
@@ -37,12 +38,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Table:
-    """A raw table seen as columns: `column(j)` is an array of shape (n_rows,)."""
+    """A raw table seen as columns.
+
+    `read(j)` is an array of shape (n_rows,), or a dictionary where a frame holds one.
+    """
 
     n_rows: int
     n_columns: int
     names: tuple[str, ...] | None
-    column: Callable[[int], NDArray[Any]]
+    read: Callable[[int], NDArray[Any] | Dictionary]
+
+    def column(self, j: int) -> NDArray[Any]:
+        """Return the raw values of a column, shape (n_rows,)."""
+        found = self.read(j)
+        return found.values() if isinstance(found, Dictionary) else found
 
     def locate(
         self,
@@ -98,6 +107,44 @@ def _object_column(cells: list[Any]) -> NDArray[Any]:
     return column
 
 
+def _held(column: Any) -> NDArray[Any] | Dictionary:
+    """Return a column of a frame as it is held: a dictionary where that is one."""
+    if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
+        return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
+    if hasattr(column, "dictionary_encode"):  # pyarrow
+        return _of_arrow(column)
+    if hasattr(column, "cat") and hasattr(column, "to_physical"):  # polars
+        return _of_polars(column)
+    return _plain(column)
+
+
+def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
+    """Return a column of pyarrow; numbers without gaps as they are."""
+    kind = str(column.type)
+    if kind == "null" or not len(column):
+        return _object_column(column.to_pylist())
+    if kind.startswith(("int", "uint", "float", "double")) and not column.null_count:
+        return _plain(column)
+    if not kind.startswith("dictionary"):
+        column = column.dictionary_encode()
+    if hasattr(column, "unify_dictionaries"):
+        column = column.unify_dictionaries().combine_chunks()
+    if hasattr(column, "chunks"):
+        column = column.chunk(0)
+    indices = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return Dictionary(_object_column(column.dictionary.to_pylist()), indices)
+
+
+def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
+    """Return a column of polars; text and categories as a dictionary."""
+    if not str(column.dtype).startswith(("String", "Categorical", "Enum")):
+        return _plain(column)
+    entries = column.unique()
+    places = range(len(entries))
+    indices = column.replace_strict(entries, list(places)).to_numpy()
+    return Dictionary(_object_column(entries.to_list()), indices)
+
+
 def _plain(column: Any) -> NDArray[Any]:
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.dtype.kind == "c":
@@ -117,18 +164,24 @@ def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     """View a frame, array or list of rows as a `Table`."""
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        if columns is not None:
-            raise ValueError(
-                "columns= names the columns of an array or of rows, got a frame, "
-                "which names its own; leave columns out"
+    for method in ("collect", "compute"):  # polars, Dask
+        if hasattr(type(X), method):
+            raise TypeError(
+                f"X must be in memory, got a lazy {type(X).__name__}; call "
+                f".{method}() on it first"
             )
+    if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
+        _no_names(columns)
+        names = tuple(map(str, X.column_names))
+        return Table(X.num_rows, len(names), names, lambda j: _held(X.column(j)))
+    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
+        _no_names(columns)
         labels = list(X.columns)
         names = tuple(str(label) for label in labels)
         if len(set(labels)) == len(labels):
-            return Table(len(X), len(labels), names, lambda j: _plain(X[labels[j]]))
+            return Table(len(X), len(labels), names, lambda j: _held(X[labels[j]]))
         # a name that occurs twice is an error only where the schema asks for it
-        return Table(len(X), len(labels), names, lambda j: _plain(X.iloc[:, j]))
+        return Table(len(X), len(labels), names, lambda j: _held(X.iloc[:, j]))
     if hasattr(X, "toarray"):
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
@@ -156,7 +209,15 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             f"columns has {len(names)} names but X has {table.n_columns} columns; "
             "give one name per column"
         )
-    return Table(table.n_rows, len(names), names, table.column)
+    return Table(table.n_rows, len(names), names, table.read)
+
+
+def _no_names(columns: Iterable[str] | None) -> None:
+    if columns is not None:
+        raise ValueError(
+            "columns= names the columns of an array or of rows, got a frame, "
+            "which names its own; leave columns out"
+        )
 
 
 def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
@@ -207,7 +268,8 @@ def read_vector(y: Any) -> NDArray[Any]:
     """View class labels as a one-dimensional array."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
-    values = _plain(y)
+    held = _held(y)
+    values = held.values() if isinstance(held, Dictionary) else held
     if values.ndim != 1:
         raise ValueError(
             "y must be one-dimensional, one class label per record, "

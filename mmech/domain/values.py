@@ -114,6 +114,7 @@ class CategoryTable:
             (code for code, category in enumerate(categories) if category == "?"),
             MISSING,
         )
+        self._dtype = code_type(len(categories))
 
     def _index_texts(self) -> None:
         # literal texts of all values come before the second readings of any
@@ -138,25 +139,62 @@ class CategoryTable:
                 return self._text[text]
         return UNKNOWN
 
-    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def codes(self, values: NDArray[Any]) -> NDArray[np.signedinteger[Any]]:
         """Return the code of every raw value of a column, shape (N,)."""
         if values.dtype.kind in "biuf":
             distinct, inverse = np.unique(values, return_inverse=True)
-            table = np.array([self.code(value) for value in distinct], dtype=np.int64)
+            table = np.array([self.code(value) for value in distinct], self._dtype)
             return table[inverse.ravel()] if distinct.size else table
         cells = values.tolist()
+        try:
+            return self._codes_of_texts(cells)
+        except (_NotText, TypeError):  # unhashable
+            pass
         memos = {kind: _Memo(self.code, kind) for kind in set(map(type, cells))}
         if len(memos) == 1 and next(iter(memos.values())).cacheable:
             read = next(iter(memos.values())).__getitem__
-            return np.fromiter(map(read, cells), np.int64, len(cells))
+            return np.fromiter(map(read, cells), self._dtype, len(cells))
         return np.fromiter(
             (
                 memo[cell] if (memo := memos[type(cell)]).cacheable else self.code(cell)
                 for cell in cells
             ),
-            np.int64,
+            self._dtype,
             len(cells),
         )
+
+    def _codes_of_texts(self, cells: list[Any]) -> NDArray[np.signedinteger[Any]]:
+        """Return the codes of text and missing values, or raise at any other value."""
+        if self._dtype == np.int8:
+            # Bytes are made without an integer object for each; -1 is 255 as a byte.
+            memo = _TextMemo(lambda value: self.code(value) % 256)
+            return np.frombuffer(bytes(map(memo.__getitem__, cells)), np.int8)
+        memo = _TextMemo(self.code)
+        return np.fromiter(map(memo.__getitem__, cells), self._dtype, len(cells))
+
+
+def code_type(n_codes: int) -> np.dtype[np.signedinteger[Any]]:
+    """Return the narrowest type of so many codes, and of markers."""
+    return np.min_scalar_type(-max(n_codes, 2))
+
+
+class _NotText(Exception):
+    """A cell is neither text nor missing."""
+
+
+class _TextMemo(dict[Any, int]):
+    """Remember the codes of texts, None and NaN, of which no two are equal."""
+
+    def __init__(self, code: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._code = code
+
+    def __missing__(self, value: Any) -> int:
+        is_nan = isinstance(value, float) and value != value
+        if not (isinstance(value, str) or value is None or is_nan):
+            raise _NotText
+        self[value] = code = self._code(value)
+        return code
 
 
 class _Memo(dict[Any, int]):

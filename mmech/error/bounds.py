@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_epsilon, check_integer
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Scaled
@@ -44,9 +45,6 @@ from mmech.structure.spectrum import mean_spectrum
 from mmech.threads import one_blas_thread
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
-
-DUAL_SIZE = 3000
-"""Largest smaller side of a workload for the dual iteration."""
 
 CHEAP_DUAL_SIZE = 1024
 """Up to this smaller side a bound without a stated cost iterates."""
@@ -315,7 +313,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     m, n = workload.shape
     size = min(m, n) if m * n <= CHEAP_ENTRIES else n
     with one_blas_thread():
-        if size <= CHEAP_DUAL_SIZE:
+        if size <= min(CHEAP_DUAL_SIZE, LIMITS.dual_cells):
             steps = int(min(max(CHEAP_WORK / size**3, 1), 100))
             result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
             return result.bound, "dual"
@@ -513,15 +511,15 @@ def _sum_of_roots(squares: NDArray[np.float64], size: int) -> float:
 def _spectral_step(workload: QueryMatrix) -> Step:
     """Return the map p -> (φ from below, φ, tr-gradient M_j / p_j, support)."""
     m, n = workload.shape
-    if m < n and m <= DUAL_SIZE and m * n <= ROWS_ENTRIES:
+    if m < n and m <= LIMITS.dual_cells and m * n <= ROWS_ENTRIES:
         return _step_by_rows(workload._dense().astype(np.float64))
-    if n <= DUAL_SIZE:
+    if n <= LIMITS.dual_cells:
         gram = workload.gram()._dense().astype(np.float64)
         return _step_by_cells(gram, n if workload.dtype == np.int64 else m)
     raise DomainTooLargeError(
-        f"the dual bound of {workload!r} needs it explicit, with at most {DUAL_SIZE} "
-        f"queries or cells and {ROWS_ENTRIES} entries; use svd_bound, or a workload "
-        "with Kronecker structure"
+        f"the dual bound of {workload!r} needs it explicit, with at most "
+        f"{LIMITS.dual_cells} queries or cells and {ROWS_ENTRIES} entries; use "
+        "svd_bound, or a workload with Kronecker structure"
     )
 
 

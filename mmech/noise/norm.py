@@ -104,19 +104,7 @@ def norm_noise(
     groups = tuple(map(int, groups))  # NumPy's integers would overflow
     exact = check_norm_scale(scale, groups)
     radii = _radii(exact, tuple(sorted(groups)), columns, insecure_rng)
-    noise = np.empty((sum(groups), columns), np.int64)
-    sizes = np.array(groups)
-    stops = np.cumsum(sizes)
-    singles = stops[sizes == 1] - 1
-    reach = np.tile(radii, singles.size)
-    points = integers_below(2 * reach + 1, insecure_rng=insecure_rng) - reach
-    noise[singles] = points.reshape(singles.size, columns)
-    for size in set(groups) - {1}:
-        rows = stops[sizes == size] - np.arange(size, 0, -1)[:, None]
-        reach = np.tile(radii, rows.shape[1])
-        points = _ball_points(size, reach, insecure_rng)
-        noise[rows] = points.reshape(*rows.shape, columns)
-    return noise
+    return _points(groups, radii, insecure_rng)
 
 
 def check_norm_scale(scale: Any, groups: Sequence[int]) -> Fraction:
@@ -294,6 +282,25 @@ def _settle(word: int, scale: Fraction, groups: Groups, insecure_rng: Rng) -> in
 
 
 # --------------------------------------------------------------------------- point
+
+
+def _points(
+    groups: Groups, radii: NDArray[np.int64], insecure_rng: Rng
+) -> NDArray[np.int64]:
+    """Draw a uniform point of the product of balls of every radius, shape (D, n)."""
+    noise = np.empty((sum(groups), radii.size), np.int64)
+    sizes = np.array(groups)
+    stops = np.cumsum(sizes)
+    singles = stops[sizes == 1] - 1
+    reach = np.tile(radii, singles.size)
+    points = integers_below(2 * reach + 1, insecure_rng=insecure_rng) - reach
+    noise[singles] = points.reshape(singles.size, radii.size)
+    for size in set(groups) - {1}:
+        rows = stops[sizes == size] - np.arange(size, 0, -1)[:, None]
+        reach = np.tile(radii, rows.shape[1])
+        points = _ball_points(size, reach, insecure_rng)
+        noise[rows] = points.reshape(*rows.shape, radii.size)
+    return noise
 
 
 def _ball_points(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
     QueryMatrix,
@@ -26,9 +27,6 @@ __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
 
 SPARSE_ADVANTAGE = 8
 """How many dense operations cost as much as one on a nonzero, about."""
-
-SPARSE_BLOCK = 2**23
-"""Nonzeros of a product that are listed at a time, about."""
 
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
@@ -395,7 +393,9 @@ class Product(Composite):
             return None
         groups = right.to_sparse()
         out = np.zeros(self.shape[0])
-        ends = np.searchsorted(np.cumsum(work), np.arange(0, work.sum(), SPARSE_BLOCK))
+        ends = np.searchsorted(
+            np.cumsum(work), np.arange(0, work.sum(), LIMITS.block_entries)
+        )
         for start, stop in pairwise([*np.unique(ends).tolist(), self.shape[0]]):
             rows = picks[start:stop] @ groups
             out[start:stop] = rows.power(2).sum(axis=1)

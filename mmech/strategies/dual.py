@@ -34,9 +34,6 @@ __all__ = ["DENSE", "dual_strategy"]
 
 Floats = NDArray[np.float64]
 
-MAX_SIDE = bounds.DUAL_SIZE
-"""Largest smaller side of a workload for an explicit strategy."""
-
 REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""
 
@@ -59,7 +56,7 @@ def look_at_dense(workload: QueryMatrix, found: Found) -> Skip | None:
 
 def _is_in_reach(workload: QueryMatrix) -> bool:
     m, n = workload.shape
-    return min(m, n) <= MAX_SIDE and min(m, n) * n <= LIMITS.dual_entries
+    return min(m, n) <= LIMITS.dual_cells and min(m, n) * n <= LIMITS.dual_entries
 
 
 def dual_strategy(
@@ -100,7 +97,7 @@ def dual_strategy(
     if not _is_in_reach(reduced):
         raise DomainTooLargeError(
             f"template 'dense' needs eigendecompositions of size {min(reduced.shape)} "
-            f"for {workload!r}, above {MAX_SIDE}, or a strategy of more than "
+            f"for {workload!r}, above {LIMITS.dual_cells}, or a strategy of more than "
             f"{LIMITS.dual_entries} entries; use template='residuals' or 'identity', "
             "or a workload with Kronecker structure"
         )

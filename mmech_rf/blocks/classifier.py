@@ -8,7 +8,6 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import (
     Marginals,
@@ -39,6 +38,7 @@ from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
@@ -162,8 +162,7 @@ class BlockForestClassifier(_CompleteTrees):
 
     def _release_model(
         self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
         epsilon: Fraction,
         n_records: float,
     ) -> None:
@@ -190,20 +189,21 @@ class BlockForestClassifier(_CompleteTrees):
         shares = self._shares(strategy)
         with self._timed("trees"):
             self.ensembles_ = [self._tree(b, cost * s) for b, s in shares.items()]
+        codes, class_codes = records.one_by_one()
         with self._timed("measurement"):
             if signed:
                 what = "class differences of blocks"
                 signs = 1 - 2 * class_codes
-                records = Records(codes, schema.domain_shape, signs=signs)
+                measured = Records(codes, schema.domain_shape, signs=signs)
             else:
                 what = "class counts of blocks"
-                records = Records(
+                measured = Records(
                     codes,
                     schema.domain_shape,
                     columns=class_codes,
                     n_columns=schema.n_classes,
                 )
-            measurement = self._release(strategy, cost, records, what)
+            measurement = self._release(strategy, cost, measured, what)
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)
 
@@ -322,8 +322,7 @@ class LabelForestClassifier(_CompleteTrees):
 
     def _release_model(
         self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
         epsilon: Fraction,
         n_records: float,
     ) -> None:
@@ -342,8 +341,7 @@ class LabelForestClassifier(_CompleteTrees):
             relation, noise = self._terms.relation, self._insecure_rng
             self._note(charge(self.ledger_, entry, relation, noise))
             self._experts = draw_labels(
-                codes,
-                class_codes,
+                *records.one_by_one(),
                 domain_shape=sizes,
                 n_classes=self.schema_.n_classes,
                 blocks=blocks,

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 from mmech_rf.cli.common import InputError, check_new, say
 
 if TYPE_CHECKING:
-    from mmech_rf.schema import Schema
+    from mmech_rf.private.base import ForestClassifier
 
 __all__ = [
     "add_columns",
     "add_multiline",
     "add_output",
     "check_output",
+    "count_records",
+    "labels_of_queries",
     "read_header",
-    "read_queries",
-    "read_records",
     "same_content",
     "write_labels",
     "writing",
@@ -99,39 +99,34 @@ def _check_columns(args: argparse.Namespace, path: str, known: Iterable[str]) ->
     say(f"columns of {path!r} that the schema does not name are not read: {shown}")
 
 
-def read_records(args: argparse.Namespace, path: str, schema: Schema) -> Any:
-    """Read records with their classes; wrong values are errors that name the file."""
-    from mmech_rf.datasets import load_csv
+def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
+    """Count records with their classes; wrong values are errors that name the file."""
+    from mmech_rf.forest.checks import located
+    from mmech_rf.reading import read
 
+    schema, total = model.schema, 0
+    assert schema is not None
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
-    bunch = load_csv(path, schema, decode=False, multiline=args.multiline)
-    kept = _encode(
-        path,
-        schema,
-        bunch.data,
-        bunch.target,
-        handle_unknown=args.handle_unknown,
-        handle_missing=args.handle_missing,
-    )[0]
+    model._check_parameters()
+    for X, y, (file, first, total) in read(path, schema, multiline=args.multiline):
+        rows = f", rows from {first:,} on" if first else ""
+        with located(f"cannot use the data {path!r}{rows}"):
+            model.count(X, y, chunk_id=(file, first, total))
     if args.show_counts:
         say(
-            f"SENSITIVE, outside the privacy guarantee: {len(kept):,} of "
-            f"{len(bunch.target):,} records of {path!r} are used"
+            f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
+            f"{total:,} records of {path!r} are used"
         )
-    return bunch
 
 
-def read_queries(
-    args: argparse.Namespace,
-    path: str,
-    schema: Schema,
-    *,
-    handle_unknown: str,
-    handle_missing: str,
+def labels_of_queries(
+    args: argparse.Namespace, path: str, model: ForestClassifier
 ) -> Any:
-    """Read the attributes of queries; a class column, if any, is not looked at."""
+    """Predict classes of queries in a file; a class column is not looked at."""
     from mmech_rf.datasets import load_csv
+    from mmech_rf.forest.checks import located
 
+    schema = model.schema_
     _check_columns(args, path, (*schema.feature_names, *schema.required, schema.target))
     data = load_csv(
         path,
@@ -139,30 +134,14 @@ def read_queries(
         with_target=False,
         multiline=args.multiline,
     ).data
-    policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
-    _encode(
-        path,
-        schema,
-        data,
-        None,
-        **{
-            name: "error" if policy == "drop" else policy
-            for name, policy in policies.items()
-        },
-    )
-    return data
+    with located(f"cannot use the data {path!r}"):
+        codes = model._encode_queries(data)
+    return model._labels(codes)
 
 
 def same_content(first: str, second: str) -> bool:
     """Whether two files are one, or byte for byte the same."""
     return os.path.samefile(first, second) or filecmp.cmp(first, second, shallow=False)
-
-
-def _encode(path: str, schema: Schema, X: Any, y: Any, **policies: str) -> Any:
-    from mmech_rf.forest.checks import located
-
-    with located(f"cannot use the data {path!r}"):
-        return schema.encode(X, y, **policies)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from mmech_rf.cli.files import (
     add_columns,
     add_output,
     check_output,
-    read_queries,
-    read_records,
+    count_records,
+    labels_of_queries,
     same_content,
     write_labels,
 )
@@ -397,12 +397,14 @@ def _fit(args: argparse.Namespace) -> None:
                 f"--unlabelled does not go with --method {args.method}; leave it out, "
                 f"or choose --method {_among('recipe')}"
             )
-        policies = {name: getattr(args, name) for name in _POLICIES}
-        others = read_queries(args, args.X_unlabelled, schema, **policies)
-        extra = {"X_unlabelled": others}
-    bunch = read_records(args, args.data, schema)
-    model.fit(bunch.data, bunch.target, **extra)
-    model.save(args.out)
+        from mmech_rf.datasets import load_csv
+
+        others = load_csv(
+            args.X_unlabelled, schema, with_target=False, multiline=args.multiline
+        )
+        extra = {"X_unlabelled": others.data}
+    count_records(args, args.data, model)
+    model.release(**extra).save(args.out)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
@@ -466,14 +468,8 @@ def _predict(args: argparse.Namespace) -> None:
             f"the model {args.model!r} was fitted without a schema and does not name "
             "its columns as a csv file does; use it from Python"
         )
-    queries = read_queries(
-        args,
-        args.data,
-        model.schema_,
-        handle_unknown=model.handle_unknown,
-        handle_missing=model.handle_missing,
-    )
-    write_labels(args.out, model.schema_.target, model.predict(queries))
+    labels = labels_of_queries(args, args.data, model)
+    write_labels(args.out, model.schema_.target, labels)
 
 
 def _predict_batch(args: argparse.Namespace) -> None:
@@ -484,15 +480,8 @@ def _predict_batch(args: argparse.Namespace) -> None:
     model = _unfitted(args, "predict-batch", schema)
     if same_content(args.data, args.queries):
         say(_NOT_PROTECTED)
-    bunch = read_records(args, args.data, schema)
-    queries = read_queries(
-        args,
-        args.queries,
-        schema,
-        handle_unknown=args.handle_unknown,
-        handle_missing=args.handle_missing,
-    )
-    labels = model.fit(bunch.data, bunch.target).predict(queries)
+    count_records(args, args.data, model)
+    labels = labels_of_queries(args, args.queries, model.release())
     model.close()
     write_labels(args.out, schema.target, labels)
     trees = "all" if model.n_trees == math.inf else model.n_trees

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import field
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmech import ParameterError
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
@@ -19,6 +16,7 @@ from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.estimator import estimator
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 
 __all__ = ["DrawnForestClassifier"]
@@ -87,6 +85,7 @@ class DrawnForestClassifier(AccountedForest):
     _experts: SelectedTrees = field(init=False)
     _settings_type = DrawnSettings
     _method = "trees"
+    _distinct = True
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -101,8 +100,7 @@ class DrawnForestClassifier(AccountedForest):
 
     def _release_model(
         self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
         epsilon: Fraction,
         n_records: float,
     ) -> None:
@@ -122,12 +120,13 @@ class DrawnForestClassifier(AccountedForest):
             self._concentrate()
         grower = Grower(
             domain_shape,
-            codes,
-            class_codes,
+            records.codes,
+            records.class_codes,
             n_classes=self.schema_.n_classes,
             n_records=n_records,
             payments=self._payments(),
             settings=settings,
+            multiplicities=records.multiplicities,
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)

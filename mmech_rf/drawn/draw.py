@@ -52,6 +52,7 @@ from mmech.noise.seam import drawn
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 from mmech.storage.codec import storable
+from mmech_rf.drawn.bits import BitMaps, counted
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
@@ -63,7 +64,8 @@ LARGEST_RATE = 2**60
 """Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
 
 COARSE = 16
-"""Candidate roots: single attributes of at most so many cells always are some."""
+"""Candidate roots: single attributes of at most so many cells come before all others,
+and are more than the rest may be."""
 
 LEAF_WORK = 20.0
 """Cost model: work for a leaf of a candidate, in records that are looked at."""
@@ -150,9 +152,12 @@ def select_tree(
     n_classes: int,
     epsilon: Fraction,
     n_records: float,
+    n_rows: float = math.inf,
+    multiplicities: NDArray[np.int64] | None = None,
     weights: NDArray[np.int64] | None = None,
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
+    maps: BitMaps | None = None,
     splitting: float = DrawnSettings.splitting,
     relation: Relation,
     pay: Callable[[], None],
@@ -164,9 +169,9 @@ def select_tree(
     ----------
     views : Views
         What trees are made of.
-    cells : ndarray of uint8, shape (v, N)
+    cells : ndarray of uint8, shape (v, M)
         Cell of every record in every view. Sensitive.
-    class_codes : ndarray of int64, shape (N,)
+    class_codes : ndarray of int64, shape (M,)
         Class of every record. Sensitive.
     n_classes : int
         Number of classes.
@@ -174,15 +179,21 @@ def select_tree(
         Budget of the draw, in nats.
     n_records : float
         Public number of records, roughly, which bounds the work.
-    weights : ndarray of int64, shape (N,), optional
+    n_rows : float, default=inf
+        Public bound on the number of distinct records, such as cells times classes.
+    multiplicities : ndarray of int64, shape (M,), optional
+        How often each record is there; once by default. Sensitive.
+    weights : ndarray of int64, shape (M,), optional
         What each record counts for, from 0 to `unit`; a function of the record itself
         and of what was released before. Sensitive.
     unit : int, default=1
         Largest weight.
-    predicted : ndarray of int64, shape (N,), optional
+    predicted : ndarray of int64, shape (M,), optional
         An earlier prediction of the class of every record, a function of the record's
         attributes and of what was released before. A leaf may then be labelled with
         `n_classes`, which stands for it. Sensitive.
+    maps : BitMaps, optional
+        Bit maps of these records, where they were made before. Sensitive.
     splitting : float, default=0.5
         Tree prior: probability that a cell of the root is split once more.
     relation : Relation
@@ -221,16 +232,19 @@ def select_tree(
     pay()
     if weights is None:
         weights = np.full(class_codes.size, unit, np.int64)
+    if multiplicities is None:
+        multiplicities = np.ones(class_codes.size, np.int64)
 
     def draw() -> SelectedTree:
+        roots = _roots(views, n_records, n_rows)
         return _draw_top_down(
-            views, cells, class_codes, weights, predicted, n_classes, rate,
-            _roots(views, n_records), splitting, noise,
+            views, cells, class_codes, weights * multiplicities, predicted, maps,
+            n_classes, rate, roots, splitting, noise,
         )  # fmt: skip
 
     seen = {
-        "cells": cells, "class_codes": class_codes, "weights": weights,
-        "predicted": predicted,
+        "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
+        "weights": weights, "predicted": predicted,
     }  # fmt: skip
     return drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
@@ -245,6 +259,7 @@ def _draw_top_down(
     class_codes: NDArray[np.int64],
     weights: NDArray[np.int64],
     predicted: NDArray[np.int64] | None,
+    maps: BitMaps | None,
     n_classes: int,
     rate: int,
     roots: NDArray[np.int64],
@@ -254,30 +269,20 @@ def _draw_top_down(
     """Draw the root, then the views of its cells, then the labels."""
     from mmech_rf._kernels import root_log_weights, split_log_weights
 
-    sizes = views.sizes
-    if predicted is not None:
-        # As if every record that is predicted right were also one of a further class.
-        right = np.flatnonzero(predicted == class_codes)
-        further = np.full(right.size, n_classes)
-        cells = np.ascontiguousarray(np.concatenate([cells, cells[:, right]], axis=1))
-        class_codes = np.concatenate([class_codes, further])
-        weights = np.concatenate([weights, weights[right]])
-        n_classes += 1
+    sizes, n_labels = views.sizes, n_classes + (predicted is not None)
+    tables = (
+        *counted(views, cells, class_codes, weights, predicted, n_classes, maps),
+        rate,
+    )
     log_prior = _fixed(views.log_prior)
     log_split = log_prior + _fixed(math.log(splitting))
     log_stop = _fixed(math.log(1 - splitting))
     chances = np.empty((roots.size, 2), np.int64)
-    root_log_weights(
-        roots, cells, sizes, class_codes, weights, n_classes, rate, log_prior,
-        log_split, log_stop, chances,
-    )  # fmt: skip
+    root_log_weights(roots, *tables, log_prior, log_split, log_stop, chances)
     root = int(roots[_choice(chances, rate, noise)])
-    first = cells[root].astype(np.int64)
+    first = cells[root]
     ways = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
-    split_log_weights(
-        first, int(sizes[root]), cells, sizes, class_codes, weights, n_classes, rate,
-        log_split, log_stop, ways,
-    )  # fmt: skip
+    split_log_weights(first, int(sizes[root]), *tables, log_split, log_stop, ways)
     branches: list[View | ScoreView | None] = []
     labels = []
     for cell, chance in enumerate(ways):
@@ -286,8 +291,11 @@ def _draw_top_down(
         splits = way < sizes.size
         branches.append(views.items[way] if splits else None)
         leaf = cells[way, here].astype(np.int64) if splits else np.zeros_like(here)
-        scores = np.zeros((int(sizes[way]) if splits else 1, n_classes), np.int64)
+        scores = np.zeros((int(sizes[way]) if splits else 1, n_labels), np.int64)
         np.add.at(scores, (leaf, class_codes[here]), weights[here])
+        if predicted is not None:
+            right = predicted[here] == class_codes[here]
+            np.add.at(scores[:, n_classes], leaf[right], weights[here][right])
         drawn = [
             weighted_choice(row, insecure_rng=noise) for row in logarithms(scores, rate)
         ]
@@ -308,18 +316,25 @@ def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(np.ldexp(logarithms, FRACTION_BITS)).astype(np.int64)
 
 
-def _roots(views: Views, n_records: float) -> NDArray[np.int64]:
+def _roots(
+    views: Views, n_records: float, n_rows: float = math.inf
+) -> NDArray[np.int64]:
     """Return the positions of candidate roots: all views, or the simplest.
 
-    Work is bounded by public numbers only (`Limits.draw_visits`).
+    Work is bounded by public numbers only: `Limits.draw_visits`, and for coarse single
+    attributes, which tell most, `Limits.coarse_visits`.
     """
     sizes = views.sizes
-    work = sizes.size * max(n_records, 1.0) + LEAF_WORK * sizes * sizes.sum()
+    leaves = LEAF_WORK * sizes * sizes.sum()
+    work = sizes.size * max(n_records, 1.0) + leaves
+    least = sizes.size * max(min(n_records, n_rows), 1.0) + leaves
     kinds = ("whole", "score", "single", "sum", "pair")
     families = np.array([kinds.index(view.family) for view in views.items])
     terms = np.array([len(view.attributes) for view in views.items])
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
     coarse = (families[order] <= 2) & (sizes[order] <= COARSE)
+    coarse &= np.cumsum(least[order]) <= LIMITS.coarse_visits
     within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
+    within[0] = True
     return np.sort(order[within])

@@ -1,4 +1,9 @@
-"""Growth of a drawn forest: trees that are drawn, counted and boosted in turn."""
+"""Growth of a drawn forest: trees that are drawn, counted and boosted in turn.
+
+What a tree scores, and what is counted in its leaves, are sums over records of
+functions of the record: of its attributes, its class, and what was released before. So
+distinct records with their multiplicities are enough, and work follows their number.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
+from mmech_rf.drawn.bits import BitMaps
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import (
@@ -47,21 +53,14 @@ class ViewedRecords:
     Attributes
     ----------
     views : Views
-    cells : ndarray of uint8, shape (v, N)
-        Sensitive.
+    cells : ndarray of uint8, shape (v, M)
+        Sensitive, as are their bit maps.
+    maps : BitMaps
     """
 
     views: Views
     cells: NDArray[np.uint8]
-
-    def with_views(
-        self, views: Sequence[ScoreView], codes: NDArray[np.int64]
-    ) -> ViewedRecords:
-        """Return this with further views."""
-        further = Views(tuple(views))
-        cells = np.concatenate([self.cells, further.cells(codes)])
-        items = (*self.views.items, *further.items)
-        return ViewedRecords(replace(self.views, items=items), cells)
+    maps: BitMaps
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Grower:
     ----------
     domain_shape : tuple of int, length d
         Sizes of the attributes.
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+    codes, class_codes : ndarray of int, shapes (M, d) and (M,)
         Records. Sensitive.
     n_classes : int
         Number of classes.
@@ -82,6 +81,8 @@ class Grower:
         What releases are made and paid with.
     settings : DrawnSettings
         Learning rate, smoothing, priors and the rest.
+    multiplicities : ndarray of int64, shape (M,), optional
+        How often each record is there; once by default. Sensitive.
     """
 
     domain_shape: tuple[int, ...]
@@ -91,10 +92,11 @@ class Grower:
     n_records: float
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
+    multiplicities: NDArray[np.int64] | None = None
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
-        additive, seen = None, self._public_views()
+        additive, further = None, []
         if plan.scores:
             additive = release_scores(
                 self.payments,
@@ -105,10 +107,11 @@ class Grower:
                 n_classes=self.n_classes,
                 n_records=self.n_records,
                 settings=self.settings,
+                multiplicities=self.multiplicities,
             )
             if plan.by_score:
-                views = score_views(additive, self.settings)
-                seen = seen.with_views(views, self.codes)
+                further = score_views(additive, self.settings)
+        seen = self._viewed(further)
         if plan.rounds:
             return self.boosted(cost, plan, seen, additive)
         return self.voting(cost * plan.first, plan.votes, seen, additive)
@@ -136,9 +139,9 @@ class Grower:
             found = labels[tree.leaves(self.codes)]
             if predicted is not None:
                 found = np.where(found == self.n_classes, predicted, found)
-            right = found == self.class_codes
+            right = (found == self.class_codes).astype(np.int64)
             measured = self.payments.release(
-                np.array([right.sum(), right.size - right.sum()]),
+                np.array([(self._numbers * part).sum() for part in (right, 1 - right)]),
                 share * counted,
                 f"counts of right and wrong labels of tree {number + 1}",
             )
@@ -195,9 +198,20 @@ class Grower:
             votes += one.whole_votes(self.codes)
         return forest
 
-    def _public_views(self) -> ViewedRecords:
+    @property
+    def _numbers(self) -> NDArray[np.int64]:
+        """How often each record is there, shape (M,)."""
+        if self.multiplicities is None:
+            return np.ones(self.class_codes.size, np.int64)
+        return self.multiplicities
+
+    def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
+        """Return the records in public views and further ones."""
         views = public_views(self.domain_shape, self.settings)
-        return ViewedRecords(views, views.cells(self.codes))
+        views = replace(views, items=(*views.items, *further))
+        cells = views.cells(self.codes)
+        maps = BitMaps.of(views, cells, self.class_codes, self.n_classes)
+        return ViewedRecords(views, cells, maps)
 
     def _draw_tree(
         self,
@@ -216,9 +230,12 @@ class Grower:
             self.class_codes,
             n_classes=self.n_classes,
             n_records=self.n_records,
+            n_rows=min(self.n_records, math.prod(self.domain_shape) * self.n_classes),
+            multiplicities=self.multiplicities,
             weights=weights,
             unit=1 if weights is None else UNIT,
             predicted=predicted,
+            maps=seen.maps,
             splitting=self.settings.splitting,
         )
 
@@ -231,7 +248,7 @@ class Grower:
     ) -> Floats:
         """Release the class counts of leaves; return what they vote."""
         counts = np.zeros((tree.n_leaves, self.n_classes), np.int64)
-        amount = np.int64(1) if weights is None else weights
+        amount = self._numbers * (1 if weights is None else weights)
         np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
         unit = 1 if weights is None else UNIT
         what = f"class counts in the leaves of tree {number + 1}"

@@ -112,13 +112,20 @@ class Sums:
         return [1, *(term.size for term in self.terms)]
 
     def of(
-        self, codes: Codes, class_codes: NDArray[np.int64], n_classes: int
+        self,
+        codes: Codes,
+        class_codes: NDArray[np.int64],
+        n_classes: int,
+        multiplicities: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """Return the sums of records in units of 1 / GRID, shape (rows, k)."""
-        found = [GRID * np.bincount(class_codes, minlength=n_classes)[None]]
+        amount = 1 if multiplicities is None else multiplicities
+        numbers = np.zeros((1, n_classes), np.int64)
+        np.add.at(numbers[0], class_codes, amount)
+        found = [GRID * numbers]
         for term in self.terms:
             counts = np.zeros((term.view.size, n_classes), np.int64)
-            np.add.at(counts, (term.view.cells(codes), class_codes), 1)
+            np.add.at(counts, (term.view.cells(codes), class_codes), amount)
             found.append(term.rows().T @ counts)
         return np.concatenate(found).astype(np.int64)
 
@@ -208,6 +215,7 @@ def release_scores(
     n_classes: int,
     n_records: float,
     settings: DrawnSettings | None = None,
+    multiplicities: NDArray[np.int64] | None = None,
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -219,7 +227,7 @@ def release_scores(
         Its cost.
     domain_shape : sequence of int, length d
         Sizes of the attributes.
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+    codes, class_codes : ndarray of int, shapes (M, d) and (M,)
         Records. Sensitive.
     n_classes : int
         Number of classes.
@@ -227,6 +235,8 @@ def release_scores(
         Public number of records, roughly.
     settings : DrawnSettings, optional
         Resolutions, clipping and shrinkage.
+    multiplicities : ndarray of int64, shape (M,), optional
+        How often each record is there; once by default. Sensitive.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
@@ -235,7 +245,7 @@ def release_scores(
         if n_records / n_classes >= settings.signal_to_noise * deviation:
             sums = other
     released = payments.release_sums(
-        sums.of(codes, class_codes, n_classes),
+        sums.of(codes, class_codes, n_classes, multiplicities),
         sums.groups,
         cost,
         SUMS,
@@ -293,7 +303,22 @@ def _scores(
     sums: Sums, released: Measurement, settings: DrawnSettings | None = None
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
-    farthest = settings.largest_mean
+    numbers, rows = _rows(sums, released, settings.largest_mean)
+    kept = 1.0
+    if rows:
+        energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
+        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
+    return AdditiveScores(
+        _steps(np.log(numbers / numbers.sum())),
+        tuple(row.term.view for row in rows),
+        tuple(_steps(row.table(kept, numbers)) for row in rows),
+    )
+
+
+def _rows(
+    sums: Sums, released: Measurement, farthest: float
+) -> tuple[Floats, list[_Rows]]:
+    """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / GRID
     # Positions are whole units: next to no noise counts as a rounding.
     deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
@@ -312,15 +337,7 @@ def _scores(
             common /= common.sum()
         apart = block - common[:, None] * values[0]
         rows.append(_Rows(term, common, apart, deviation, farthest))
-    kept = 1.0
-    if rows:
-        energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
-        kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
-    return AdditiveScores(
-        _steps(np.log(numbers / total)),
-        tuple(row.term.view for row in rows),
-        tuple(_steps(row.table(kept, numbers)) for row in rows),
-    )
+    return numbers, rows
 
 
 def _steps(scores: Floats) -> NDArray[np.int64]:

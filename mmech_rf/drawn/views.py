@@ -251,6 +251,26 @@ class Views:
             [math.log(shares[f] / total / families.count(f)) for f in families]
         )
 
+    @cached_property
+    def factors(self) -> NDArray[np.int64]:
+        """Positions of the two single views that a pair is made of, or -1, (v, 2)."""
+        singles = {
+            (view.attributes[0], view.tables[0]): place
+            for place, view in enumerate(self.items)
+            if view.family == "single" and isinstance(view, View)
+        }
+        out = np.full((len(self.items), 2), -1, np.int64)
+        for place, view in enumerate(self.items):
+            if view.family != "pair" or not isinstance(view, View):
+                continue
+            (i, j), (first, second) = view.attributes, view.tables
+            step = max(second) + 1
+            parts = (i, tuple(code // step for code in first)), (j, second)
+            places = [singles.get(part, len(self.items)) for part in parts]
+            if max(places) < place:
+                out[place] = places
+        return out
+
     def cells(self, codes: Codes) -> NDArray[np.uint8]:
         """Return the cell of every record in every view, shape (v, N)."""
         out = np.empty((len(self.items), codes.shape[0]), np.uint8)

@@ -28,6 +28,7 @@ from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble, spawn
 from mmech_rf.private.estimator import estimator
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.sizes import TableTooLargeError, check_cells
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
@@ -153,6 +154,25 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
+    def release(self, X_unlabelled: Any = None) -> RecipeForestClassifier:
+        """Release a model of the records that were counted, as `fit` does.
+
+        Parameters
+        ----------
+        X_unlabelled : frame, list of rows or array, shape (M, d), optional
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._unlabelled = X_unlabelled
+        try:
+            super().release()
+        finally:
+            self.__dict__.pop("_unlabelled", None)
+        return self
+
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
         recipe, given = find_recipe(self.recipe), self._unlabelled is not None
@@ -203,9 +223,7 @@ class RecipeForestClassifier(AccountedForest):
                     )
         return epsilon
 
-    def _encode_training(
-        self, X: Any, y: Any
-    ) -> tuple[Schema, NDArray[np.int64], NDArray[np.int64]]:
+    def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         encoded = super()._encode_training(X, y)
         if self._unlabelled is not None:
             self._unlabelled = encoded[0].encode(
@@ -303,9 +321,7 @@ class RecipeForestClassifier(AccountedForest):
 
     # ---- releases ------------------------------------------------------------
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         if self.n_records is None and (
             self._terms.neighbours == "labels" or not self.recipe_.needs_records
         ):
@@ -313,18 +329,18 @@ class RecipeForestClassifier(AccountedForest):
             epsilon = check_epsilon(self.epsilon)
             self._reserve()
             public = self._terms.neighbours == "labels"
-            n_records = float(max(codes.shape[0], 1)) if public else math.nan
-            self._release_model(codes, class_codes, epsilon, n_records)
+            n_records = float(max(records.number, 1)) if public else math.nan
+            self._release_model(records, epsilon, n_records)
         else:
-            super()._fit_counts(codes, class_codes)
+            super()._fit_counts(records)
 
     def _release_model(
         self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
         epsilon: Fraction,
         n_records: float,
     ) -> None:
+        codes, class_codes = records.one_by_one()
         recipe = self.recipe_
         known = 1.0 if math.isnan(n_records) else n_records
         n_levels = self._check_nodes(float(epsilon), known)

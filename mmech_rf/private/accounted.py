@@ -31,6 +31,7 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.payments import Payments
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.votes import Experts, check_that
 
@@ -104,9 +105,7 @@ class AccountedForest(ForestClassifier):
 
     # ---- what is released ------------------------------------------------
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         epsilon = check_epsilon(self.epsilon)
         self._reserve()
         spent = Fraction(0)
@@ -114,7 +113,7 @@ class AccountedForest(ForestClassifier):
             spent = self._count_epsilon(epsilon)
             with self._timed("measurement"):
                 noisy = self._release(
-                    Identity(1), spent, [codes.shape[0]], NUMBER, currency="epsilon"
+                    Identity(1), spent, [records.number], NUMBER, currency="epsilon"
                 )
             least = self._settings.fewest_records
             n_records = max(float(noisy.values[0]), least)
@@ -123,13 +122,12 @@ class AccountedForest(ForestClassifier):
         if self.delta is not None:
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)
-        self._release_model(codes, class_codes, epsilon - spent, n_records)
+        self._release_model(records, epsilon - spent, n_records)
 
     @abstractmethod
     def _release_model(
         self,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
         epsilon: Fraction,
         n_records: float,
     ) -> None:

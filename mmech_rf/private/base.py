@@ -7,10 +7,10 @@ codes into classes (`_predict_classes`).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.inferred import infer_schema
 from mmech_rf.private.public_model import STAGES, PublicModel
+from mmech_rf.private.records import EncodedRecords, RecordParts
 from mmech_rf.private.terms import Terms, cost_in_words, statement
 from mmech_rf.schema import Schema
 
@@ -40,6 +41,86 @@ class ForestClassifier(ClassifierMixin, PublicModel):
     """Base of the private forest classifiers; not used by itself."""
 
     # ---- fitting ---------------------------------------------------------
+
+    _distinct: ClassVar[bool] = False
+    """Whether distinct records are enough: no record is assigned to a tree."""
+
+    def count(
+        self, X: Any, y: Any, *, chunk_id: Hashable | None = None
+    ) -> ForestClassifier:
+        """Count a part of the records, to be released with all others.
+
+        Nothing is released and no budget is spent before `release`. What is kept of
+        the part are distinct records and how often each is there; of methods that
+        assign each record to a tree, or route it through all trees, the encoded
+        records themselves. Until then the object refuses to be pickled, copied or used
+        in another process.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+            A part of the records. Sensitive.
+        chunk_id : hashable, default=None
+            Name of the part, such as a file and its rows. A record counts once: a part
+            of the same name is refused. Contents are never compared.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a value or a label is not valid, or the name of the part
+            was there before: the part is not counted. Also without a schema, which
+            parts would have to agree on.
+
+        Examples
+        --------
+        >>> from mmech_rf import PrivateForestClassifier, datasets
+        >>> car = datasets.load_car()
+        >>> model = PrivateForestClassifier(car.schema, epsilon=0.5, n_records=1728)
+        >>> for part in (slice(0, 1000), slice(1000, None)):
+        ...     model = model.count(car.data[part], car.target[part])
+        >>> model.release().choice_.n_trees
+        1
+        """
+        self._check_parameters()
+        if self.schema is None:
+            raise ValueError(
+                "schema must be given to count parts of the records, got None; pass a "
+                "public Schema"
+            )
+        parts: RecordParts = vars(self).get("_parts") or RecordParts(
+            self.schema, distinct=self._distinct
+        )
+        parts.check(self.schema, chunk_id)
+        parts.add(*self._encode_records(self.schema, X, y), chunk_id)
+        self._parts = parts
+        return self
+
+    def release(self) -> ForestClassifier:
+        """Grow the forests, and release what was counted: as one fit of all parts.
+
+        Returns
+        -------
+        self
+            Without the parts: the next `count` begins anew.
+
+        Raises
+        ------
+        ValueError
+            If nothing was counted, or a parameter is not valid; the parts stay.
+        BudgetExceededError
+            If the ledger does not cover epsilon; nothing is released, the parts stay.
+        """
+        parts: RecordParts | None = vars(self).get("_parts")
+        if parts is None:
+            raise ValueError("release needs records, got none; count() some first")
+        parts.check(self.schema, None)
+        self._settled(parts, None)
+        del self._parts
+        return self
 
     def fit(self, X: Any, y: Any) -> ForestClassifier:
         """Grow the forests, then count the records in them.
@@ -68,6 +149,16 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             Once, if this object or a clone of it was fitted before without a ledger:
             each such fit spends a budget of its own.
         """
+        if self._holds_parts():
+            raise ValueError(
+                "fit would leave out the parts that were counted; release() them, or "
+                "fit another estimator"
+            )
+        self._settled(X, y)
+        return self
+
+    def _settled(self, X: Any, y: Any) -> None:
+        """Fit as a whole or not at all."""
         before = dict(vars(self))
         for name in before:
             if name in _PRIVATE_STATE or (name.endswith("_") and name[0] != "_"):
@@ -79,9 +170,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
 
     def _fit(self, X: Any, y: Any) -> None:
+        """Fit to raw records, or to parts that were counted."""
         epsilon = self._check_parameters()
         counted = self._spends and self.ledger is None and self.insecure_rng is None
         if counted:
@@ -93,7 +184,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             self._insecure_rng is not None,
             records_per_person=self.records_per_person,
         )
-        schema, codes, class_codes = self._encode_training(X, y)
+        schema, records = self._encode_training(X, y)
         self.schema_ = schema
         self.timings_ = dict.fromkeys(STAGES, 0.0)
         with self._timed("trees"):
@@ -103,7 +194,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         self._tie_key = random_key(self._insecure_rng)
         if counted:
             self._family().fitted(epsilon)
-        self._fit_counts(codes, class_codes)
+        self._fit_counts(records)
 
     def _ledger_of(self, epsilon: Fraction) -> PrivacyLedger:
         """Return the ledger that pays for this fit."""
@@ -123,35 +214,42 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             )
         return self.ledger
 
-    def _encode_training(
-        self, X: Any, y: Any
-    ) -> tuple[Schema, NDArray[np.int64], NDArray[np.int64]]:
-        policies: dict[str, Any] = {
-            "handle_unknown": self.handle_unknown,
-            "handle_missing": self.handle_missing,
-        }
+    def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         if self.schema is None:
             schema, X, y = infer_schema(self, X, y)
         else:
             schema = self.schema
-            if y is None:
-                raise ValueError(
-                    f"{type(self).__name__} requires y to be passed, but the target y "
-                    "is None; pass the class label of every record"
-                )
             self.n_features_in_ = schema.n_features
             self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
         self.classes_ = schema.decode_target(np.arange(schema.n_classes))
-        codes, class_codes = schema.encode(X, y, **policies)
-        return schema, codes, class_codes
+        if isinstance(X, RecordParts):
+            return schema, X.records()
+        parts = RecordParts(schema, distinct=self._distinct)
+        parts.add(*self._encode_records(schema, X, y), None)
+        return schema, parts.records()
+
+    def _encode_records(
+        self, schema: Schema, X: Any, y: Any
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y "
+                "is None; pass the class label of every record"
+            )
+        found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
+            X,
+            y,
+            narrow=True,
+            handle_unknown=self.handle_unknown,
+            handle_missing=self.handle_missing,
+        )
+        return found
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""
         return []
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
 
     # ---- predicting ------------------------------------------------------
@@ -178,7 +276,10 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             here, because every query needs an answer.
         """
         check_is_fitted(self)
-        codes = self._encode_queries(X)
+        return self._labels(self._encode_queries(X))
+
+    def _labels(self, codes: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the class labels of encoded queries."""
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
         return np.asarray(self.classes_)[classes]

@@ -10,6 +10,7 @@ from mmech_rf.limits import LIMITS
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.per_batch import PerBatchClassifier
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.workloads import explicit_rows, prediction_workload
 
@@ -65,15 +66,15 @@ class BatchPredictionClassifier(PerBatchClassifier):
 
     # Every query visits them: fewer than a model that is released once.
     _tree_cells = "batch_tree_cells"
+    _distinct = True
     _votings = ("weight",)
 
     def _exact_counts(
         self,
         ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
     ) -> NDArray[np.int64]:
-        return self._count_table(ensemble, codes, class_codes)
+        return self._count_table(ensemble, records)
 
     def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
         workload = prediction_workload(ensemble.forest, codes)

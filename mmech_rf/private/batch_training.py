@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmech.storage.codec import storable
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import CountedForest, OptimizedForest
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.workloads import training_workload
 
 __all__ = ["BatchTrainingClassifier"]
@@ -63,10 +61,9 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     """
 
     _measures_marginals = True
+    _distinct = True
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         with self._timed("optimization"):
             workloads = [training_workload(e.forest) for e in self.ensembles_]
             self.strategies_ = self._optimize([*workloads])
@@ -77,6 +74,4 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
                 )
             ]
             self.expected_error_ = self._expected_error(mechanisms)
-        self._release_leaves(
-            mechanisms, lambda e: self._count_table(e, codes, class_codes)
-        )
+        self._release_leaves(mechanisms, lambda e: self._count_table(e, records))

@@ -37,6 +37,7 @@ from mmech_rf.private.ensembles import (
     trees_of,
 )
 from mmech_rf.private.estimator import estimator
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.sizes import check_cells, check_leaves
 from mmech_rf.private.votes import check_labels, check_that
 from mmech_rf.private.voting import hard_votes, weight_votes
@@ -123,14 +124,15 @@ class GrownForest(ForestClassifier):
     def _count_table(
         self,
         ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
     ) -> NDArray[np.int64]:
         """Return the exact table D, cells by classes. Sensitive."""
         k = self.schema_.n_classes
         n = ensemble.forest.n_cells
-        entries = ensemble.cells(codes) * k + class_codes
-        return np.bincount(entries, minlength=n * k).reshape(n, k)
+        table = np.zeros(n * k, np.int64)
+        entries = ensemble.cells(records.codes) * k + records.class_codes
+        np.add.at(table, entries, records.multiplicities)
+        return table.reshape(n, k)
 
     def _mechanism(
         self,

@@ -26,7 +26,7 @@ def infer_schema(
         "schema=None reads categories, bounds and classes from the records, which the "
         "guarantee does not cover; pass a public Schema",
         PrivacyLeakWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     X, y = validate_data(model, X, y, dtype=None)
     check_classification_targets(y)

@@ -14,6 +14,7 @@ from mmech.storage.codec import storable
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import CountedForest
+from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["LaplaceForestClassifier"]
 
@@ -79,25 +80,21 @@ class LaplaceForestClassifier(CountedForest):
     def _exact_counts(
         self,
         ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
     ) -> NDArray[np.int64]:
         k = self.schema_.n_classes
+        codes, class_codes = records.one_by_one()
         visible = ensemble.select(codes)
         if self.data == "shared":
             return ensemble.forest.count_leaves(visible, class_codes, k)
         trees = self._assign(codes.shape[0], ensemble.forest.n_trees)
         return ensemble.forest.count_assigned_leaves(visible, class_codes, k, trees)
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         mechanisms: list[MatrixMechanism] = []
         for ensemble in self.ensembles_:
             leaves = Identity(ensemble.forest.n_leaves)
             contribution = ensemble.forest.n_trees if self.data == "shared" else 1
             mechanisms.append(self._mechanism(ensemble, leaves, leaves, contribution))
         self.expected_error_ = self._expected_error(mechanisms)
-        self._release_leaves(
-            mechanisms, lambda e: self._exact_counts(e, codes, class_codes)
-        )
+        self._release_leaves(mechanisms, lambda e: self._exact_counts(e, records))

@@ -48,7 +48,7 @@ class Lineage:
                 "each that follows; pass one ledger=PrivacyLedger(total) to limit the "
                 "sum",
                 PrivacyLeakWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def fitted(self, epsilon: Fraction) -> None:

@@ -6,13 +6,13 @@ from dataclasses import field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import PrivacyLedger
 from mmech.noise import random_key
 from mmech_rf.private.ensembles import spawn
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import CountedForest
+from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["NonPrivateForestClassifier"]
 
@@ -69,16 +69,14 @@ class NonPrivateForestClassifier(CountedForest):
         """A warning: nothing is protected."""
         return "NOT PRIVATE: the leaf counts are exact."
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         ensemble = self.ensembles_[0]
         # Nothing to protect: ties are as reproducible as the forest.
         self._insecure_rng = np.random.default_rng(spawn(self.random_state, 2)[1])
         self._tie_key = random_key(self._insecure_rng)
         with self._timed("measurement"):
             counts = ensemble.forest.count_leaves(
-                codes, class_codes, self.schema_.n_classes
+                *records.one_by_one(), self.schema_.n_classes
             )
         self.leaf_counts_ = [counts.astype(np.float64)]
         self.leaf_labels_ = [self._random_argmax(counts)]

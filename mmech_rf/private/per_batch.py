@@ -13,6 +13,7 @@ from mmech import BudgetExceededError, QueryMatrix
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import OptimizedForest
+from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["PerBatchClassifier"]
 
@@ -85,16 +86,13 @@ class PerBatchClassifier(OptimizedForest):
         if self._holds_counts():
             del self._counts
 
-    def _fit_counts(
-        self, codes: NDArray[np.int64], class_codes: NDArray[np.int64]
-    ) -> None:
+    def _fit_counts(self, records: EncodedRecords) -> None:
         self._answered: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
         with self._timed("measurement"):
             self._counts = [
-                self._exact_counts(ensemble, codes, class_codes)
-                for ensemble in self.ensembles_
+                self._exact_counts(ensemble, records) for ensemble in self.ensembles_
             ]
 
     def _record_contribution(self) -> int:
@@ -105,8 +103,7 @@ class PerBatchClassifier(OptimizedForest):
     def _exact_counts(
         self,
         ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
     ) -> NDArray[np.int64]:
         """Return the exact counts that the strategy measures. Sensitive."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from mmech.checks import check_epsilon
 from mmech_rf.blocks.classifier import LabelForestClassifier
 from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
@@ -65,6 +66,10 @@ class PrivateForestClassifier(AccountedForest):
 
     model_: AccountedForest = field(init=False)
 
+    @property
+    def _distinct(self) -> bool:  # type: ignore[override]
+        return check_epsilon(self.epsilon) >= LEAST_EPSILON
+
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
         parameters = self.get_params(deep=False)
@@ -99,4 +104,5 @@ class PrivateForestClassifier(AccountedForest):
             Before `fit`.
         """
         check_is_fitted(self)
+        self._refuse_parts()
         self.model_.save(path)

@@ -118,6 +118,7 @@ class PublicModel(BaseEstimator):
         """
         check_is_fitted(self)
         name = type(self).__name__
+        self._refuse_parts()
         if self._holds_secrets:
             raise TypeError(
                 f"a {name} cannot be saved, because it holds exact counts of the "
@@ -207,9 +208,20 @@ class PublicModel(BaseEstimator):
         """Whether exact counts are in memory: fitted and not closed."""
         return self._holds_secrets and hasattr(self, "_counts")
 
+    def _holds_parts(self) -> bool:
+        """Whether records were counted and not released yet."""
+        return "_parts" in vars(self)
+
+    def _refuse_parts(self) -> None:
+        if self._holds_parts():
+            raise TypeError(
+                f"a {type(self).__name__} that holds counted records cannot be saved, "
+                "pickled or copied; release() them first"
+            )
+
     def __repr__(self, **kwargs: Any) -> str:
         text = str(super().__repr__(**kwargs))
-        if self._holds_counts():
+        if self._holds_counts() or self._holds_parts():
             return f"{text} [holds sensitive counts: do not save or share]"
         return text
 
@@ -220,6 +232,7 @@ class PublicModel(BaseEstimator):
         return shown
 
     def __getstate__(self) -> dict[str, Any]:
+        self._refuse_parts()
         if self._holds_counts():
             raise TypeError(
                 f"a fitted {type(self).__name__} holds sensitive counts and cannot be "

@@ -14,6 +14,7 @@ from mmech.noise import assign_records
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.per_batch import PerBatchClassifier
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.voting import leaf_label_by_rule
 from mmech_rf.schema import Schema
 from mmech_rf.workloads import aggregation_workload
@@ -95,11 +96,11 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     def _exact_counts(
         self,
         ensemble: Ensemble,
-        codes: NDArray[np.int64],
-        class_codes: NDArray[np.int64],
+        records: EncodedRecords,
     ) -> NDArray[np.int64]:
         k = self.schema_.n_classes
         forest = ensemble.forest
+        codes, class_codes = records.one_by_one()
         trees = self._assign(codes.shape[0], forest.n_trees)
         counts = forest.count_assigned_leaves(
             ensemble.select(codes), class_codes, k, trees

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from mmech.domain.attribute import (
     distinct_values,
     infer_attribute,
 )
+from mmech.domain.dictionary import read_once
 from mmech.domain.discretise import check_bins
 from mmech.domain.domain import Domain
 from mmech.domain.encoding import (
@@ -165,6 +166,7 @@ class Schema(Domain):
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
+        narrow: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
 
     @overload
@@ -176,8 +178,22 @@ class Schema(Domain):
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
+        narrow: Literal[False] = False,
         return_index: bool = False,
     ) -> tuple[NDArray[np.int64], ...]: ...
+
+    @overload
+    def encode(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "error",
+        handle_missing: str = "error",
+        narrow: bool,
+        return_index: bool = False,
+    ) -> Any: ...
 
     def encode(
         self,
@@ -187,6 +203,7 @@ class Schema(Domain):
         columns: Iterable[str] | None = None,
         handle_unknown: str = "error",
         handle_missing: str = "error",
+        narrow: bool = False,
         return_index: bool = False,
     ) -> Any:
         """Return the cell of every record along every attribute.
@@ -196,7 +213,7 @@ class Schema(Domain):
 
         Parameters
         ----------
-        X, columns, handle_unknown, handle_missing
+        X, columns, handle_unknown, handle_missing, narrow
             As in `Domain.encode`. Arrays and rows without names hold the attributes in
             schema order, followed or not by the required columns. ``"drop"`` needs
             `y`: every query needs an answer. A missing value in a required column
@@ -248,7 +265,7 @@ class Schema(Domain):
             read_required=y is not None and handle_missing != "category",
         )
         codes, keep = encode_columns(
-            self.attributes, table, features, self._noun, **policies
+            self.attributes, table, features, self._noun, narrow=narrow, **policies
         )
         for name, position in zip(self.required, required, strict=False):
             missing = np.fromiter(
@@ -266,9 +283,11 @@ class Schema(Domain):
                 keep &= ~bad
             elif bad.any():
                 raise label_error(int(bad.argmax()), marker, policies=True)
-        index = np.flatnonzero(keep)
-        if index.size < table.n_rows:
+        index = np.flatnonzero(keep) if return_index or not keep.all() else None
+        if index is not None and index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]
+        dtype = np.min_scalar_type(self.n_classes - 1) if narrow else np.int64
+        class_codes = class_codes.astype(dtype, copy=False)
         return (codes, class_codes, index) if return_index else (codes, class_codes)
 
     def encode_target(self, y: Any) -> NDArray[np.int64]:
@@ -295,11 +314,11 @@ class Schema(Domain):
         >>> schema.encode_target([1, -1, 1.0])
         array([1, 0, 1])
         """
-        codes = self._class_table.codes(read_vector(y))
+        codes = read_once(read_vector(y), self._class_table.codes)
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
             raise label_error(row, int(codes[row]), policies=False)
-        return codes
+        return codes.astype(np.int64, copy=False)
 
     def check(
         self, X: Any, y: Any = None, *, columns: Iterable[str] | None = None
@@ -343,7 +362,7 @@ class Schema(Domain):
 
     def _read_labels(
         self, y: Any, n_rows: int
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    ) -> tuple[NDArray[Any], NDArray[np.signedinteger[Any]]]:
         """Return raw labels and their codes, with a marker where there is none."""
         labels = read_vector(y)
         if labels.shape[0] != n_rows:
@@ -351,7 +370,7 @@ class Schema(Domain):
                 f"X has {n_rows} rows but y has {labels.shape[0]} labels; "
                 "give one label per row"
             )
-        return labels, self._class_table.codes(labels)
+        return labels, read_once(labels, self._class_table.codes)
 
     @cached_property
     def _class_table(self) -> CategoryTable:

@@ -16,6 +16,9 @@ from mmech_rf.schema import Schema
 
 __all__ = ["Ensembles", "Prior", "View", "views_of"]
 
+LARGEST = 1e290
+"""Arithmetic: larger numbers of cells, and of subsets, count as this one."""
+
 SEARCH = 400
 """Evaluations of the search for marginals, as a bound on the time."""
 
@@ -35,8 +38,8 @@ class Prior:
 
     @property
     def cells(self) -> float:
-        """Number n of cells."""
-        return math.prod(float(size) for size in self.shape)
+        """Number n of cells, at most what floats hold."""
+        return min(math.prod(float(size) for size in self.shape), LARGEST)
 
     @property
     def n_open(self) -> int:
@@ -52,13 +55,16 @@ class Prior:
         most = np.zeros(self.n_open + 1)
         most[0] = 1.0
         for size in self.shape:
-            most[1:] += (size - 1.0) * most[:-1]
+            more = most[1:] + (size - 1.0) * most[:-1]
+            most[1:] = np.minimum(more, LARGEST)
         energies = np.minimum(spread, most / self.cells)
         return self.n_records**2 / (self.n_classes - 1) * energies
 
     def signal(self, orders: NDArray[np.int64]) -> Floats:
         """Return g_s m_s of subsets of these orders."""
-        counts = [math.comb(self.n_open, j) for j in range(self.n_open + 1)]
+        counts = [
+            min(math.comb(self.n_open, j), LARGEST) for j in range(self.n_open + 1)
+        ]
         return (self.energies / np.array(counts, float))[orders]
 
 
@@ -170,6 +176,7 @@ class Ensembles:
         n, k = prior.cells, prior.n_classes
         mean = np.zeros(self.subsets.size)
         variance = np.zeros(self.subsets.size)
+        # Votes are in units of n, and their variance in units of its square.
         noise = error = 0.0
         measured: list[str] = []
         for i, view in enumerate(self.views):
@@ -177,16 +184,16 @@ class Ensembles:
             first, second = self.first[i], self.second[i]
             if n_trees == math.inf:
                 trees = float(math.comb(view.m, min(self.depth, view.m)))
-                own = (n * trees * first, np.zeros_like(first))
+                own = (trees * first, np.zeros_like(first))
             else:
                 trees = float(n_trees // q + (i < n_trees % q))
-                own = (n * trees * first, n**2 * trees * (second - first**2))
+                own = (trees * first, trees * (second - first**2))
             if mode == "subsample":
                 # A tree has 1 / τ of the records, leaves are measured one by one.
                 own = (own[0] / trees, own[1] / trees**2)
                 measured.append("identity")
-                noise += n * trees * self.variance
-                noise += n * first[0] * prior.n_records / k
+                noise += trees * self.variance / n
+                noise += first[0] * prior.n_records / k / n
                 error += k * trees * self.variance
             else:
                 name, precisions = self._strategy(i, trees, template)
@@ -197,10 +204,10 @@ class Ensembles:
                     out=np.zeros_like(precisions),
                     where=first > 0,
                 )
-                votes = ((own[0] ** 2 + own[1]) * gains).sum() / n
-                noise += votes
+                votes = ((own[0] ** 2 + own[1]) * gains).sum()
+                noise += votes / n
                 leaves = trees * (first * gains).sum()
-                error += k * (leaves if mode == "training" else votes / n)
+                error += k * (leaves if mode == "training" else votes)
             np.add.at(mean, self.places[i], own[0])
             np.add.at(variance, self.places[i], own[1])
         orders = np.zeros(self.subsets.size, np.int64)
@@ -215,7 +222,8 @@ class Ensembles:
             noise += ((mean**2 + variance) * ranks).sum() * sampling
         spread = ((mean**2 + variance) * signal).sum() + noise
         total = float(prior.energies.sum())
-        correlation = float((mean * signal).sum() / math.sqrt(total * spread))
+        both = math.sqrt(total) * math.sqrt(spread)
+        correlation = float((mean * signal).sum() / both)
         return "+".join(sorted(set(measured))), correlation, float(error)
 
     def _strategy(self, i: int, trees: float, template: str) -> tuple[str, Floats]:

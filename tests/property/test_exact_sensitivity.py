@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mmech import (
@@ -175,7 +175,6 @@ def strategies(draw):
 
 @norms
 @given(strategy=strategies())
-@settings(max_examples=100, deadline=None)
 def test_sensitivity_is_exact_or_refused(strategy, norm):
     try:
         released = integer_strategy(strategy, norm=norm)
@@ -196,7 +195,6 @@ def test_sensitivity_is_exact_or_refused(strategy, norm):
 
 
 @given(strategy=strategies(), counts=st.lists(ENTRIES, min_size=4, max_size=4))
-@settings(max_examples=100, deadline=None)
 def test_what_is_measured_is_exact_or_refused(strategy, counts):
     try:
         blocks = integer_strategy(strategy).blocks
@@ -219,7 +217,6 @@ def test_what_is_measured_is_exact_or_refused(strategy, counts):
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_nothing_public_wraps_around(data):
     m, n = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
     operator = data.draw(operators(m, n))

@@ -7,7 +7,7 @@ dense matrix, which is composed by NumPy alone.
 import numpy as np
 import reference as ref
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -170,14 +170,12 @@ def has_clear_rank(dense):
 # ------------------------------------------------------------------ properties
 
 
-@settings(max_examples=120)
 @given(operators())
 def test_compositions_obey_the_protocol(pair):
     operator, dense = pair
     assert_query_matrix(operator, dense, check_pinv=has_clear_rank(dense))
 
 
-@settings(max_examples=200)
 @given(operators(integer=True), st.data())
 def test_sensitivity_is_the_largest_change_by_one_record(pair, data):
     operator, dense = pair
@@ -201,7 +199,6 @@ def test_sensitivity_is_the_largest_change_by_one_record(pair, data):
     assert operator.sensitivity() == int(np.abs(dense).sum(axis=0).max())
 
 
-@settings(max_examples=100)
 @given(operators(integer=True), st.data())
 def test_replacing_one_record_changes_at_most_twice_the_sensitivity(pair, data):
     operator, _ = pair
@@ -215,7 +212,6 @@ def test_replacing_one_record_changes_at_most_twice_the_sensitivity(pair, data):
     assert change <= 2 * operator.sensitivity()
 
 
-@settings(max_examples=100)
 @given(operators(depth=2), operators(depth=2), operators(depth=2))
 def test_sensitivity_is_a_norm(first, second, third):
     (a, dense_a), (b, dense_b), (c, _) = first, second, third
@@ -233,7 +229,6 @@ def test_sensitivity_is_a_norm(first, second, third):
         assert product <= a.sensitivity() * c.sensitivity() * tight + 1e-12
 
 
-@settings(max_examples=100)
 @given(operators(depth=2), st.data())
 def test_losses_equal_the_dense_formula(pair, data):
     workload, dense = pair
@@ -249,7 +244,6 @@ def test_losses_equal_the_dense_formula(pair, data):
         )
 
 
-@settings(max_examples=60)
 @given(operators(depth=2), st.integers(-5, 5))
 def test_scaling_the_strategy_changes_no_loss(pair, weight):
     strategy, dense = pair

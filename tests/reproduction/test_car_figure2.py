@@ -23,6 +23,10 @@ from mmech_rf import (
 )
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def mean_accuracy(cls, n_runs=20, **parameters):
     car = datasets.load_car()
     settings = {"n_trees": 128, "depth": 4} | parameters
@@ -37,7 +41,7 @@ def mean_accuracy(cls, n_runs=20, **parameters):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.755), (2, 0.831)])
+@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.755), slow(2, 0.831)])
 def test_batch_training(epsilon, published):
     """Figure 2, "DP batch training", hard voting; better is welcome."""
     accuracy = mean_accuracy(BatchTrainingClassifier, epsilon=epsilon)
@@ -45,7 +49,7 @@ def test_batch_training(epsilon, published):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.749), (2, 0.837)])
+@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.749), slow(2, 0.837)])
 def test_batch_prediction(epsilon, published):
     """Figure 2, "DP batch prediction", weight voting; better is welcome."""
     accuracy = mean_accuracy(BatchPredictionClassifier, epsilon=epsilon)
@@ -54,7 +58,7 @@ def test_batch_prediction(epsilon, published):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("data", ["shared", "disjoint"])
-@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.34), (2, 0.44)])
+@pytest.mark.parametrize(("epsilon", "published"), [(1, 0.34), slow(2, 0.44)])
 def test_laplace_baselines(epsilon, published, data):
     """Figure 2, training with Lap(128 / ε) on all data, Lap(1 / ε) on disjoint."""
     accuracy = mean_accuracy(LaplaceForestClassifier, epsilon=epsilon, data=data)

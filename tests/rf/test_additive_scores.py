@@ -17,7 +17,6 @@ from mmech_rf.drawn.scores import (
     SUMS,
     VOTE_STEPS,
     AdditiveScores,
-    Sums,
     release_scores,
     score_views,
     sums_from_coarse_to_fine,
@@ -132,17 +131,20 @@ def test_levels_are_finer_and_finer():
 
 
 @ACCOUNTINGS
-def test_the_level_follows_public_numbers(accounting, monkeypatch):
+def test_the_level_follows_public_numbers(accounting, watch_all):
     """Finer with less noise or more records, the same for any records."""
     domain_shape, k = (3, 20, 4), 2
     levels = sums_from_coarse_to_fine(domain_shape)
+    sizes = [sum(level.groups) * k for level in levels]
+    assert len(set(sizes)) == len(sizes)
     seen = []
-    of = Sums.of
-    monkeypatch.setattr(
-        Sums,
-        "of",
-        lambda self, *args: seen.append(levels.index(self)) or of(self, *args),
-    )
+
+    def note(draw, sample):
+        if "parameters" in draw.public:
+            seen.append(sizes.index(draw.exact.size))
+        return sample()
+
+    watch_all(note)
 
     def level(cost, n_records, size=3):
         paid = paying(accounting, cost)
@@ -279,23 +281,19 @@ def test_noise_is_shrunk_and_signals_are_kept(level, rng):
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_deviations_are_seen_in_units_of_their_noise(level, monkeypatch, rng):
+def test_deviations_are_seen_in_units_of_their_noise(level, rng):
     """Of classes that differ by noise only they have a mean square of one."""
     domain_shape, k = (4,) * 20, 40
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     one = sums.of(np.repeat(np.arange(4)[:, None], 20, axis=1), np.zeros(4, int), 1)
     if level == 0:
         one[1::2] += one[0] // 2  # positions that are not in the middle
-    seen = []
-    rows = additive._Rows
-    monkeypatch.setattr(
-        additive, "_Rows", lambda *args: seen.append(rows(*args)) or seen[-1]
-    )
     cost = Fraction(1, 2)
     paid = paying("zcdp", cost, rng)
     values = np.tile(1000 * one, k)
-    additive._scores(sums, paid.release_sums(values, sums.groups, cost, SUMS, GRID))
-    found = np.concatenate([row.standardised.ravel() for row in seen])
+    measured = paid.release_sums(values, sums.groups, cost, SUMS, GRID)
+    _, rows = additive._rows(sums, measured, SETTINGS.largest_mean)
+    found = np.concatenate([row.standardised.ravel() for row in rows])
     assert found.size >= 20 * k
     assert np.square(found).mean() == pytest.approx(1, abs=0.2)
 
@@ -423,6 +421,6 @@ def test_views_of_scores_are_a_family_of_their_own():
     assert set(shares) == {"single", "pair", "sum", "score"}
     np.testing.assert_allclose(list(shares.values()), max(shares.values()))
     # However many records there are, scores may come first.
-    kept = {views.items[i].family for i in _roots(views, 10**12)}
+    kept = {views.items[i].family for i in _roots(views, 10**12, 10**4)}
     assert kept == {"whole", "single", "score"}
-    assert set(further) <= {views.items[i] for i in _roots(views, 10**12)}
+    assert set(further) <= {views.items[i] for i in _roots(views, 10**12, 10**4)}

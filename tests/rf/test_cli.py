@@ -7,28 +7,16 @@ import subprocess
 import sys
 
 import pytest
+from cli_cases import write_rows
 
 import mmech
 from mmech import limits
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
 from mmech_rf.cli import common as _common
-from mmech_rf.cli import main
-from mmech_rf.data import openml
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
-
-
-@pytest.fixture
-def run(capsys):
-    """Call the command line; return exit code, output and errors."""
-
-    def call(*args):
-        capsys.readouterr()
-        return main([str(arg) for arg in args]), *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
@@ -53,11 +41,6 @@ def files(tmp_path):
     ]
     write_rows(tmp_path / "fruit.csv", [("size", "colour", "weight", "sold"), *rows])
     return tmp_path
-
-
-def write_rows(path, rows):
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(rows)
 
 
 def fruit(files, *args):
@@ -124,23 +107,18 @@ def test_evaluate_built_in_data_at_several_budgets(run):
     assert first.strip() in second  # the same at every budget
 
 
-def test_evaluate_a_set_of_openml(run, monkeypatch):
+def test_evaluate_a_set_of_openml(run, asked):
     """A fetched set is used as a built-in one is; a failure is one sentence."""
-    bunch = datasets.load_monks(1)
-    bunch.data[0, 0] = ""
-
-    def download(name, **options):
-        if name == "adult":
-            raise ConnectionError("cannot fetch 'adult': no route; read a csv file")
-        return bunch
-
-    monkeypatch.setattr(openml, "download", download)
     args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
     code, out, _ = run(*args, "heart", "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
     assert_refused(run(*args, "heart"), "or choose --missing drop")
-    assert_refused(run(*args, "adult"), "error: cannot fetch 'adult': no route; read")
+    asked.down = True
+    with pytest.warns(UserWarning, match="network error"):
+        outcome = run(*args, "adult")
+    assert_refused(outcome, "error: cannot fetch 'adult'")
+    assert "no route to host" in outcome[2]
 
 
 def test_evaluate_a_csv_file_and_write_every_trial(run, files):
@@ -366,12 +344,12 @@ def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
     assert_refused(outcome, 'pip install "mmech[plot]"')
 
 
-def test_an_interrupt_ends_with_one_line(run, monkeypatch):
-    def interrupt(*args, **kwargs):
+def test_an_interrupt_ends_with_one_line(run, watch_all):
+    def interrupt(draw, sample):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluation, "evaluate", interrupt)
-    args = ("evaluate", "--data", "monks-1", "--methods", "majority", "--quiet")
+    watch_all(interrupt)
+    args = ("evaluate", "--data", "monks-1", "--methods", "laplace", "--quiet")
     assert run(*args) == (130, "", "mmech-rf: interrupted\n")
 
 

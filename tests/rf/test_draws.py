@@ -2,13 +2,12 @@
 
 import os
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from entropy import system_entropy
 from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
 
-import mmech.noise.system as system
 from mmech import (
     Identity,
     MatrixMechanism,
@@ -33,15 +32,13 @@ def watched(watcher):
 
 
 @pytest.fixture
-def kinds(monkeypatch):
+def kinds():
     """Kinds of all draws; entropy that is asked for outside of a draw is an error."""
     seen, inside = [], []
 
     def entropy(size):
         assert inside, "entropy was asked for outside of a draw"
         return os.urandom(size)
-
-    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
 
     def watcher(draw, sample):
         inside.append(draw)
@@ -50,7 +47,7 @@ def kinds(monkeypatch):
         inside.pop()
         return outcome
 
-    with watched(watcher):
+    with system_entropy(entropy), watched(watcher):
         yield seen
 
 

@@ -153,6 +153,7 @@ def test_only_public_things_reach_the_workers(monkeypatch):
                 results.append(function(*positional, **named))
             return results
 
+    # joblib tells nobody what it sends.
     monkeypatch.setattr(joblib, "Parallel", Spy)
     X, y = records(60)
     model = classifier("batch training", n_trees=4, n_ensembles=2, n_jobs=2).fit(X, y)

@@ -1,76 +1,13 @@
-"""Downloads from OpenML against recorded responses, through scikit-learn's own code.
+"""Downloads from OpenML, through scikit-learn's own code; see `conftest`."""
 
-The folder ``openml`` holds a few rows of every set in the format of OpenML's API: what
-its servers answer to the requests that `fetch_openml` makes: which number has a name
-and version, and then four about that number.
-"""
-
-import gzip
-import io
-import json
-import re
 from collections import Counter
-from pathlib import Path
-from urllib.error import URLError
 
 import numpy as np
 import pytest
-import sklearn.datasets._openml as openml
 
 from mmech_rf import BatchTrainingClassifier, Schema, datasets, fetch
 from mmech_rf.data.catalogue import CATALOGUE, DataSet, OpenML
 from mmech_rf.datasets import DATASETS, load_csv
-
-RECORDED = Path(__file__).parent / "openml"
-PATTERNS = {
-    r"/json/data/(\d+)$": "description.json",
-    r"/json/data/features/(\d+)$": "features.json",
-    r"/json/data/qualities/(\d+)$": "qualities.json",
-    r"/v1/download/(\d+)": "data.arff",
-}
-
-
-SEARCH = r"/json/data/list/data_name/([^/]+)/limit/2/data_version/(\d+)"
-
-
-def numbers():
-    """Return what the servers know: numbers by name and version."""
-    found = {}
-    for path in RECORDED.glob("*/description.json"):
-        description = json.loads(path.read_bytes())["data_set_description"]
-        place = description["name"], description["version"]
-        found[place] = {"did": int(path.parent.name), "status": "active"}
-    return found
-
-
-class Response(io.BytesIO):
-    """What urlopen returns: compressed, as the servers answer."""
-
-    def __init__(self, content):
-        super().__init__(gzip.compress(content))
-
-    def info(self):
-        return {"Content-Encoding": "gzip"}
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """Answer requests from the recorded files; return the addresses asked for."""
-    addresses = []
-
-    def urlopen(request, *args, **kwargs):
-        address = request.get_full_url()
-        addresses.append(address)
-        if found := re.search(SEARCH, address):
-            answer = {"data": {"dataset": [numbers()[found[1], found[2]]]}}
-            return Response(json.dumps(answer).encode())
-        for pattern, name in PATTERNS.items():
-            if found := re.search(pattern, address):
-                return Response((RECORDED / found[1] / name).read_bytes())
-        raise AssertionError(address)
-
-    monkeypatch.setattr(openml, "urlopen", urlopen)
-    return addresses
 
 
 def as_text(rows):
@@ -179,12 +116,8 @@ def test_bins_of_equal_width_take_the_place_of_the_paper(name, asked, tmp_path):
     bunch.schema.encode(bunch.data, bunch.target, handle_missing="drop")
 
 
-def test_without_a_connection(monkeypatch, tmp_path):
-    def urlopen(*args, **kwargs):
-        raise URLError("no route to host")
-
-    monkeypatch.setattr(openml, "urlopen", urlopen)
-    monkeypatch.setattr(openml.time, "sleep", lambda _: None)
+def test_without_a_connection(asked, tmp_path):
+    asked.down = True
     with (
         pytest.warns(UserWarning, match="network error"),
         pytest.raises(ConnectionError, match=r"fetch 'heart', data set 'heart-c'"),

@@ -8,13 +8,12 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech.exceptions import DomainTooLargeError
-from mmech_rf import _kernels
+from mmech_rf import _kernels, limits
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
-from mmech_rf.limits import LIMITS
 
 CAR = (4, 4, 4, 3, 3, 3)
 # outlook (3 values) at the root; windy (2 values) below its second value
@@ -49,9 +48,6 @@ def forests_with_records(draw):
     classes = rng.integers(0, 3, n_records)
     trees = rng.integers(0, forest.n_trees, n_records)
     return forest, codes, classes, trees
-
-
-few_examples = settings(max_examples=60, deadline=None)
 
 
 # ------------------------------------------------------------- worked by hand
@@ -139,7 +135,6 @@ def test_more_attributes_than_bits_in_a_word():
 
 
 # ---------------------------------------------------------- against the twins
-@few_examples
 @given(forests_with_records())
 def test_routing_and_counting_equal_the_twins(drawn):
     forest, codes, classes, trees = drawn
@@ -155,7 +150,6 @@ def test_routing_and_counting_equal_the_twins(drawn):
     assert assigned.sum() == len(codes)
 
 
-@few_examples
 @given(forests())
 def test_labels_and_masks_equal_the_twins(forest):
     labels = forest.apply_domain()
@@ -166,7 +160,6 @@ def test_labels_and_masks_equal_the_twins(forest):
         assert np.array_equal(mask, twin)
 
 
-@few_examples
 @given(forests())
 def test_leaves_of_a_tree_partition_the_domain(forest):
     cells = rf_reference.cells(forest.domain_shape)
@@ -180,7 +173,6 @@ def test_leaves_of_a_tree_partition_the_domain(forest):
         assert (inside[start:stop].sum(axis=1) >= 1).all()
 
 
-@few_examples
 @given(forests())
 def test_no_attribute_is_tested_twice_on_a_path(forest):
     def walk(tree, used):
@@ -194,7 +186,6 @@ def test_no_attribute_is_tested_twice_on_a_path(forest):
         walk(tree, frozenset())
 
 
-@few_examples
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.integers(0, 5),
@@ -206,7 +197,6 @@ def test_growth_equals_the_twin(shape, depth, seed):
     assert rf_reference.as_nested(forest) == rf_reference.grow(shape, seeds, depth)
 
 
-@few_examples
 @given(forests())
 def test_paths_equal_the_twin(forest):
     for tree, nested in enumerate(rf_reference.as_nested(forest)):
@@ -218,8 +208,7 @@ def test_paths_equal_the_twin(forest):
         assert [forest.path(tree, leaf) for leaf in range(len(expected))] == expected
 
 
-def test_records_past_one_block_and_one_chunk(monkeypatch):
-    monkeypatch.setattr(LIMITS, "routed_records", 1500)
+def test_records_past_one_block_and_one_chunk():
     forest = grow_random_forest(CAR, n_trees=5, depth=3, seed=1)
     rng = np.random.default_rng(0)
     codes = rng.integers(0, CAR, (3200, 6))
@@ -227,15 +216,18 @@ def test_records_past_one_block_and_one_chunk(monkeypatch):
     trees = rng.integers(0, 5, 3200)
     cell = np.ravel_multi_index(codes.T, CAR)
     leaves = forest.apply_domain()[:, cell].T
-    assert np.array_equal(forest.apply(codes), leaves)
+    with limits.changed(routed_records=1500):
+        found = forest.apply(codes)
+        counted = forest.count_leaves(codes, classes, 4)
+        assigned = forest.count_assigned_leaves(codes, classes, 4, trees)
+    assert np.array_equal(found, leaves)
     rows = leaves + forest.leaf_offsets[:-1]
     counts = np.zeros((forest.n_leaves, 4), dtype=np.int64)
     np.add.at(counts, (rows, classes[:, None]), 1)
-    assert np.array_equal(forest.count_leaves(codes, classes, 4), counts)
-    assigned = np.zeros((forest.n_leaves, 4), dtype=np.int64)
-    np.add.at(assigned, (rows[np.arange(3200), trees], classes), 1)
-    counted = forest.count_assigned_leaves(codes, classes, 4, trees)
-    assert np.array_equal(counted, assigned)
+    assert np.array_equal(counted, counts)
+    counts[:] = 0
+    np.add.at(counts, (rows[np.arange(3200), trees], classes), 1)
+    assert np.array_equal(assigned, counts)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
@@ -498,22 +490,26 @@ def test_arguments_of_growth_are_checked(arguments, error, message):
         grow_random_forest(**{**sound, **arguments})
 
 
-def test_forests_too_large_are_refused_before_they_are_grown(monkeypatch):
+def test_forests_too_large_are_refused_before_they_are_grown():
     with pytest.raises(DomainTooLargeError, match=r"268,435,456 nodes; choose a small"):
         grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)
     # The smallest trees would fit, the ones drawn do not.
-    monkeypatch.setattr(LIMITS, "forest_nodes", 100)
-    with pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"):
+    with (
+        limits.changed(forest_nodes=100),
+        pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"),
+    ):
         grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
 
 
-def test_tables_too_large_are_refused(monkeypatch):
+def test_tables_too_large_are_refused():
     forest = grow_random_forest((1000,) * 4, n_trees=3, depth=1, seed=0)
     with pytest.raises(DomainTooLargeError, match=r"3,000,000,000,000 .* leaf_masks"):
         forest.apply_domain()
     huge = grow_random_forest((10,) * 100, n_trees=3, depth=1, seed=0)
     with pytest.raises(DomainTooLargeError, match=r"labels of about 10\^100 cells"):
         huge.apply_domain()
-    monkeypatch.setattr(LIMITS, "mask_entries", 10)
-    with pytest.raises(DomainTooLargeError, match=r"30 leaves over 1,000 .* 30,000"):
+    with (
+        limits.changed(mask_entries=10),
+        pytest.raises(DomainTooLargeError, match=r"30 leaves over 1,000 .* 30,000"),
+    ):
         huge.leaf_masks()

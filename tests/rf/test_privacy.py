@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import reference as ref
 import rf_cases
+from entropy import system_entropy
 from rf_cases import (
     ASSIGNING,
     CELLS,
@@ -27,8 +28,6 @@ from scipy.stats import beta
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech_rf import LaplaceForestClassifier, SubsampleAggregateClassifier
-from mmech_rf.private import laplace_forest as _laplace_forest
-from mmech_rf.private import subsample_aggregate as _subsample_aggregate
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)
@@ -44,16 +43,17 @@ def watched(monkeypatch, watch_all):
 
 
 @pytest.fixture
-def draws(monkeypatch):
+def draws(watch_all):
     """The tree of every record of the coming fits: clear and fill it before each."""
     carried = []
 
-    def assign(self, n_records, n_trees):
-        assert len(carried) == n_records
-        return np.array(carried, dtype=np.int64) % n_trees
+    def assign(draw, sample):
+        if draw.kind != "assignment":
+            return sample()
+        assert len(carried) == draw.exact
+        return np.array(carried, dtype=np.int64) % draw.public["n_parts"]
 
-    for cls in ASSIGNING_CLASSES:
-        monkeypatch.setattr(cls, "_assign", assign)
+    watch_all(assign)
     return carried
 
 
@@ -195,24 +195,32 @@ def test_every_replacement_of_a_record_is_within_the_sensitivity(name, watched, 
 
 # ------------------------------------------------------------------- the assignment
 @pytest.mark.parametrize("name", ASSIGNING)
-def test_the_assignment_comes_from_the_system_and_one_draw_per_record(
-    name, watched, monkeypatch
-):
+def test_the_assignment_comes_from_the_system_and_one_draw_per_record(name, watch_all):
+    """One word for each, also where the noise comes from a generator."""
     asked = []
 
-    def assign_records(n_records, n_parts, **options):
-        asked.append((n_records, n_parts, options))
-        return np.zeros(n_records, np.int64)
+    def note(draw, sample):
+        if draw.kind != "assignment":
+            return sample()
+        sizes = []
 
-    # The seam tells of a draw, but not of a generator that is passed on to it.
-    for module in (_laplace_forest, _subsample_aggregate):
-        monkeypatch.setattr(module, "assign_records", assign_records)
-    model = classifier(name, n_trees=5, n_ensembles=2)
-    for n_records in (0, 1, 7, 40):
+        def entropy(size):
+            sizes.append(size)
+            return bytes(range(1, size + 1))
+
+        with system_entropy(entropy):
+            outcome = sample()
+        asked.append((draw.exact, draw.public["n_parts"], sum(sizes) // 8))
+        return outcome
+
+    watch_all(note)
+    model = classifier(name, n_trees=5, n_ensembles=2, insecure_rng=0)
+    for n_records in (0, 1, 7, 31):
         asked.clear()
-        release(model, *records(n_records))
-        # No generator is passed on, the bound is the number of trees alone.
-        assert asked == [(n_records, 3, {}), (n_records, 2, {})]
+        with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+            release(model, *records(n_records))
+        # The bound is the number of trees alone.
+        assert asked == [(n_records, 3, n_records), (n_records, 2, n_records)]
 
 
 @pytest.mark.parametrize("name", ASSIGNING)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import rf_cases
 from rf_cases import CELLS, CLASSES, SCHEMA, records
+from tree_draws import choosing
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, DrawnForestClassifier, Schema
-from mmech_rf.drawn import draw as tree_selection
 from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
@@ -66,26 +67,23 @@ def facts(model):
 
 
 @pytest.fixture
-def watched(monkeypatch):
-    """Every draw: its log weights, source of randomness; and every rate.
+def watched(watch_all):
+    """What is public of every tree, and the log weights of all choices in it."""
+    seen = SimpleNamespace(draws=[], sources=[], trees=[])
 
-    A tree is one draw of the seam; what it is made of is seen below it.
-    """
-    seen = SimpleNamespace(draws=[], sources=[], rates=[])
-    choose, rate = tree_selection.weighted_choice, tree_selection.fixed_point_rate
-
-    def weighted_choice(log_weights, *, insecure_rng=None):
+    def choose(log_weights, *, insecure_rng=None):
         seen.draws.append(np.array(log_weights))
         seen.sources.append(insecure_rng)
-        return choose(log_weights, insecure_rng=insecure_rng)
+        return weighted_choice(log_weights, insecure_rng=insecure_rng)
 
-    def fixed_point_rate(epsilon, **options):
-        seen.rates.append((epsilon, options, rate(epsilon, **options)))
-        return seen.rates[-1][-1]
+    def note(draw, sample):
+        if draw.kind == "tree":
+            seen.trees.append(draw.public)
+        return sample()
 
-    monkeypatch.setattr(tree_selection, "weighted_choice", weighted_choice)
-    monkeypatch.setattr(tree_selection, "fixed_point_rate", fixed_point_rate)
-    return seen
+    watch_all(note)
+    with choosing(choose):
+        yield seen
 
 
 # ------------------------------------------------------------ what one record changes
@@ -110,8 +108,10 @@ def test_every_addition_of_a_record(size, neighbours, watched):
             after = root_weights([*rows, cell], [*labels, label])
             change = after - before
             largest = max(largest, int(change.max()))
-            epsilon, options, rate = watched.rates[-1]
-            rounded = UNITS_PER_ROUNDING * options["roundings"]
+            tree = watched.trees[-1]
+            epsilon, rate = tree["epsilon"], int(tree["rate"] * 2**FRACTION_BITS)
+            most = int(tree["views"].sizes.max())
+            rounded = UNITS_PER_ROUNDING * (1 + most + most**2)
             assert change.min() >= -rounded
             assert change.max() <= rate + rounded
     # One draw under "replace" is a removal and an addition, each at half the price.
@@ -169,11 +169,11 @@ def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
     assert [e.cost for e in summed] == [left * plan.scores] * bool(plan.scores)
     assert [e.sensitivity for e in summed] == [relation * GRID] * len(summed)
     counted = [e for e in model.releases_ if e not in drawn]
-    assert [e for e, *_ in watched.rates] == [entry.cost for entry in drawn]
-    for price, options, rate in watched.rates:
-        unit = options.get("score_unit", 1)
-        assert options["relation"].neighbours == neighbours
-        assert 0.999 < rate * unit * relation / (price * 2**36) <= 1
+    assert [tree["epsilon"] for tree in watched.trees] == [e.cost for e in drawn]
+    for tree in watched.trees:
+        assert tree["relation"].neighbours == neighbours
+        rate = tree["rate"] * tree["unit"] * relation
+        assert 0.999 < rate / tree["epsilon"] <= 1
     assert scales == [Fraction(e.sensitivity) / e.cost for e in counted]
     units = {1} if len(drawn) == 1 else {1, UNIT}
     assert {e.sensitivity for e in counted if e not in summed} == {
@@ -253,12 +253,13 @@ def test_only_the_draws_see_the_records(mode, watched):
     public = []
     for size, seed in ((0, 0), (1, 1), (90, 2)):
         watched.draws.clear()
-        watched.rates.clear()
+        watched.trees.clear()
         model = make(mode).fit(*records(size, seed))
         choice = model.choice_
-        prices = [(price, o["score_unit"]) for price, o, _ in watched.rates]
+        prices = [(tree["epsilon"], tree["unit"]) for tree in watched.trees]
         # Of which views of scores there are, and how large, the release decides.
-        views = None if choice.rounds else (watched.draws[0].shape, watched.rates)
+        rates = [tree["rate"] for tree in watched.trees]
+        views = None if choice.rounds else (watched.draws[0].shape, rates)
         public.append(
             (
                 views,
@@ -270,7 +271,6 @@ def test_only_the_draws_see_the_records(mode, watched):
                 model.classes_.tolist(),
             )
         )
-        watched.rates = []
     assert public[0] == public[1] == public[2]
     assert public[0][2][0] == MODES[mode]["n_records"]
 
@@ -302,7 +302,7 @@ def test_a_rare_category_leaves_the_support_as_it_is(rare, watched):
         expected += [n_views + 1] + leaves * [len(CLASSES)]
     assert sizes == expected
     # Odds of the most and the least likely choice are finite: all of them can occur.
-    largest = 200 * watched.rates[0][-1] + 100 * 2**36
+    largest = (200 * watched.trees[0]["rate"] + 100) * 2**FRACTION_BITS
     assert all(int(draw.max()) - int(draw.min()) <= largest for draw in watched.draws)
 
 

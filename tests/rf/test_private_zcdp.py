@@ -13,7 +13,7 @@ from rf_cases import SCHEMA, records
 from scipy.special import logsumexp
 from scipy.stats import chi2
 from sklearn.base import clone
-from tree_draws import DATA, SMALL, conditionals, largest_log_ratio
+from tree_draws import DATA, SMALL, choosing, conditionals, largest_log_ratio
 
 import mmech.selection
 from mmech import (
@@ -128,15 +128,15 @@ def renyi(first, second, order):
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("rho", ["1/100", "1/2"])
-def test_every_outcome_and_every_neighbour(rho, neighbours, monkeypatch):
+def test_every_outcome_and_every_neighbour(rho, neighbours):
     """Over all trees: the privacy loss has its range, and Rényi divergences are low."""
     settings = {"draw": concentrated_draw, "rho": rho, "neighbours": neighbours}
     data = DATA[2]
-    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    before = conditionals(SMALL, *data, **settings)
     epsilon = float(bounded_range_epsilon(Fraction(rho)))
     largest = 0.0
     for other in every_neighbour(*data, neighbours):
-        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        after = conditionals(SMALL, *other, **settings)
         up = largest_log_ratio(after, before, SMALL)
         down = largest_log_ratio(before, after, SMALL)
         largest = max(largest, up + down)
@@ -148,11 +148,11 @@ def test_every_outcome_and_every_neighbour(rho, neighbours, monkeypatch):
     assert largest > 0.99 * epsilon
 
 
-def test_a_draw_that_costs_more_would_be_found(monkeypatch):
+def test_a_draw_that_costs_more_would_be_found():
     settings = {"draw": concentrated_draw, "rho": "1/2"}
-    before = conditionals(monkeypatch, SMALL, *DATA[1], **settings)
+    before = conditionals(SMALL, *DATA[1], **settings)
     divergences = [
-        renyi(conditionals(monkeypatch, SMALL, *other, **settings), before, 1.001)
+        renyi(conditionals(SMALL, *other, **settings), before, 1.001)
         for other in every_neighbour(*DATA[1], "add_remove")
     ]
     assert max(divergences) > 0.5 / 4  # so that rho = 1/8 could not have paid for it
@@ -160,28 +160,27 @@ def test_a_draw_that_costs_more_would_be_found(monkeypatch):
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("monotone", [True, False])
-def test_both_calibrations_have_the_range_of_their_epsilon(
-    monotone, neighbours, monkeypatch
-):
+def test_both_calibrations_have_the_range_of_their_epsilon(monotone, neighbours):
     """Over all changes of scores that one record may make."""
     seen = []
-    monkeypatch.setattr(
-        mmech.selection,
-        "weighted_choice",
-        lambda weights, insecure_rng: seen.append(weights / 2.0**FRACTION_BITS) or 0,
-    )
+
+    def note(weights, insecure_rng):
+        seen.append(weights / 2.0**FRACTION_BITS)
+        return 0
+
     scores, epsilon = np.array([3, 9, 5]), 0.7
     one = list(itertools.product((0, 1) if monotone else (-1, 0, 1), repeat=3))
     lost = one if neighbours == "replace" else [(0, 0, 0)]
     changes = {tuple(np.subtract(*pair)) for pair in itertools.product(one, lost)}
     for change in [(0, 0, 0), *changes]:
-        exponential_mechanism(
-            scores + change,
-            epsilon=epsilon,
-            released="a choice",
-            monotone=monotone,
-            neighbours=neighbours,
-        )
+        with choosing(note, mmech.selection):
+            exponential_mechanism(
+                scores + change,
+                epsilon=epsilon,
+                released="a choice",
+                monotone=monotone,
+                neighbours=neighbours,
+            )
     ranges = [np.ptp(after - seen[0]) for after in seen]
     assert max(ranges) <= epsilon
     assert max(ranges) > 0.999 * epsilon

@@ -17,7 +17,6 @@ from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
 from mmech_rf import PrivateForestClassifier, Schema
-from mmech_rf.private.base import ForestClassifier
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -130,18 +129,3 @@ def _page(model):
     return re.sub(r"sk-(container|estimator)-id-\d+", "", model._repr_html_()), repr(
         model
     )
-
-
-@pytest.mark.parametrize(
-    "hint", [len, set, lambda y: "yes" in y], ids=["number", "values", "one value"]
-)
-def test_finds_what_depends_on_records(hint, monkeypatch):
-    fit = ForestClassifier._fit
-
-    def remember(self, X, y):
-        fit(self, X, y)
-        self.hint_ = hint(list(y))
-
-    monkeypatch.setattr(ForestClassifier, "_fit", remember)
-    with pytest.raises(AssertionError, match="hint_"):
-        test_nothing_public_depends_on_records("laplace shared, plain, add_remove")

@@ -4,8 +4,6 @@ Everything that anybody sees must then be the same, and what a record changes mu
 paid for; see `replay`.
 """
 
-import dataclasses
-
 import numpy as np
 import pytest
 from replay import People, any_tree, check_pair, entropy, facts, loss, play, watched
@@ -13,15 +11,7 @@ from replay_cases import cases
 from rf_cases import classifier
 from sklearn.base import clone
 
-import mmech.noise.laws as laws
-import mmech.release
-import mmech_rf.drawn.grow as selected
 from mmech import PrivacyLedger
-from mmech_rf import Schema
-from mmech_rf.forest.forest import Forest
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.grown import GrownForest
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -165,8 +155,9 @@ def _score(tree, views, exact):
     row = dict(zip(map(id, views.items), exact["cells"], strict=True))
     predicted = exact["predicted"]
     score = 0
+    amounts = exact["weights"] * exact["multiplicities"]
     for i, (label, weight) in enumerate(
-        zip(exact["class_codes"], exact["weights"], strict=True)
+        zip(exact["class_codes"], amounts, strict=True)
     ):
         cell = row[id(tree.root)][i]
         branch = tree.branches[cell]
@@ -191,105 +182,3 @@ def test_a_record_that_is_refused_is_refused_before_any_draw(name, value):
         model.fit(bad, ["no", "yes"])
     assert not seen
     assert not ledger.entries
-
-
-# ------------------------------------------------------------------- faults are found
-@pytest.fixture
-def found():
-    """Check a case with a fault in it, and that this is what was found."""
-
-    def look(words, *names):
-        for name in names:
-            with pytest.raises(AssertionError, match=words):
-                check(CASES[f"{name}, add_remove"])
-
-    return look
-
-
-def test_finds_the_number_of_records(found, monkeypatch):
-    fit_counts = AccountedForest._fit_counts
-
-    def count(self, codes, class_codes):
-        self.n_records = max(1, len(codes))
-        fit_counts(self, codes, class_codes)
-
-    monkeypatch.setattr(AccountedForest, "_fit_counts", count)
-    found("draw 2 differs: .n_records", "pure, a tree")
-    found("n_records is 24, and 23", "pure, labels")
-    found("differs: .runs", "pure, blocks")
-
-
-def test_finds_records_that_count_twice(found, monkeypatch):
-    table, leaves = GrownForest._count_table, Forest.count_leaves
-    monkeypatch.setattr(GrownForest, "_count_table", lambda *seen: 2 * table(*seen))
-    monkeypatch.setattr(Forest, "count_leaves", lambda *seen: 2 * leaves(*seen))
-    found(
-        "laplace, costs 2.0 but is to cost 1",
-        "batch training, plain", "batch prediction, plain", "laplace shared, plain",
-    )  # fmt: skip
-
-
-def test_finds_classes_that_come_from_the_records(found, monkeypatch):
-    encode = Schema.encode
-
-    def narrow(self, X, y=None, **options):
-        if y is not None:
-            seen = [label for label in self.class_labels if label in y]
-            object.__setattr__(self, "class_labels", tuple(seen))
-        return encode(self, X, y, **options)
-
-    case = CASES["laplace shared, plain, add_remove"]
-    schema = Schema(case.model.schema.attributes, case.model.schema.class_labels)
-    monkeypatch.setattr(Schema, "encode", narrow)
-    with pytest.raises(AssertionError, match=r"only one of its class .* the shape of"):
-        check(
-            dataclasses.replace(case, model=clone(case.model).set_params(schema=schema))
-        )
-
-
-def test_finds_half_of_the_scale(found, monkeypatch):
-    check_scale = laws.check_scale
-    monkeypatch.setattr(laws, "check_scale", lambda scale: check_scale(scale) / 2)
-    found("laplace, costs 2.0 but is to cost 1", "batch training, plain")
-    found("laplace, costs", "pure, a tree", "pure, labels", "pure, blocks")
-
-
-def test_finds_a_release_that_nobody_paid(found, monkeypatch):
-    monkeypatch.setattr(mmech.release, "charge", lambda ledger, entry, *terms: entry)
-    found("0 was paid", "batch training, plain", "pure, labels", "pure, blocks")
-
-
-def test_finds_the_number_of_records_in_an_attribute(found, monkeypatch):
-    fit = ForestClassifier._fit
-
-    def remember(self, X, y):
-        fit(self, X, y)
-        self.n_seen_ = len(X)
-
-    monkeypatch.setattr(ForestClassifier, "_fit", remember)
-    found(
-        "n_seen_ is 24, and 23",
-        *(f"{n}, plain" for n in ("laplace shared", "subsample hard")),
-    )
-
-
-def test_finds_records_that_move_others(found, monkeypatch):
-    """Parts that are cut off a list: who leaves moves those behind."""
-    count = Forest.count_assigned_leaves
-
-    def cut(self, codes, class_codes, k, trees):
-        return count(self, codes, class_codes, k, np.arange(len(codes)) % self.n_trees)
-
-    monkeypatch.setattr(Forest, "count_assigned_leaves", cut)
-    found("laplace, costs", "laplace disjoint, plain", "subsample weight, plain")
-
-
-def test_finds_weights_that_depend_on_others(found, monkeypatch):
-    weights = selected._weights
-
-    def scaled(votes, class_codes):
-        own = weights(votes, class_codes)
-        return own - own.sum() % 2
-
-    monkeypatch.setattr(selected, "_weights", scaled)
-    found("tree, costs", "pure, boosting")

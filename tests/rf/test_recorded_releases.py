@@ -19,15 +19,14 @@ from collections import defaultdict
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
+from entropy import system_entropy
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
-import mmech.noise.system as system
 from mmech import (
     AllRange,
     Identity,
@@ -325,7 +324,7 @@ def summary(value):
     return short | {"digest": digest}
 
 
-def play(case, monkeypatch):
+def play(case):
     """Run a case under predictable entropy; return its summary."""
     draws = defaultdict(list)
 
@@ -334,10 +333,9 @@ def play(case, monkeypatch):
         draws[draw.kind].append(whole(outcome))
         return outcome
 
-    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=Stream()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
-        with watch_draws(note):
+        with system_entropy(Stream()), watch_draws(note):
             results = CASES[case]()
     outcomes = {kind: np.concatenate(parts) for kind, parts in sorted(draws.items())}
     return {
@@ -369,8 +367,8 @@ def recordings():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_release_is_what_was_recorded(case, monkeypatch):
-    found = play(case, monkeypatch)
+def test_a_release_is_what_was_recorded(case):
+    found = play(case)
     if RECORDING:
         kept = {name: old for name, old in recordings().items() if name in CASES}
         text = json.dumps(kept | {case: found}, indent=1, sort_keys=True)
@@ -388,7 +386,7 @@ def test_every_recording_has_its_case():
 
 def test_a_changed_number_is_noticed(monkeypatch):
     monkeypatch.setitem(CASES, "one", lambda: {"of": np.arange(9)})
-    before = play("one", monkeypatch)
+    before = play("one")
     after = json.loads(json.dumps(before))
     assert not list(differences(before, after))
     changed = np.arange(9)

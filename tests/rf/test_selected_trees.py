@@ -11,8 +11,6 @@ from replay import same
 from rf_cases import CELLS, SCHEMA, paying, records, silence
 
 import mmech_rf.drawn.grow as selected
-import mmech_rf.drawn.plan as plans
-import mmech_rf.drawn.scores as additive
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import (
@@ -21,7 +19,6 @@ from mmech_rf import (
     DrawnForestClassifier,
     Schema,
 )
-from mmech_rf.drawn import views
 from mmech_rf.drawn.grow import UNIT, Grower
 from mmech_rf.drawn.plan import Plan, number_of_votes
 from mmech_rf.drawn.settings import DrawnSettings
@@ -94,16 +91,6 @@ def test_plans_are_what_they_are_called():
         assert (plan.rounds > 0) == (kind == "boosted")
         assert (plan.votes > 1) == (kind == "votes")
         assert (plan.scores > 0) == (kind not in ("one", "votes"))
-
-
-def test_few_attributes_need_no_scores(monkeypatch):
-    """Public sums reach all of up to six attributes; boosting has scores anyway."""
-    monkeypatch.setattr(plans, "most_terms", views.most_terms)
-    for n_features in range(1, 10):
-        assert (views.most_terms(n_features) == n_features) == (n_features <= 6)
-        small = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 2)
-        assert (small.scores > 0) == (n_features > 6)
-        assert Plan.of(SETTINGS.boosting_from, Fraction(1), n_features, 2).scores > 0
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
@@ -270,35 +257,6 @@ def test_every_addition_of_a_record(shares, accounting, watch_all):
         assert kinds.count("k_norm") == bool(plan.scores)
         units = [d.public["entry"].sensitivity for d in before if d.kind == "laplace"]
         assert units == [1] * plan.votes + [UNIT] * plan.rounds
-
-
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
-@pytest.mark.parametrize("mistake", ["sums", "predictions"])
-def test_mistakes_would_be_found(mistake, accounting, monkeypatch, watch_all):
-    """Sums twice as large as claimed; predictions that depend on other records."""
-    if mistake == "sums":
-        of = additive.Sums.of
-        monkeypatch.setattr(additive.Sums, "of", lambda *args: 2 * of(*args))
-    else:
-        monkeypatch.setattr(
-            additive.AdditiveScores,
-            "classes",
-            lambda self, codes: np.full(len(codes), len(codes) % 2),
-        )
-    watched = Watched(watch_all)
-    X, y = SCHEMA.encode(*records(12))
-    plan = SHARES["scores"]
-    before, draws = watched.grow(X, y, plan, accounting)
-    more = np.append(X, CELLS[:1], axis=0), np.append(y, 0)
-    after, drawn = watched.grow(*more, plan, accounting)
-    if mistake == "sums":
-        check_draw(draws[0], drawn[0], 12, CELLS[0], 0)
-        with pytest.raises(AssertionError):
-            check_release(before[0], after[0])
-    else:
-        check_release(before[0], after[0])
-        with pytest.raises(AssertionError):
-            check_draw(draws[0], drawn[0], 12, CELLS[0], 0)
 
 
 @EVERY

@@ -14,6 +14,7 @@ from mmech_rf import (
     BatchTrainingClassifier,
     BlockForestClassifier,
     DrawnForestClassifier,
+    DrawnSettings,
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
     PrivateForestClassifier,
@@ -29,6 +30,7 @@ pytestmark = [
 
 CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
 MATRIX = CHECKED | {"template": "identity"}
+ONE_ROUND = DrawnSettings(most_rounds=1)
 HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 PER_BATCH = {
     "check_estimators_pickle": HOLDS_COUNTS,
@@ -51,10 +53,11 @@ def expected_failures(estimator):
         SubsampleAggregateClassifier(n_trees=1, **MATRIX),
         SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         NonPrivateForestClassifier(n_trees=4, depth=2),
-        # several trees where a check has some 100 records; always one
-        PrivateForestClassifier(epsilon=100, insecure_rng=0),
-        PrivateForestClassifier(epsilon=300, insecure_rng=0, n_records=10),
-        DrawnForestClassifier(epsilon=300, insecure_rng=0, n_records=10),
+        # one tree, whose number of records is measured; two that are boosted
+        PrivateForestClassifier(epsilon=3, insecure_rng=0),
+        DrawnForestClassifier(
+            epsilon=300, insecure_rng=0, n_records=100, settings=ONE_ROUND
+        ),
         BlockForestClassifier(epsilon=1e6, insecure_rng=0),
         BlockForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
     ],

@@ -4,10 +4,10 @@ import itertools
 import math
 import os
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from entropy import system_entropy
 from scipy.special import logsumexp
 from scipy.stats import chisquare
 from tree_draws import (
@@ -15,23 +15,27 @@ from tree_draws import (
     PREDICT,
     SMALL,
     Script,
+    choosing,
     conditionals,
     draw,
     largest_log_ratio,
     largest_of_neighbours,
 )
 
-import mmech.noise.system as system
 import mmech_rf.drawn.draw as tree_selection
 from benchmarks.suite.bench_tree_selection import (
     case,
     in_units,
+    kernel_tables,
     numpy_root_log_weights,
     numpy_split_log_weights,
+    twin_tables,
 )
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
+from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
+from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf._kernels import root_log_weights, split_log_weights
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.views import Views, public_views
@@ -39,15 +43,15 @@ from mmech_rf.drawn.views import Views, public_views
 
 @pytest.mark.parametrize("epsilon", ["0.3", "2"])
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
-def test_every_addition_of_a_record(epsilon, data, monkeypatch):
+def test_every_addition_of_a_record(epsilon, data):
     """Over all trees, no probability changes by more than e^epsilon; and nearly so."""
     codes, classes = data
-    before = conditionals(monkeypatch, SMALL, codes, classes, epsilon=epsilon)
+    before = conditionals(SMALL, codes, classes, epsilon=epsilon)
     largest = 0.0
     for cell in itertools.product(range(2), repeat=2):
         for label in range(2):
             after = conditionals(
-                monkeypatch, SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
+                SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
             )
             largest = max(largest, largest_of_neighbours(before, after, SMALL))
     assert largest <= float(epsilon) + 1e-12
@@ -61,46 +65,44 @@ def every_record():
 
 @pytest.mark.parametrize("predict", PREDICT.values(), ids=PREDICT)
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
-def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict, monkeypatch):
+def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict):
     """Every tree with labels or predictions, every record added or replaced."""
     codes, classes = data
     settings = {"epsilon": "0.7", "predict": predict}
-    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    before = conditionals(SMALL, *data, **settings)
     assert all(row.size == 3 for row in before[1][0, 0, len(SMALL.items)])
     largest = 0.0
     for cell, label in every_record():
         other = (*codes, cell), (*classes, label)
-        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        after = conditionals(SMALL, *other, **settings)
         largest = max(largest, largest_of_neighbours(before, after, SMALL))
     assert largest <= 0.7 + 1e-12
     assert largest > 0.3 * 0.7
     if not classes:
         return
     settings["neighbours"] = "replace"
-    before = conditionals(monkeypatch, SMALL, *data, **settings)
+    before = conditionals(SMALL, *data, **settings)
     largest = 0.0
     for cell, label in every_record():
         other = (*codes[:-1], cell), (*classes[:-1], label)
-        after = conditionals(monkeypatch, SMALL, *other, **settings)
+        after = conditionals(SMALL, *other, **settings)
         largest = max(largest, largest_of_neighbours(before, after, SMALL))
     assert 0.3 * 0.7 < largest <= 0.7 + 1e-12
 
 
-def test_weights_count_in_predictions_too(monkeypatch):
+def test_weights_count_in_predictions_too():
     """A record that counts little, predicted right, changes as little."""
     codes, classes = DATA[2]
     settings = {"epsilon": "1", "unit": 256, "predict": PREDICT["either"]}
     weights = np.array([256, 3, 0])
     before = conditionals(
-        monkeypatch, SMALL, codes[:2], classes[:2], weights=weights[:2], **settings
+        SMALL, codes[:2], classes[:2], weights=weights[:2], **settings
     )
     for weight in (0, 100, 256):
         weights[2] = weight
         for cell, label in every_record():
             other = (*codes[:2], cell), (*classes[:2], label)
-            after = conditionals(
-                monkeypatch, SMALL, *other, weights=weights, **settings
-            )
+            after = conditionals(SMALL, *other, weights=weights, **settings)
             largest = largest_of_neighbours(before, after, SMALL)
             assert largest <= weight / 256 + 1e-6
 
@@ -121,51 +123,37 @@ def told_by_others(views, codes, classes, *, predict, **settings):
 
 
 @pytest.mark.parametrize("mistake", [counted_twice, told_by_others])
-def test_predictions_that_cost_more_would_be_found(mistake, monkeypatch):
+def test_predictions_that_cost_more_would_be_found(mistake):
     settings = {"draw": mistake, "predict": PREDICT["either"]}
     largest = 0.0
     for codes, classes in (DATA[1], (((0, 0), (0, 0), (1, 1)), (0, 0, 1))):
-        before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+        before = conditionals(SMALL, codes, classes, **settings)
         for cell, label in every_record():
             other = (*codes, cell), (*classes, label)
-            after = conditionals(monkeypatch, SMALL, *other, **settings)
+            after = conditionals(SMALL, *other, **settings)
             largest = max(largest, largest_of_neighbours(before, after, SMALL))
     assert largest > 1.1
 
 
-def test_replacement_and_weights_are_accounted(monkeypatch):
+def test_replacement_and_weights_are_accounted():
     codes, classes = DATA[2]
     settings = {"epsilon": "1", "neighbours": "replace"}
-    before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+    before = conditionals(SMALL, codes, classes, **settings)
     for cell in itertools.product(range(2), repeat=2):
         for label in range(2):
             other = (*codes[:2], cell), (*classes[:2], label)
-            after = conditionals(monkeypatch, SMALL, *other, **settings)
+            after = conditionals(SMALL, *other, **settings)
             assert largest_log_ratio(before, after, SMALL) <= 1 + 1e-12
     # A record of full weight among weighted ones.
     weighted = {"epsilon": "1", "unit": 256}
     some = np.array([256, 3, 100])
-    before = conditionals(
-        monkeypatch, SMALL, codes[:2], classes[:2], weights=some[:2], **weighted
-    )
+    before = conditionals(SMALL, codes[:2], classes[:2], weights=some[:2], **weighted)
     for last in (0, 100, 256):
         some[2] = last
-        after = conditionals(
-            monkeypatch, SMALL, codes, classes, weights=some, **weighted
-        )
+        after = conditionals(SMALL, codes, classes, weights=some, **weighted)
         largest = largest_log_ratio(before, after, SMALL)
         assert largest <= last / 256 + 1e-6
         assert largest_log_ratio(after, before, SMALL) <= last / 256 + 1e-6
-
-
-def test_a_rate_that_is_too_high_would_be_found(monkeypatch):
-    rate = tree_selection.fixed_point_rate
-    monkeypatch.setattr(
-        tree_selection, "fixed_point_rate", lambda *a, **k: 2 * rate(*a, **k)
-    )
-    before = conditionals(monkeypatch, SMALL, (), ())
-    after = conditionals(monkeypatch, SMALL, ((0, 0),), (0,))
-    assert largest_of_neighbours(after, before, SMALL) > 1.1
 
 
 def every_tree(views, codes, classes, epsilon, predict=None, n_classes=2):
@@ -252,13 +240,13 @@ def test_labels_and_leaves_agree(rng):
 
 
 @pytest.mark.parametrize("predict", [None, PREDICT["either"]])
-def test_order_of_records_does_not_matter(predict, monkeypatch, rng):
+def test_order_of_records_does_not_matter(predict, rng):
     codes = rng.integers(0, 2, (30, 2))
     classes = rng.integers(0, 2, 30)
     settings = {"predict": predict}
-    first = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+    first = conditionals(SMALL, codes, classes, **settings)
     again = rng.permutation(30)
-    second = conditionals(monkeypatch, SMALL, codes[again], classes[again], **settings)
+    second = conditionals(SMALL, codes[again], classes[again], **settings)
     assert largest_log_ratio(first, second, SMALL) == 0
 
 
@@ -282,75 +270,113 @@ def test_roots_follow_public_numbers_only():
     assert len(some) < len(views.items)
     assert [views.items[i].family for i in some[:7]] == ["whole"] + ["single"] * 6
     assert len(tree_selection._roots(views, 10)) > len(some)
-    assert len(tree_selection._roots(views, 10**12)) == 7
+    # Of few distinct records all coarse attributes are candidates, of many only some.
+    assert len(tree_selection._roots(views, 10**12, 3456)) == 7
+    assert tree_selection._roots(views, 10**12).tolist() == [0]
 
 
 @pytest.mark.parametrize("unit", [1, 256])
-@pytest.mark.parametrize("domain_shape", [(2, 3), (4, 1, 12)], ids=str)
+@pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (4, 1, 12)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
-def test_kernels_are_their_numpy_twins(domain_shape, unit, rate):
+def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
-    for n_records in (0, 1, 300):
-        tables, log_prior, half = case(domain_shape, n_records, 3, unit)
-        rate = rate or tables[-1]
-        tables = (*tables[:-1], rate)
-        cells, sizes = tables[:2]
-        roots = np.arange(sizes.size)
-        settings = (*tables, log_prior, log_prior + half, half)
-        found = np.empty((sizes.size, 2), np.int64)
-        root_log_weights(roots, *settings, found)
-        expected = numpy_root_log_weights(roots, *settings)
-        np.testing.assert_array_equal(in_units(found, rate), expected)
+    for n_records, predicts in itertools.product((0, 1, 300, 3000), (False, True)):
+        views, records, usual, log_prior, half = case(domain_shape, n_records, 3, unit)
+        predicted = rng.integers(0, 3, n_records) if predicts else None
+        scale = rate or usual
+        ours = kernel_tables(views, records, scale, predicted)
+        twin = twin_tables(views, records, scale, predicted)
+        roots = np.arange(views.sizes.size)
+        settings = log_prior, log_prior + half, half
+        found = np.empty((roots.size, 2), np.int64)
+        root_log_weights(roots, *ours, *settings, found)
+        expected = numpy_root_log_weights(roots, *twin, *settings)
+        np.testing.assert_array_equal(in_units(found, scale), expected)
         for root in roots:
-            node = (cells[root].astype(np.int64), int(sizes[root]))
-            settings = (*node, *tables, log_prior + half, half)
-            found = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
-            split_log_weights(*settings, found)
-            expected = numpy_split_log_weights(*settings)
-            np.testing.assert_array_equal(in_units(found, rate), expected)
+            size = int(views.sizes[root])
+            found = np.empty((size, roots.size + 1, 2), np.int64)
+            split_log_weights(ours[0][root], size, *ours, *settings[1:], found)
+            cell = twin[0][root].astype(np.int64)
+            expected = numpy_split_log_weights(cell, size, *twin, *settings[1:])
+            np.testing.assert_array_equal(in_units(found, scale), expected)
+
+
+def drawn_of(records, views, seed, **settings):
+    """Return a tree drawn under a seed."""
+    cells, classes, weights, k = records
+    return key_of(
+        tree_selection.select_tree(
+            views, cells, classes, n_classes=k, weights=weights, unit=16,
+            epsilon=Fraction(1, 8), n_records=100, relation=Relation(),
+            pay=lambda: None, noise=np.random.default_rng(seed), **settings,
+        ),
+        views,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("predicts", [False, True])
+@pytest.mark.parametrize("domain_shape", [(2, 2, 2, 2), (3, 2, 9)], ids=str)
+def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):
+    """The same tree from distinct records as from all of them, bit by bit."""
+    views, records, *_ = case(domain_shape, 40, 3, 16)
+    cells, classes, weights, k = records
+    numbers = rng.integers(1, 5, 40)
+    where = rng.permutation(np.repeat(np.arange(40), numbers))
+    repeated = cells[:, where], classes[where], weights[where], k
+    predicted = rng.integers(0, 3, 40)
+    once = {"predicted": predicted} if predicts else {}
+    each = {"predicted": predicted[where]} if predicts else {}
+    found = set()
+    for seed in range(20):
+        tree = drawn_of(records, views, seed, multiplicities=numbers, **once)
+        assert tree == drawn_of(repeated, views, seed, **each)
+        found.add(tree)
+    assert len(found) > 1
 
 
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
-def test_labels_of_empty_leaves_are_drawn(data, monkeypatch):
+def test_labels_of_empty_leaves_are_drawn(data):
     """A leaf has the label that was drawn for it, whoever reaches it."""
-    monkeypatch.setattr(tree_selection, "weighted_choice", Script([1] * 99))
-    tree = draw(SMALL, *data)
+    with choosing(Script([1] * 99)):
+        tree = draw(SMALL, *data)
     assert (np.concatenate(tree.labels) == 1).all()
 
 
 @pytest.mark.parametrize("n_records", [10, 10**6, 10**12])
-def test_roots_that_are_drawn_follow_the_stated_number(n_records, monkeypatch):
+def test_roots_that_are_drawn_follow_the_stated_number(n_records):
     """Not the number of records that there are."""
     views = public_views((4, 4, 4, 3, 3, 3))
     offered = []
     for size in (0, 3, 50):
         device = Script()
-        monkeypatch.setattr(tree_selection, "weighted_choice", device)
         codes = np.zeros((size, 6), np.int64)
-        tree_selection.select_tree(
-            views, views.cells(codes), codes[:, 0], n_classes=2, epsilon=Fraction(1),
-            n_records=n_records, relation=Relation(), pay=lambda: None, noise=None,
-        )  # fmt: skip
+        with choosing(device):
+            tree_selection.select_tree(
+                views, views.cells(codes), codes[:, 0], n_classes=2,
+                epsilon=Fraction(1), n_records=n_records, relation=Relation(),
+                pay=lambda: None, noise=None,
+            )  # fmt: skip
         offered.append(device.seen[0].size)
     assert offered == [tree_selection._roots(views, n_records).size] * 3
 
 
-def test_the_rate_leaves_room_for_every_rounding(monkeypatch):
+def test_the_rate_leaves_room_for_every_rounding(watch_all):
     """A tree is drawn from a sum for its root, each of its cells, and each leaf."""
-    rate, sums = tree_selection.fixed_point_rate, []
+    rates = []
 
-    def note(epsilon, **settings):
-        sums.append(settings["roundings"])
-        return rate(epsilon, **settings)
+    def note(tree, sample):
+        rates.append(tree.public["rate"])
+        return sample()
 
-    monkeypatch.setattr(tree_selection, "fixed_point_rate", note)
+    watch_all(note)
     views = public_views((3, 2))
     size = int(views.sizes.max())
     draw(views, *DATA[0])
-    assert sums == [1 + size + size**2]
+    room = Fraction(UNITS_PER_ROUNDING * (1 + size + size**2), 2**FRACTION_BITS)
+    assert rates == [1 - room]
 
 
-def test_nothing_is_drawn_before_it_is_paid_for(monkeypatch):
+def test_nothing_is_drawn_before_it_is_paid_for():
     ledger = PrivacyLedger(1)
     paid = []
 
@@ -358,8 +384,8 @@ def test_nothing_is_drawn_before_it_is_paid_for(monkeypatch):
         paid.append(ledger.spent)
         return os.urandom(size)
 
-    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
-    draw(SMALL, *DATA[1], ledger=ledger)
+    with system_entropy(entropy):
+        draw(SMALL, *DATA[1], ledger=ledger)
     assert paid
     assert set(paid) == {1}
 
@@ -395,13 +421,13 @@ def test_no_number_of_records_is_refused(epsilon, n_records):
 
 
 @pytest.mark.parametrize("n_records", [2**13, 2**16])
-def test_windows_where_logarithms_leave_64_bits(n_records, monkeypatch):
+def test_windows_where_logarithms_leave_64_bits(n_records):
     """The same law on either side: one more record changes it by at most epsilon."""
     codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)
     classes = [0, 1, 0, 1] * (n_records // 4)
     settings = {"epsilon": "1e4", "n_records": 1}
-    before = conditionals(monkeypatch, SMALL, codes, classes, **settings)
+    before = conditionals(SMALL, codes, classes, **settings)
     more = [*codes, (0, 1)], [*classes, 0]
-    after = conditionals(monkeypatch, SMALL, *more, **settings)
+    after = conditionals(SMALL, *more, **settings)
     largest = largest_of_neighbours(before, after, SMALL)
     assert 0.99e4 < largest <= 1e4 * (1 + 1e-9)

@@ -345,6 +345,19 @@ def test_error_messages(given, error, message):
         tune(arguments.pop("schema"), **arguments)
 
 
+@pytest.mark.parametrize("d", [500, 1000, 1200])
+def test_cells_may_be_more_than_floats_square_or_hold(d):
+    attributes = [Attribute.categorical(f"a{i}", [0, 1]) for i in range(d)]
+    schema = Schema(attributes, class_labels=["no", "yes"])
+    few = {"n_trees": [16], "depth": [3], "n_ensembles": [1, 3]}
+    found = tune(schema, epsilon=1, n_records=1000, candidates=few)
+    modes = {setting.mode for setting in found.settings}
+    assert modes == {"training", "prediction", "subsample"}
+    for setting in found.settings:
+        assert 0 < setting.correlation < 1
+        assert 0 < setting.expected_error < math.inf
+
+
 def test_many_attributes_are_tuned_on_ensembles_that_classifiers_take():
     attributes = [Attribute.categorical(f"a{i}", list(range(50))) for i in range(60)]
     schema = Schema(attributes, class_labels=["no", "yes"])

@@ -1,12 +1,16 @@
 """Public views: partitions of the domain that follow from sizes alone."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
+from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
+    most_terms,
     positions,
     public_views,
     single_view,
@@ -110,3 +114,12 @@ def test_descriptions():
     assert texts[:4] == ["nothing", "a", "b in 2 groups", "b in 4 groups"]
     assert "a and b in 2 groups" in texts
     assert texts[-1].startswith("a - b in")
+
+
+def test_few_attributes_need_no_scores():
+    """Public sums reach all of up to six attributes; boosting has scores anyway."""
+    for n_features in range(1, 10):
+        assert (most_terms(n_features) == n_features) == (n_features <= 6)
+        small = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 2)
+        assert (small.scores > 0) == (n_features > 6)
+        assert Plan.of(SETTINGS.boosting_from, Fraction(1), n_features, 2).scores > 0

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech import Conjunctions, PartitionStack
 from mmech.testing import assert_query_matrix
@@ -22,7 +22,6 @@ from mmech_rf.limits import LIMITS
 FORMS = pytest.mark.parametrize(
     ("form", "limit"), [(PartitionStack, LIMITS.stored_labels), (Conjunctions, 0)]
 )
-few = settings(max_examples=25)
 
 
 @st.composite
@@ -74,7 +73,6 @@ def compiled(form, limit, build, *arguments):
 
 @FORMS
 @given(case=forests_with_queries())
-@few
 def test_training_workload_is_the_table_of_paths(form, limit, case):
     forest, _ = case
     T = compiled(form, limit, training_workload, forest)
@@ -83,14 +81,12 @@ def test_training_workload_is_the_table_of_paths(form, limit, case):
 
 
 @given(case=forests_with_queries())
-@few
 def test_aggregation_workload_is_the_table_of_visits(case):
     assert_query_matrix(aggregation_workload(*case), dense_aggregation(*case))
 
 
 @FORMS
 @given(case=forests_with_queries())
-@few
 def test_prediction_workload_counts_shared_leaves(form, limit, case):
     forest, queries = case
     workload = compiled(form, limit, prediction_workload, forest, queries)
@@ -111,7 +107,6 @@ def test_prediction_workload_counts_shared_leaves(form, limit, case):
 
 @FORMS
 @given(case=forests_with_queries(), seed=st.integers(0, 999))
-@few
 def test_counts_of_cells_agree_with_counts_of_leaves(form, limit, case, seed):
     forest, queries = case
     rng = np.random.default_rng(seed)

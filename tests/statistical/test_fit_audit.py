@@ -6,8 +6,9 @@ draws, which is then repeated: all that was drawn before is given, the same for 
 data sets and chosen to make the record count as much as it can. Guarantees of releases
 that follow one another add up, each given those before.
 
-A correct fit fails a test with probability 1e-6 at most per draw; mutants are refuted
-with more than four standard errors to spare.
+A correct fit fails a test with probability 1e-6 at most per draw. That a draw which
+costs more would fail it is shown by refuting less than the claim, and by
+``benchmarks.mutants``.
 """
 
 from fractions import Fraction
@@ -16,17 +17,14 @@ import numpy as np
 import pytest
 from rf_cases import paying
 
-import mmech.selection
 from mmech import PrivacyLeakWarning
 from mmech.audit import epsilon_lower_bound
 from mmech.testing import watch_draws
 from mmech_rf import Attribute, Schema, SubsampleAggregateClassifier
-from mmech_rf.drawn import grow
 from mmech_rf.drawn.draw import SelectedTree
-from mmech_rf.drawn.grow import UNIT, Grower
+from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.views import public_views
-from mmech_rf.private.payments import Payments
 
 pytestmark = pytest.mark.statistical
 
@@ -85,19 +83,12 @@ def hard_votes(classes, runs):
     return np.array(repeated(fit, 0, runs, {}))
 
 
-def test_hard_votes(monkeypatch):
-    def bound():
-        return epsilon_lower_bound(
-            hard_votes, [], ["yes"], runs=RUNS["laplace"], confidence=CONFIDENCE
-        )
-
-    found = bound()
+def test_hard_votes():
+    found = epsilon_lower_bound(
+        hard_votes, [], ["yes"], runs=RUNS["laplace"], confidence=CONFIDENCE
+    )
     assert not found.refutes(1.0)
     assert found.refutes(0.5)
-    monkeypatch.setattr(
-        SubsampleAggregateClassifier, "_record_contribution", lambda self: 1
-    )
-    assert bound().refutes(1.0)
 
 
 # ---------------------------------------------------------------------- boosted trees
@@ -156,24 +147,3 @@ def test_boosted_trees(place):
     found = boosted_bound(place)
     assert not found.refutes(CLAIMED[place])
     assert found.refutes(Fraction(3, 10) * CLAIMED[place])
-
-
-def test_trees_at_twice_the_rate(monkeypatch):
-    correct = mmech.selection._rate
-    monkeypatch.setattr(mmech.selection, "_rate", lambda *args: 2 * correct(*args))
-    assert boosted_bound(2).refutes(CLAIMED[2])
-
-
-def test_weights_that_are_not_clipped(monkeypatch):
-    """A record that is expected not to be of its class would count twice, or more."""
-    weights = grow._weights
-    monkeypatch.setattr(grow, "_weights", lambda *args: 2 * weights(*args))
-    assert boosted_bound(3).refutes(CLAIMED[3])
-
-
-def test_weights_with_the_noise_of_records(monkeypatch):
-    release = Payments.release
-    monkeypatch.setattr(
-        Payments, "release", lambda *args: release(*args[:-1], UNIT // 2)
-    )
-    assert boosted_bound(3).refutes(CLAIMED[3])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference as ref
 from catalogue import CATALOGUE, SIGNED, TALL, THETA
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech import (
     AllRange,
@@ -152,7 +152,6 @@ def test_pseudoinverse_of_p_identity(theta):
 # ------------------------------------------------------------------ marginals
 
 
-@settings(max_examples=60)
 @given(marginals())
 def test_marginals_obey_the_protocol(operator):
     dense = dense_marginals(operator)
@@ -161,7 +160,6 @@ def test_marginals_obey_the_protocol(operator):
     assert_penrose(operator)
 
 
-@settings(max_examples=40)
 @given(marginals(3), st.data())
 def test_the_marginal_algebra_is_closed(operator, data):
     sizes = operator.domain_shape
@@ -238,7 +236,6 @@ def test_attributes_of_size_one(sizes):
     assert supports(Marginal(sizes, ones), Marginals(sizes, {(): 1}))
 
 
-@settings(max_examples=40)
 @given(marginals(3), marginals(3))
 def test_losses_of_marginals_on_marginals(workload, strategy):
     strategy = Marginals(

@@ -10,15 +10,14 @@ import threading
 import time
 from fractions import Fraction
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from entropy import system_entropy
 from joblib import Parallel, delayed
 from processes import in_a_fork
 from sklearn.base import clone
 
-import mmech.noise.system as system
 from mmech import (
     BudgetExceededError,
     Identity,
@@ -115,7 +114,7 @@ every_call = pytest.mark.parametrize(
 
 
 @every_call
-def test_nothing_is_drawn_before_it_is_paid_for(call, currency, monkeypatch):
+def test_nothing_is_drawn_before_it_is_paid_for(call, currency):
     """All of its price is spent whenever a release asks for entropy."""
     ledger = PrivacyLedger(1, currency=currency)
     paid = []
@@ -124,8 +123,8 @@ def test_nothing_is_drawn_before_it_is_paid_for(call, currency, monkeypatch):
         paid.append(ledger.spent)
         return os.urandom(size)
 
-    monkeypatch.setattr(system, "os", SimpleNamespace(urandom=entropy))
-    call(released="a word", ledger=ledger, **{currency: 1})
+    with system_entropy(entropy):
+        call(released="a word", ledger=ledger, **{currency: 1})
     assert paid
     assert set(paid) == {1}
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
+from entropy import Script
 
 from mmech import _kernels
-from mmech.noise import bernoulli as _bernoulli
 from mmech.noise import (
     discrete_gaussian,
     discrete_gaussian_variance,
@@ -21,6 +21,7 @@ from mmech.noise import (
 )
 from mmech.noise import gaussian as _gaussian
 from mmech.noise import laplace as _laplace
+from mmech.noise.bernoulli import bernoulli
 from mmech.noise.thresholds import exp_bits, exp_bounds, logistic_bits
 
 EXPONENTS = [
@@ -257,19 +258,7 @@ def test_the_kernel_stops_before_it_runs_out(rng):
 # ----------------------------------------------------------------- the slow path
 
 
-def use_words(monkeypatch, words):
-    """Feed the slow path these words."""
-    left = list(words)
-
-    def random_words(size, insecure_rng):
-        assert size == 1
-        return np.array([left.pop(0)], np.uint64)
-
-    monkeypatch.setattr(_bernoulli, "random_words", random_words)
-    return left
-
-
-def test_bernoulli_reads_words_until_they_differ(monkeypatch):
+def test_bernoulli_reads_words_until_they_differ():
     x = Fraction(1, 3)
     expansion = exp_bits(x, 192)
     first, second, third = (expansion >> s & (2**64 - 1) for s in (128, 64, 0))
@@ -282,15 +271,15 @@ def test_bernoulli_reads_words_until_they_differ(monkeypatch):
         ([first, second, third + 1], False),
     ]
     for words, wanted in trials:
-        left = use_words(monkeypatch, words)
-        assert _bernoulli.bernoulli(lambda bits: exp_bits(x, bits), None) is wanted
-        assert not left
-    left = use_words(monkeypatch, [second, third - 1])
-    assert _bernoulli.bernoulli(lambda bits: exp_bits(x, bits), None, known=64)
-    assert not left
+        script = Script(*words)
+        assert bernoulli(lambda bits: exp_bits(x, bits), script) is wanted
+        assert not script.left
+    script = Script(second, third - 1)
+    assert bernoulli(lambda bits: exp_bits(x, bits), script, known=64)
+    assert not script.left
 
 
-def test_settling_an_undecided_digit_and_the_tail(monkeypatch):
+def test_settling_an_undecided_digit_and_the_tail():
     scale = Fraction(5)
     zero, top = 0, 2**64 - 1
     for words, digit, wanted in [
@@ -303,21 +292,20 @@ def test_settling_an_undecided_digit_and_the_tail(monkeypatch):
         ([top], 3, 4),  # a tail that is known to be there
         ([zero, zero, top], 3, 12),
     ]:
-        left = use_words(monkeypatch, words)
-        assert _laplace._settle(scale, 2, digit, None) == wanted
-        assert not left
+        script = Script(*words)
+        assert _laplace._settle(scale, 2, digit, script) == wanted
+        assert not script.left
 
 
-def test_settled_digits_continue_where_the_kernel_stopped(monkeypatch):
+def test_settled_digits_continue_where_the_kernel_stopped():
     """After 64 equal bits the next word is compared with bits 64 to 127."""
     scale, digit = Fraction(5), 1
     following = logistic_bits(2**digit / scale, 128) & (2**64 - 1)
     for word, wanted in ((following - 1, 2), (following + 1, 0)):
-        use_words(monkeypatch, [word])
-        assert _laplace._settle(scale, 4, digit, None) == wanted
+        assert _laplace._settle(scale, 4, digit, Script(word)) == wanted
 
 
-def test_the_gaussian_margin_is_decided_exactly(monkeypatch):
+def test_the_gaussian_margin_is_decided_exactly():
     """Words on both sides of the exact threshold, closer than a double can tell."""
     variance, scale = Fraction(9, 2), 3
     proposals = np.array([4, 4, 4, 0, 0, 1], np.int64)
@@ -335,8 +323,7 @@ def test_the_gaussian_margin_is_decided_exactly(monkeypatch):
     exact = (Fraction(4) - variance / scale) ** 2 / (2 * variance)
     following = exp_bits(exact, 128) & (2**64 - 1)
     for word, wanted in ((following - 1, True), (following + 1, False)):
-        use_words(monkeypatch, [word])
-        assert _gaussian._below(thresholds[0], exact, None) is wanted
+        assert _gaussian._below(thresholds[0], exact, Script(word)) is wanted
 
 
 def test_a_proposal_at_the_centre_is_always_accepted():

@@ -15,10 +15,10 @@ from mmech import (
     Total,
     VStack,
     dual_bound,
+    limits,
     loss,
     optimize,
 )
-from mmech.strategies import dual
 from mmech.strategies.pidentity import PIdentityObjective
 
 
@@ -133,13 +133,13 @@ def test_unions_descend_attribute_by_attribute(weights):
     assert (steps <= 1e-9 * result.loss).all()
 
 
-def test_auto_descends_where_the_dual_is_too_large(monkeypatch):
-    monkeypatch.setattr(dual, "MAX_SIDE", 32)
-    result = optimize(Prefix(64), privacy="zcdp", seed=0)
+def test_auto_descends_where_the_dual_is_too_large():
+    with limits.changed(dual_cells=32):
+        result = optimize(Prefix(64), privacy="zcdp", seed=0)
+        union = optimize(union_of_ranges(), privacy="zcdp", seed=0)
     assert result.template == "pidentity"
     tried = [run.template for run in result.candidates if not run.note]
     assert tried == ["pidentity", "identity"]
-    union = optimize(union_of_ranges(), privacy="zcdp", seed=0)
     assert union.template == "kronecker"
     assert union.loss < loss(union_of_ranges(), Identity(48), privacy="zcdp")
 

@@ -9,6 +9,7 @@ import pytest
 import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE
+from entropy import system_entropy
 from hypothesis import given
 from hypothesis import strategies as st
 from replay import row_parameters, with_noise
@@ -43,7 +44,6 @@ from mmech import (
 )
 from mmech.exceptions import EntropyError
 from mmech.integer_strategy import IntegerBlock, integer_strategy
-from mmech.noise import system as _system
 
 RNG = np.random.default_rng(7)
 UNION = VStack([Kronecker([Prefix(3), Total(4)]), Kronecker([Total(3), Prefix(4)])])
@@ -292,20 +292,18 @@ def test_the_order_of_the_records_does_not_matter(injected, rng):
     assert (values[0] == values[2]).all()
 
 
-def test_without_entropy_nothing_returns_and_the_budget_is_spent(monkeypatch):
+def test_without_entropy_nothing_returns_and_the_budget_is_spent():
     def urandom(size):
         raise OSError("no entropy")
 
-    monkeypatch.setattr(_system.os, "urandom", urandom)
-    ledger = PrivacyLedger(1)
-    mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1, ledger=ledger)
-    with pytest.raises(EntropyError, match="nothing was released"):
-        mechanism.measure([1, 2, 3, 4])
-    assert ledger.remaining == 0
-    zcdp = MatrixMechanism(Prefix(4), Identity(4), rho=1)
-    with pytest.raises(EntropyError, match="nothing was released"):
-        zcdp.measure([1, 2, 3, 4])
-    assert zcdp.ledger.spent == 1
+    for price in ({"epsilon": 1}, {"rho": 1}):
+        mechanism = MatrixMechanism(Prefix(4), Identity(4), **price)
+        with (
+            system_entropy(urandom),
+            pytest.raises(EntropyError, match="nothing was released"),
+        ):
+            mechanism.measure([1, 2, 3, 4])
+        assert mechanism.ledger.spent == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ ENGINE = Path(mmech.__file__).parent
 FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
-    {"exceptions", "checks", "limits", "threads", "writing", "storage", "_kernels"},
+    {"exceptions", "checks", "limits", "threads"}
+    | {"writing", "terminal", "storage", "_kernels"},
     {"domain", "privacy", "noise"},
     {"operators"},
     # A pseudoinverse is taken by what the structure tells, and solved where it is mute.
@@ -23,6 +24,8 @@ LAYERS = [
     {"strategies", "error", "reduction", "prior", "integer_strategy"},
     {"release", "selection"},
     {"reconstruction", "mechanism", "export", "audit", "testing"},
+    {"tables"},
+    {"cli", "__main__"},
 ]
 """Modules and folders of the engine, lowest first: nothing imports from above it."""
 

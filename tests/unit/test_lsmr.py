@@ -31,7 +31,10 @@ def iterative():
 
 @pytest.fixture
 def iterations(monkeypatch):
-    """Collect how many iterations LSMR took."""
+    """Collect how many iterations LSMR took.
+
+    SciPy's function is patched: what is solved tells its solution only.
+    """
     counts, original = [], spla.lsmr
 
     def counted(*arguments, **options):

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 import reference as ref
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from mmech import (
@@ -65,7 +65,6 @@ def stacked_tables(draw):
     return Marginals(sizes, {key: draw(weights) for key in keys})
 
 
-@settings(max_examples=100)
 @given(stacked_tables(), st.integers(1, 3), st.integers(0, 99))
 def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
     rng, (m, n) = np.random.default_rng(seed), marginals.shape
@@ -90,7 +89,6 @@ def test_few_passes_over_the_cells(order):
     assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
 
 
-@settings(max_examples=60)
 @given(stacked_tables(), st.integers(0, 99))
 def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
     """Whether or not tables are the faster way, products are the transforms'."""
@@ -205,7 +203,6 @@ def projected(dense, sizes):
     return [np.trace(ref.anova(sizes, row) @ gram) for row in np.eye(count)]
 
 
-@settings(max_examples=150)
 @given(workloads())
 def test_energies_equal_explicit_projections(problem):
     workload, dense, sizes = problem
@@ -290,7 +287,6 @@ def test_large_partitions_are_out_of_reach():
 # ------------------------------------------------------------------ loss and guarantees
 
 
-@settings(max_examples=100)
 @given(workloads())
 def test_the_loss_is_that_of_the_strategy(problem):
     workload, dense, sizes = problem
@@ -308,7 +304,6 @@ def test_the_loss_is_that_of_the_strategy(problem):
     assert result.loss <= np.square(dense).sum() * (1 + 1e-9)
 
 
-@settings(max_examples=60)
 @given(workloads())
 def test_never_worse_than_the_marginals_that_are_asked(problem):
     workload, _, sizes = problem

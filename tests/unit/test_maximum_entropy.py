@@ -5,9 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from mmech import Marginals, maximum_entropy
+from mmech import Marginals, limits, maximum_entropy
 from mmech.exceptions import DomainTooLargeError
-from mmech.limits import LIMITS
 
 SIZES = (3, 2, 4)
 CELLS = np.array(list(np.ndindex(*SIZES)))
@@ -130,7 +129,7 @@ LINKED = [
 
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("pool", LINKED)
-def test_messages_give_what_listing_gives(pool, k, monkeypatch, rng):
+def test_messages_give_what_listing_gives(pool, k, rng):
     strategy = Marginals(FIVE, {a: 1 + i for i, a in enumerate(pool)})
     p = strategy.shape[0]
     settings = {"variance": rng.uniform(1, 2, p), "total": 200, "max_iter": 6}
@@ -139,14 +138,13 @@ def test_messages_give_what_listing_gives(pool, k, monkeypatch, rng):
     )
     listed = maximum_entropy(strategy, values, factorise=False, **settings)
     # Too large to list, but for its cliques.
-    monkeypatch.setattr(LIMITS, "joint_entries", 12 * k)
-    passed = maximum_entropy(strategy, values, **settings)
-    assert any(passed.separators)
-    assert max(map(len, passed.groups)) < 4
-    np.testing.assert_allclose(passed.history, listed.history, rtol=1e-8)
-    logs = listed.log_joint(ALL)
-    np.testing.assert_allclose(passed.log_joint(ALL), logs, atol=1e-8)
-    monkeypatch.undo()
+    with limits.changed(joint_entries=12 * k):
+        passed = maximum_entropy(strategy, values, **settings)
+        assert any(passed.separators)
+        assert max(map(len, passed.groups)) < 4
+        np.testing.assert_allclose(passed.history, listed.history, rtol=1e-8)
+        logs = listed.log_joint(ALL)
+        np.testing.assert_allclose(passed.log_joint(ALL), logs, atol=1e-8)
     for size in range(6):
         for a in combinations(range(5), size):
             table = Marginals(FIVE, {a: 1}).to_dense() @ np.exp(logs) * 200

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from entropy import Script, system_entropy
 
 from mmech import PrivacyLeakWarning, noise
 from mmech.exceptions import EntropyError
@@ -17,32 +18,19 @@ from mmech.noise import (
     keyed_argmax,
     random_argmax,
 )
-from mmech.noise import choice as _choice
-from mmech.noise import system as _system
 from mmech.noise.system import random_words
 
 
-def use_words(monkeypatch, words):
-    """Replace the operating system's entropy by a fixed list of words."""
-    remaining = [np.uint64(word) for word in words]
-
-    def draw(size, insecure_rng):
-        taken, remaining[:size] = remaining[:size], []
-        return np.array(taken, dtype=np.uint64)
-
-    monkeypatch.setattr(_choice, "random_words", draw)
-    return remaining
-
-
-def test_words_come_from_the_operating_system(monkeypatch):
+def test_words_come_from_the_operating_system():
     asked = []
 
     def urandom(size):
         asked.append(size)
         return bytes(range(size))
 
-    monkeypatch.setattr(_system.os, "urandom", urandom)
-    assert random_words(2, None).tolist() == [0x0706050403020100, 0x0F0E0D0C0B0A0908]
+    with system_entropy(urandom):
+        first, second = random_words(2, None).tolist()
+    assert (first, second) == (0x0706050403020100, 0x0F0E0D0C0B0A0908)
     assert asked == [16]
     assert random_words(0, None).shape == (0,)
 
@@ -58,12 +46,14 @@ def test_words_come_from_the_operating_system(monkeypatch):
         lambda: random_argmax([[1, 1]]),
     ],
 )
-def test_without_entropy_nothing_is_drawn(draw, failure, monkeypatch):
+def test_without_entropy_nothing_is_drawn(draw, failure):
     def urandom(size):
         raise failure
 
-    monkeypatch.setattr(_system.os, "urandom", urandom)
-    with pytest.raises(EntropyError, match="nothing was released; a budget") as caught:
+    with (
+        system_entropy(urandom),
+        pytest.raises(EntropyError, match="nothing was released; a budget") as caught,
+    ):
         draw()
     assert caught.value.__cause__ is failure
 
@@ -113,11 +103,12 @@ def test_insecure_rng_warns():
     assert check_insecure_rng(None) is None
 
 
-def test_integers_below_reject_the_words_that_would_favour_small_numbers(monkeypatch):
+def test_integers_below_reject_the_words_that_would_favour_small_numbers():
     # 2**64 mod 3 = 1: the last word is drawn again, for that entry alone.
-    left = use_words(monkeypatch, [2**64 - 1, 5, 2**64 - 2])
-    assert integers_below([3, 3]).tolist() == [(2**64 - 2) % 3, 2]
-    assert not left
+    words = Script(2**64 - 1, 5, 2**64 - 2)
+    drawn = integers_below([3, 3], insecure_rng=words)
+    assert drawn.tolist() == [(2**64 - 2) % 3, 2]
+    assert not words.left
 
 
 def test_integers_below_stay_below(rng):
@@ -146,15 +137,14 @@ def test_argmax_without_ties():
     assert random_argmax(np.ones((4, 1))).tolist() == [0] * 4
 
 
-def test_argmax_picks_the_tied_column_that_was_drawn(monkeypatch):
+def test_argmax_picks_the_tied_column_that_was_drawn():
     tied = np.array([[1, 7, 0, 7, 7], [3, 3, 1, 1, 1]])
     for words, expected in [
         ([0, 0], [1, 0]),
         ([1, 1], [3, 1]),
         ([2, 2], [4, 0]),
     ]:
-        use_words(monkeypatch, words)
-        assert random_argmax(tied).tolist() == expected
+        assert random_argmax(tied, insecure_rng=Script(*words)).tolist() == expected
 
 
 def test_argmax_only_picks_winners():

@@ -6,14 +6,21 @@ import math
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
 import reference as ref
+from entropy import Copy, Script
 from replay import with_noise
 
 from mmech import BudgetExceededError, Measurement, PrivacyLedger, noisy_release
-from mmech.noise import discrete_laplace_variance, norm_noise, norm_noise_variance
+from mmech.noise import (
+    discrete_laplace,
+    discrete_laplace_variance,
+    norm_noise,
+    norm_noise_variance,
+)
 from mmech.noise import norm as _norm
 
 GROUPS = [(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6]
@@ -89,8 +96,11 @@ def test_the_mixture_of_balls_has_the_law_of_the_norm(groups):
 # -------------------------------------------------------------- every random choice
 
 
-def every_outcome(monkeypatch, draw):
-    """Return the exact law of a function of choices, by making all of them."""
+def every_outcome(draw):
+    """Return the exact law of a function of choices, by making all of them.
+
+    The two functions that choose are patched: words alone do not tell of how many.
+    """
     path, law = [], Counter()
 
     def choose(weights):
@@ -105,11 +115,15 @@ def every_outcome(monkeypatch, draw):
     def integers_below(bounds, insecure_rng=None):
         return np.array([choose([1] * bound) for bound in bounds.tolist()], np.int64)
 
-    monkeypatch.setattr(_norm, "integers_below", integers_below)
-    monkeypatch.setattr(_norm, "position_by_weight", lambda w, rng: choose(w))
+    choosing = mock.patch.multiple(
+        _norm,
+        integers_below=integers_below,
+        position_by_weight=lambda weights, rng: choose(weights),
+    )
     while True:
         depth, chance = 0, Fraction(1)
-        law[tuple(np.ravel(draw()).tolist())] += chance
+        with choosing:
+            law[tuple(np.ravel(draw()).tolist())] += chance
         while path and path[-1][0] + 1 == len(path[-1][1]):
             path.pop()
         if not path:
@@ -119,10 +133,9 @@ def every_outcome(monkeypatch, draw):
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 3])
 @pytest.mark.parametrize("groups", [(1,), (2,), (3,), (1, 2), (2, 1)], ids=str)
-def test_points_of_balls_are_exactly_uniform(groups, radius, monkeypatch):
+def test_points_of_balls_are_exactly_uniform(groups, radius):
     """Over all values of all random numbers, with their exact probabilities."""
-    monkeypatch.setattr(_norm, "_radii", lambda *args: np.array([radius]))
-    law = every_outcome(monkeypatch, lambda: norm_noise(5, groups, 1))
+    law = every_outcome(lambda: _norm._points(groups, np.array([radius]), None))
     points = ball(groups, radius)
     assert set(law) == {tuple(point) for point in points.tolist()}
     assert set(law.values()) == {Fraction(1, len(points))}
@@ -133,9 +146,8 @@ def test_points_of_balls_are_exactly_uniform(groups, radius, monkeypatch):
     [((2, 2), [1]), ((2, 2), [1, 0]), ((2, 1), [1, 1]), ((2, 1, 1), [1, 0])],
     ids=str,
 )
-def test_columns_and_groups_are_independent_given_radii(groups, radii, monkeypatch):
-    monkeypatch.setattr(_norm, "_radii", lambda *args: np.array(radii))
-    law = every_outcome(monkeypatch, lambda: norm_noise(5, groups, len(radii)))
+def test_columns_and_groups_are_independent_given_radii(groups, radii):
+    law = every_outcome(lambda: _norm._points(groups, np.array(radii), None))
     columns = itertools.product(*(ball(groups, radius) for radius in radii))
     tables = {tuple(np.ravel(np.transpose(table)).tolist()) for table in columns}
     assert set(law) == tables
@@ -185,53 +197,44 @@ def test_expansions_at_an_epsilon_that_leaves_no_noise():
     assert (norm_noise_variance(Fraction(1, 10**7), (1, 2)) == 5e-324).all()
 
 
-def use_words(monkeypatch, *words):
-    """Feed the shift these words."""
-    left = list(words)
+def sums_of_geometric(groups, scale, size, rng):
+    """Return what radii are without their shift, and the bytes that they come from.
 
-    def random_words(size, insecure_rng):
-        taken, left[:size] = left[:size], []
-        return np.array(taken, np.uint64)
+    Laplace noise x counts as x, or as -x - 1.
+    """
+    source = Copy(rng)
+    shape = (sum(groups) + 1, size)
+    laplace = discrete_laplace(scale, shape, insecure_rng=source)
+    assert (laplace < 0).any()
+    return np.maximum(laplace, -laplace - 1).sum(axis=0), source.given
 
-    monkeypatch.setattr(_norm, "random_words", random_words)
-    return left
 
-
-def test_radii_are_sums_of_geometric_numbers_and_a_shift(monkeypatch):
-    """Laplace noise x counts as x, or as -x - 1; words beside every threshold."""
+def test_radii_are_sums_of_geometric_numbers_and_a_shift():
+    """Words beside every threshold of the shift."""
     groups, scale = (1, 1, 1), Fraction(2)
-    laplace = np.array([[0, 5], [-1, 3], [-4, 0], [2, -2]])
-
-    def discrete_laplace(asked, shape, *, insecure_rng):
-        assert (asked, shape) == (scale, laplace.shape)
-        return laplace
-
-    monkeypatch.setattr(_norm, "discrete_laplace", discrete_laplace)
+    sums, first = sums_of_geometric(groups, scale, 2, np.random.default_rng(0))
     table = _norm._shift_table(scale, groups).tolist()
     assert table == sorted(table)
     assert len(table) == 3
     for shift, threshold in enumerate(table):
-        use_words(monkeypatch, threshold - 1, threshold + 1)
-        radii = _norm._radii(scale, groups, 2, None)
-        assert radii.tolist() == [0 + 0 + 3 + 2 + shift, 5 + 3 + 0 + 1 + shift + 1]
+        script = Script(threshold - 1, threshold + 1, first=first)
+        radii = _norm._radii(scale, groups, 2, script)
+        assert (radii - sums).tolist() == [shift, shift + 1]
+        assert not script.left
 
 
-def test_an_undecided_word_reads_further_ones(monkeypatch):
+def test_an_undecided_word_reads_further_ones():
     groups, scale = (1, 2), Fraction(3)
-    monkeypatch.setattr(
-        _norm, "discrete_laplace", lambda *args, **options: np.zeros((4, 1), int)
-    )
+    sums, given = sums_of_geometric(groups, scale, 1, np.random.default_rng(0))
     weights = _norm.shift_weights(groups)
     for shift, expansion in enumerate(_norm.cumulative_bits(weights, scale, 192)):
         first, second, third = (expansion >> s & (2**64 - 1) for s in (128, 64, 0))
-        for words in ([first, second - 1], [first, second, third - 1]):
-            left = use_words(monkeypatch, *words)
-            assert _norm._radii(scale, groups, 1, None).tolist() == [shift]
-            assert not left
-        for words in ([first, second + 1], [first, second, third + 1]):
-            left = use_words(monkeypatch, *words)
-            assert _norm._radii(scale, groups, 1, None).tolist() == [shift + 1]
-            assert not left
+        for more, step in itertools.product((0, 1), (-1, 1)):
+            words = ([first, second + step], [first, second, third + step])[more]
+            script = Script(*words, first=given)
+            radii = _norm._radii(scale, groups, 1, script)
+            assert (radii - sums).tolist() == [shift + (step > 0)]
+            assert not script.left
 
 
 # ------------------------------------------------------------------------ variances

@@ -8,7 +8,7 @@ import pytest
 import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from mmech import (
@@ -71,7 +71,6 @@ def assert_proportional(workload, dense, complete=True):
     return reduced, groups, weights
 
 
-@settings(max_examples=200)
 @given(
     hnp.arrays(np.int64, (3, 3), elements=st.integers(-3, 3)),
     st.lists(st.tuples(st.integers(0, 3), st.integers(-4, 4)), min_size=1, max_size=9),
@@ -173,7 +172,6 @@ def test_wrong_weights(weights):
 # ------------------------------------------------------------------ rows
 
 
-@settings(max_examples=100)
 @given(
     hnp.arrays(np.int64, (3, 4), elements=st.integers(-2, 2)),
     st.lists(st.integers(0, 3), min_size=1, max_size=8),

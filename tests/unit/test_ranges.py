@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-from hypothesis import given, settings
+from hypothesis import given
 
 from mmech import (
     AllRange,
@@ -41,7 +41,6 @@ def listed_ranges(draw):
     return tuple(sizes), lower, upper
 
 
-@settings(max_examples=60)
 @given(listed_ranges())
 def test_listed_ranges(problem):
     assert_query_matrix(Ranges(*problem), ref.ranges(*problem))

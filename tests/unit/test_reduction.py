@@ -7,7 +7,7 @@ import reference as ref
 import scipy.optimize
 import scipy.sparse as sp
 from catalogue import CATALOGUE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from mmech import (
@@ -176,7 +176,6 @@ def workloads(draw):
     return Dense(array.T).T, array
 
 
-@settings(max_examples=300)
 @given(workloads())
 def test_reduction_equals_brute_force(pair):
     assert_lossless(*pair)
@@ -225,7 +224,6 @@ def unions_of_products(draw):
     return VStack(blocks), np.concatenate(dense)
 
 
-@settings(max_examples=150)
 @given(unions_of_products())
 def test_products_are_reduced_losslessly(pair):
     workload, dense = pair

@@ -9,11 +9,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from entropy import Script, system_entropy
 from scipy.stats import chisquare
 
 import mmech.noise.choice as choice
 import mmech.noise.weighted as weighted
-import mmech.selection as selection
 from mmech import (
     PrivacyLedger,
     exponential_mechanism,
@@ -32,6 +32,7 @@ from mmech.noise import (
     weighted_choices,
 )
 from mmech.noise.choice import poisson_thresholds
+from mmech.noise.thresholds import exp_bits
 from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows, fixed_point_rate, logarithms
@@ -43,6 +44,7 @@ ONE = 1 << FRACTION_BITS
 def exact_probabilities(log_weights):
     """Return the probabilities that `weighted_choice` draws with, as fractions."""
     seen = []
+    # The weights are seen nowhere else; the draw from them has a test of its own.
     with mock.patch.object(
         weighted, "position_by_weight", lambda weights, rng: seen.append(weights) or 0
     ):
@@ -69,14 +71,13 @@ def test_weights_are_those_of_exact_arithmetic():
             assert abs(own / ideal - 1) < Decimal(2) ** -48
 
 
-def test_positions_are_exactly_proportional(monkeypatch):
+def test_positions_are_exactly_proportional():
     """Every word of four bits: each position as often as its weight says."""
     chosen = []
     for number in range(16):
-        words = Words(number << 60, 0)  # from the total on, the next word counts
-        monkeypatch.setattr(weighted, "random_words", words)
-        place = weighted.position_by_weight([3, 0, 5, 1], None)
-        if len(words.words) == 1:
+        words = Script(number << 60, 0)  # from the total on, the next word counts
+        place = weighted.position_by_weight([3, 0, 5, 1], words)
+        if words.left:
             chosen.append(place)
     assert chosen == [0] * 3 + [2] * 5 + [3]
 
@@ -99,38 +100,21 @@ def test_frequencies(rng):
     assert chisquare(counts, expected * len(drawn)).pvalue > 1e-6
 
 
-class Words:
-    """Random words that are given."""
-
-    def __init__(self, *words):
-        self.words = list(words)
-
-    def __call__(self, size, insecure_rng):
-        taken, self.words = self.words[:size], self.words[size:]
-        return np.array(taken, np.uint64)
-
-
 @pytest.mark.parametrize("far", [151, 200])
-def test_the_slow_path_is_reached_and_exact(monkeypatch, far):
+def test_the_slow_path_is_reached_and_exact(far):
     """Two weights, the second exp(-far) < 2**-217: below it after as many zero bits."""
     log_weights = [0, -far * ONE]
     zero, last = 0, 2**64 - 1
     # 128 zero bits, then bits of a number above exp(-far): the near choice.
-    words = Words(zero, zero, zero, last, *[zero] * 8)
-    monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
-    assert weighted_choice(log_weights) == 0
+    words = Script(zero, zero, zero, last, *[zero] * 8)
+    assert weighted_choice(log_weights, insecure_rng=words) == 0
     # 320 zero bits are below it.
-    words = Words(*[zero] * 20)
-    monkeypatch.setattr(weighted, "random_words", words)
-    monkeypatch.setattr("mmech.noise.bernoulli.random_words", words)
-    assert weighted_choice(log_weights) == 1
+    assert weighted_choice(log_weights, insecure_rng=Script(*[zero] * 20)) == 1
 
 
-def test_the_slow_path_is_not_taken_otherwise(monkeypatch):
-    words = Words(0, 1, *[0] * 8)
-    monkeypatch.setattr(weighted, "random_words", words)
-    assert weighted_choice([0, -(10**7) * ONE]) == 0
+def test_the_slow_path_is_not_taken_otherwise():
+    words = Script(0, 1, *[0] * 8)
+    assert weighted_choice([0, -(10**7) * ONE], insecure_rng=words) == 0
 
 
 @pytest.mark.parametrize("bad", [[], [[1]], [0.5]])
@@ -365,7 +349,7 @@ def test_flips_and_orders_are_exact(rng):
 @pytest.mark.parametrize(
     "exponent", [Fraction(1, 3), Fraction(5, 2), Fraction(40), Fraction(1, 2**30)]
 )
-def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
+def test_coins_are_compared_bit_by_bit(exponent):
     """Below the expansion of exp(-x) is heads: the neighbours of 192 of its bits."""
     with localcontext(prec=80):
         x = Decimal(exponent.numerator) / Decimal(exponent.denominator)
@@ -375,27 +359,27 @@ def test_coins_are_compared_bit_by_bit(exponent, monkeypatch):
         for step in (-1, 1):
             number = known + step
             words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
-            script = Words(*reversed(words))
-            monkeypatch.setattr("mmech.noise.bernoulli.random_words", script)
-            assert flip_negative_exponential(exponent) is (step < 0)
-            assert not script.words
+            script = Script(*reversed(words))
+            heads = flip_negative_exponential(exponent, insecure_rng=script)
+            assert heads is (step < 0)
+            assert not script.left
 
 
-def test_flips_compare_gaps_times_the_rate(monkeypatch):
-    """The coin of a candidate: asked in the drawn order, until one falls on heads."""
-    asked = []
+@pytest.mark.parametrize(("steps", "chosen"), [((-1,), 2), ((1, -1), 0), ((1, 1), 1)])
+def test_flips_compare_gaps_times_the_rate(steps, chosen):
+    """The coin of a candidate: asked in the drawn order, until one falls on heads.
 
-    def flip(exponent, *, insecure_rng):
-        asked.append(exponent)
-        return len(asked) == 3
-
-    monkeypatch.setattr(selection, "flip_negative_exponential", flip)
-    monkeypatch.setattr(
-        selection, "random_permutation", lambda n, *, insecure_rng: np.array([2, 0, 1])
+    The words are those next to the probability of heads; the best needs no coin.
+    """
+    order = [2, 1, 0]  # swaps that give 2, 0, 1
+    coins = [exp_bits(Fraction(gap, 12), 64) for gap in (5, 2)]
+    script = Script(
+        *order, *(coin + step for coin, step in zip(coins, steps, strict=False))
     )
     settings = {"epsilon": Fraction(1, 3), "released": "x", "neighbours": "replace"}
-    assert permute_and_flip([7, 9, 4], **settings) == 1
-    assert asked == [Fraction(5, 12), Fraction(2, 12), 0]
+    with system_entropy(script.bytes):
+        assert permute_and_flip([7, 9, 4], **settings) == chosen
+    assert not script.left
 
 
 def test_permute_and_flip_pays_first():
@@ -467,6 +451,17 @@ def test_the_best_is_rarely_missed_by_much():
 
 
 # ------------------------------------------------------------------ many rows at once
+class Words:
+    """Random words that are given."""
+
+    def __init__(self, *words):
+        self.words = list(words)
+
+    def __call__(self, size, insecure_rng):
+        taken, self.words = self.words[:size], self.words[size:]
+        return np.array(taken, np.uint64)
+
+
 ROW = [0, -ONE, IMPOSSIBLE, -3 * ONE // 2, ONE // 3, -200 * ONE]
 
 

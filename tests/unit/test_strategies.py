@@ -25,6 +25,7 @@ from mmech import (
     loss,
     optimize,
 )
+from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import (
     PIdentityObjective,
     default_p,
@@ -287,15 +288,13 @@ def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
     assert isinstance(result.strategy, Kronecker)
 
 
-def test_kronecker_without_explicit_surrogates(seed, monkeypatch):
-    from mmech.strategies import kronecker as _kronecker
-
-    explicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
-    monkeypatch.setattr(_kronecker, "EXPLICIT_FACTOR", 1)
-    implicit = optimize(UNION, template="kronecker", seed=seed, n_starts=1)
-    assert implicit.loss == pytest.approx(explicit.loss, rel=1e-3)
-    wanted = ref.loss(UNION.to_dense(), implicit.strategy.to_dense())
-    assert implicit.loss == pytest.approx(wanted)
+@pytest.mark.parametrize("n", [20, 600])
+def test_sums_of_grams_are_explicit_for_small_factors(n):
+    factors, weights = [Prefix(n), Total(n), Prefix(n)], np.array([0.5, 2.0, 3.0])
+    total = SurrogateGrams(factors).weighted(weights)
+    assert isinstance(total, Dense) == (n == 20)
+    wanted = 3.5 * Prefix(n).gram().to_dense() + 2 * np.ones((n, n))
+    np.testing.assert_allclose(total.to_dense(), wanted)
 
 
 def test_auto_on_unions_and_products(seed):

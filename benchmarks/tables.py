@@ -1,0 +1,213 @@
+"""Errors of all two-way tables, beside peers: ``python -m benchmarks.tables``.
+
+Every method gets the same records and the same pure epsilon for all tables of two
+attributes. The error of a table is Σ |released - exact| / N, averaged over tables, and
+the root of the mean squared error of all cells. Adult is read from the folder in
+``MMECH_DATA_DIR``: its 14 raw attributes, numbers in ten bins of equal width between
+public bounds, without the records that miss a value; car is generated.
+
+Peers are MST and AIM of OpenDP's ``dp.mbi``, on private-pgm (the extra ``peers`` does
+not hold them; ``pip install "opendp[mbi]"`` into an environment of its own, named with
+``--peers PYTHON``). ``--classify`` also trains a classifier on synthetic records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Attribute, Domain, release_tables
+from mmech.domain.readers import read_cells
+from mmech_rf import Schema
+from mmech_rf.datasets import load_car
+
+Codes = NDArray[np.int64]
+Tables = dict[tuple[int, int], NDArray[np.float64]]
+PEER = Path(__file__).with_name("_tables_peer.py")
+
+
+def load(name: str) -> tuple[Domain, Codes]:
+    """Return a domain, the class last, and the codes of all records."""
+    if name == "car":
+        bunch = load_car()
+        schema, X, y = bunch.schema, bunch.data, bunch.target
+        target = Attribute.categorical("class", schema.class_labels)
+        domain = Domain((*schema.attributes, target), name=name)
+        return domain, domain.encode(np.column_stack([X, y]))
+    folder = Path(os.environ["MMECH_DATA_DIR"])
+    schema = Schema.from_json(folder / f"{name}.schema.json")
+    target = Attribute.categorical(schema.target, schema.class_labels)
+    domain = Domain((*schema.attributes, target), name=name)
+    cells = read_cells(folder / f"{name}.csv.gz", domain.names)
+    return domain, domain.encode(cells, handle_missing="drop")
+
+
+def exact_tables(codes: Codes, shape: Sequence[int]) -> Tables:
+    found = {}
+    for i, j in combinations(range(len(shape)), 2):
+        place = codes[:, i] * shape[j] + codes[:, j]
+        counts = np.bincount(place, minlength=shape[i] * shape[j])
+        found[i, j] = counts.reshape(shape[i], shape[j]).astype(np.float64)
+    return found
+
+
+# ---- methods -----------------------------------------------------------------
+
+
+def ours(domain: Domain, codes: Codes, epsilon: str, truth: Tables) -> dict[str, Any]:
+    """Release with `release_tables`; also the share of counts that intervals hold."""
+    raw = readable(domain, codes)
+    start = time.perf_counter()
+    released = release_tables(raw, domain, ways=2, epsilon=epsilon)
+    seconds = time.perf_counter() - start
+    tables, unbiased, held = {}, {}, {0.90: [], 0.95: []}
+    for pair, names in zip(released.plan.subsets, released.tables, strict=True):
+        for level, shares in held.items():
+            table = released.table(names, level=level, frame="dict")
+            exact = truth[pair].ravel()
+            shares.append(
+                np.mean((table["lower"] <= exact) & (exact <= table["upper"]))
+            )
+        tables[pair] = table["count"].reshape(truth[pair].shape)
+        unbiased[pair] = released.estimate.marginal(pair).reshape(truth[pair].shape)
+    return {
+        "mmech release_tables": (tables, seconds),
+        "the same, unbiased": (unbiased, seconds),
+        "held": {level: float(np.mean(shares)) for level, shares in held.items()},
+        "sample": lambda n: domain.encode(released.sample(n)),
+    }
+
+
+def readable(domain: Domain, codes: Codes) -> Any:
+    """Return records that the domain reads as these codes."""
+    columns = {}
+    for j, attribute in enumerate(domain.attributes):
+        values = attribute.categories
+        if attribute.kind == "numeric":
+            edges = (attribute.lower, *attribute.cut_points, attribute.upper)
+            values = tuple(np.convolve(edges, [0.5, 0.5], "valid"))
+        columns[attribute.name] = np.array(values, dtype=object)[codes[:, j]]
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def peer(
+    python: str, method: str, domain: Domain, codes: Codes, epsilon: str
+) -> tuple[Tables, float, Codes] | str:
+    """Run a method of OpenDP in its environment; a sentence where that fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
+        np.savez(given, codes=codes, shape=domain.shape)
+        command = [python, str(PEER), method, epsilon, str(given), str(made)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            return (run.stderr.strip().splitlines() or ["it failed"])[-1]
+        with np.load(made) as found:
+            pairs = combinations(range(len(domain.shape)), 2)
+            tables = {pair: found[f"{pair[0]}_{pair[1]}"] for pair in pairs}
+            return tables, float(found["seconds"]), found["records"]
+
+
+# ---- measures ----------------------------------------------------------------
+
+
+def errors(tables: Tables, truth: Tables) -> tuple[float, float]:
+    """Return the mean share of misplaced records, and the error of a cell."""
+    apart = {pair: tables[pair] - truth[pair] for pair in truth}
+    n = next(iter(truth.values())).sum()
+    shares = [np.abs(table).sum() / n for table in apart.values()]
+    squares = np.concatenate([np.square(table).ravel() for table in apart.values()])
+    return float(np.mean(shares)), float(np.sqrt(squares.mean()))
+
+
+def accuracy(train: Codes, test: Codes) -> float:
+    """Return the accuracy on real records of a forest that was trained on others."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(random_state=0)
+    model.fit(train[:, :-1], train[:, -1])
+    return float(model.score(test[:, :-1], test[:, -1]))
+
+
+def compare(
+    name: str, epsilon: str, python: str | None, methods: Sequence[str], say: Callable
+) -> None:
+    domain, codes = load(name)
+    domain, codes = domain.select(domain.names[:-1]), codes[:, :-1]
+    truth = exact_tables(codes, domain.shape)
+    found = ours(domain, codes, epsilon, truth)
+    held = found.pop("held")
+    del found["sample"]
+    rows: dict[str, Any] = dict(found)
+    for method in methods if python else ():
+        rows[f"OpenDP {method}"] = peer(python, method, domain, codes, epsilon)
+    for method, result in rows.items():
+        if isinstance(result, str):
+            say(f"| {name} | {epsilon} | {method} | {result} | | |")
+            continue
+        share, error = errors(result[0], truth)
+        say(f"| {name} | {epsilon} | {method} | {share:.4f} | {error:.1f} | "
+            f"{result[1]:.0f} |")  # fmt: skip
+    words = ", ".join(f"{level:.0%}: {share:.1%}" for level, share in held.items())
+    say(f"| {name} | {epsilon} | counts held by intervals | {words} | | |")
+
+
+def classify(
+    name: str, epsilon: str, python: str | None, methods: Sequence[str], say: Callable
+) -> None:
+    """Train on synthetic records of four fifths, test on the real other fifth."""
+    domain, codes = load(name)
+    codes = codes[np.random.default_rng(0).permutation(len(codes))]
+    test, train = np.split(codes, [len(codes) // 5])
+    truth = exact_tables(train, domain.shape)
+    say(f"| {name} | no privacy | real records | {accuracy(train, test):.3f} |")
+    common = np.bincount(test[:, -1]).max() / len(test)
+    say(f"| {name} | | the most common class | {common:.3f} |")
+    own = ours(domain, train, epsilon, truth)["sample"](len(train))
+    say(f"| {name} | {epsilon} | mmech release_tables | {accuracy(own, test):.3f} |")
+    for method in methods if python else ():
+        found = peer(python, method, domain, train, epsilon)
+        result = found if isinstance(found, str) else f"{accuracy(found[2], test):.3f}"
+        say(f"| {name} | {epsilon} | OpenDP {method} | {result} |")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a table in Markdown, row by row."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables")
+    parser.add_argument("--data", nargs="+", default=["car", "adult"])
+    parser.add_argument("--epsilon", nargs="+", default=["1"])
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter with dp.mbi")
+    parser.add_argument("--methods", nargs="+", default=["MST", "AIM"])
+    parser.add_argument("--classify", action="store_true")
+    args = parser.parse_args(arguments)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    if args.classify:
+        say("| records | ε | trained on | accuracy |\n|---|---|---|---|")
+    else:
+        say("| records | ε | method | Σ abs. error / N | error of a cell | seconds |")
+        say("|---|---|---|---|---|---|")
+    run = classify if args.classify else compare
+    for name in args.data:
+        for epsilon in args.epsilon:
+            for _ in range(args.repeats):
+                run(name, epsilon, args.peers, args.methods, say)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

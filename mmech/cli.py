@@ -1,0 +1,287 @@
+"""The command ``mmech``: tables from a csv file, without a line of Python."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mmech.terminal import (
+    InputError,
+    Parser,
+    add_command,
+    in_words,
+    paragraphs,
+    print_wrapped,
+    read_epsilon,
+    run_command,
+    say,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from mmech.tables import TablePlan, Tables
+
+__all__ = ["build_parser", "main"]
+
+PROG = "mmech"
+
+_DESCRIPTION = """\
+The matrix mechanism of differential privacy.
+
+All randomness that protects records comes from the operating system, so two runs
+differ. Input files are csv with a header row, plain or .gz.
+"""
+_EXAMPLES = f"""\
+example:
+  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
+
+`{PROG} COMMAND --help` explains the options of a command.
+"""
+_TABLES = """\
+Release tables of counts: whole, non-negative, consistent with each other, with
+intervals that hold, a privacy statement, and synthetic records on request.
+
+The domain lists what is public about the records: the attributes with their categories,
+or bounds and cut points. With --dry-run no record is read and nothing is spent: the
+errors to expect are printed.
+"""
+_TABLES_EXAMPLES = f"""\
+A domain file:
+  {{"features": [
+    {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}},
+    {{"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}},
+    {{"name": "age", "type": "numeric", "lower": 0, "upper": 120, "n_bins": 6}}]}}
+
+examples:
+  {PROG} tables --domain people.json --ways 2 --epsilon 1 --dry-run
+      the errors to expect, before any record is read
+  {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out out
+      all tables of one and two attributes
+  {PROG} tables people.csv --domain people.json --table age,sex --table age,size
+      --epsilon 1/2 --out out --synthetic 10000
+      two tables, and records drawn from a model of them
+"""
+_WORDS = {
+    "X": "the records (row 0 is below the header)",
+    "domain": "the domain",
+    "other": '"other"',
+    "tables": "--table",
+    "Domain.check": None,
+}
+"""What is in files, and what Python calls it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 2 for wrong input, 130 where it was interrupted.
+    """
+    return run_command(PROG, build_parser, argv, _worded)
+
+
+def _worded(error: Exception, args: argparse.Namespace) -> str:
+    return in_words(error, args, _WORDS)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = Parser(
+        prog=PROG,
+        description=paragraphs(_DESCRIPTION),
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="store_true", help="print the version and end"
+    )
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_tables(commands)
+    return parser
+
+
+def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "tables",
+        _tables,
+        short="release tables of counts, ready to be published",
+        description=_TABLES,
+        epilog=_TABLES_EXAMPLES,
+    )
+    command.add_argument(
+        "data", metavar="CSV", nargs="?", help="records; not needed for --dry-run"
+    )
+    command.add_argument(
+        "--domain", metavar="FILE", required=True, help="JSON file of the domain"
+    )
+    which = command.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--ways",
+        type=whole(1),
+        nargs="+",
+        metavar="N",
+        help="all tables of N attributes",
+    )
+    which.add_argument(
+        "--table",
+        dest="tables",
+        action="append",
+        metavar="NAME,NAME",
+        help="one table, by its attributes; may be repeated",
+    )
+    cost = command.add_mutually_exclusive_group(required=True)
+    cost.add_argument(
+        "--epsilon",
+        type=read_epsilon,
+        metavar="E",
+        help="cost of all tables together: pure differential privacy",
+    )
+    cost.add_argument(
+        "--rho",
+        type=read_epsilon,
+        metavar="R",
+        help="the same as zero-concentrated differential privacy",
+    )
+    command.add_argument(
+        "--out", metavar="FOLDER", help="new folder for the tables and the statement"
+    )
+    command.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the errors to expect, and neither read records nor spend anything",
+    )
+    command.add_argument(
+        "--synthetic",
+        type=whole(0),
+        metavar="N",
+        help="write N synthetic records as well",
+    )
+    command.add_argument(
+        "--level",
+        type=_read_level,
+        default=0.95,
+        metavar="P",
+        help="probability with which an interval holds the exact count (default: 0.95)",
+    )
+    command.add_argument(
+        "--neighbours",
+        choices=("add_remove", "replace"),
+        default="add_remove",
+        help="neighbouring data sets differ by adding or removing one record, or by "
+        "replacing one (default: add_remove)",
+    )
+    command.add_argument(
+        "--records-per-person",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="largest number of records of one person; the cost is per person "
+        "(default: 1)",
+    )
+    for option, what, choices in (
+        ("unknown", "values outside the domain", ("error", "category", "drop", "clip")),
+        ("missing", "missing values", ("error", "category", "drop")),
+    ):
+        command.add_argument(
+            f"--handle-{option}",
+            choices=choices,
+            default="error",
+            help=f"what to do with {what} (default: error)",
+        )
+
+
+def _read_level(text: str) -> float:
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if not 0 < level < 1:
+        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, got {text!r}")
+    return level
+
+
+def _tables(args: argparse.Namespace) -> None:
+    if not args.dry_run and (args.data is None or args.out is None):
+        raise InputError(
+            "the records and --out are needed to release tables; give both, or "
+            "--dry-run to see the errors to expect"
+        )
+    for path in (args.domain, *([] if args.data is None else [args.data])):
+        with open(path, "rb"):  # before anything that takes time
+            pass
+    from mmech.tables import release_tables
+    from mmech.tables.result import check_new_folder
+
+    if args.out is not None:
+        check_new_folder(args.out)
+    progress = _Progress()
+    made: Any = release_tables(
+        None if args.dry_run else args.data,
+        args.domain,
+        ways=args.ways,
+        tables=args.tables and [table.split(",") for table in args.tables],
+        epsilon=args.epsilon,
+        rho=args.rho,
+        neighbours=args.neighbours,
+        records_per_person=args.records_per_person,
+        handle_unknown=args.handle_unknown,
+        handle_missing=args.handle_missing,
+        dry_run=args.dry_run,
+        callback=progress,
+    )
+    progress.end()
+    if args.dry_run:
+        _print_plan(made)
+    else:
+        _write(args, made)
+
+
+class _Progress:
+    """Shows the last thing that was said in one line, where a person looks on."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            line = text[:78]
+            say(f"\r{line:{self._shown}}", end="")
+            self._shown = len(line)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            say(f"\r{'':{self._shown}}\r", end="")
+
+
+def _print_plan(plan: TablePlan) -> None:
+    errors = plan.errors(frame="dict")
+    width = max(5, *map(len, errors["table"].tolist()))
+    print(f"{'table':{width}}  cells  std. error  90 % within  95 % within")
+    for name, cells, *numbers in zip(*errors.values(), strict=True):
+        error, ninety, more = (f"{number:.1f}" for number in numbers)
+        print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
+    print_wrapped(
+        "Errors of the unbiased estimates, in counts; published counts are closer "
+        "where there are many small ones. No record was read and nothing was spent."
+    )
+
+
+def _write(args: argparse.Namespace, tables: Tables) -> None:
+    folder = tables.write(args.out, level=args.level, synthetic=args.synthetic)
+    for line in tables.statement.splitlines():
+        print_wrapped(line)
+    print_wrapped(f"Written to {os.fspath(folder)!r}.")

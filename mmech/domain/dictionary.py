@@ -1,0 +1,89 @@
+"""Columns of few distinct values, each of which is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Dictionary", "read_once"]
+
+FEW = 256
+"""Reading: ranges of so many integers are read as a whole, whichever are there."""
+
+
+class Dictionary(NamedTuple):
+    """A column as its distinct values, and which of them is in every row.
+
+    Attributes
+    ----------
+    entries : ndarray, shape (m,)
+        Raw values.
+    indices : ndarray of int, shape (N,)
+        Position of every row's value; -1 where it is missing.
+    """
+
+    entries: NDArray[Any]
+    indices: NDArray[np.integer[Any]]
+
+    def values(self) -> NDArray[np.object_]:
+        """Return the raw values of all rows, shape (N,)."""
+        entries = np.empty(len(self.entries) + 1, dtype=object)
+        entries[:-1] = self.entries
+        return np.asarray(entries[self.indices])
+
+    @classmethod
+    def of_integers(cls, column: NDArray[Any]) -> Self | None:
+        """Return integers or booleans as a dictionary, unless their range is wide."""
+        kind = column.dtype
+        if kind.kind not in "biu" or not column.size:
+            return None
+        column = np.ascontiguousarray(column)
+        lowest, highest = int(column.min()), int(column.max())
+        width = highest - lowest + 1
+        if width > max(column.size, FEW):
+            return None
+        present = np.arange(width)
+        places: NDArray[Any]
+        if width <= FEW:
+            # A byte is enough, and wraps where the difference would.
+            places = column.astype(np.uint8) - np.uint8(lowest % FEW)
+        else:
+            if kind.kind == "u":  # beyond int64, maybe
+                places = (column - kind.type(lowest)).astype(np.int64)
+            else:
+                places = column.astype(np.int64) - lowest
+            # Only values that are there are read: a code may be slow to find.
+            found = np.zeros(width, dtype=bool)
+            found[places] = True
+            present = np.flatnonzero(found)
+            position = np.empty(width, np.int64)
+            position[present] = np.arange(present.size)
+            places = position[places]
+        return cls(np.array([lowest + i for i in present.tolist()], kind), places)
+
+
+def read_once(
+    column: NDArray[Any] | Dictionary,
+    read: Callable[[NDArray[Any]], NDArray[np.signedinteger[Any]]],
+) -> NDArray[np.signedinteger[Any]]:
+    """Return the codes of a column (N,), and read equal values once where that is fast.
+
+    What `read` makes of a value must not depend on the others.
+    """
+    if not isinstance(column, Dictionary):
+        short = Dictionary.of_integers(column)
+        if short is None:
+            return read(column)
+        column = short
+    # The last entry is for missing values, whose index is -1.
+    codes = np.concatenate([read(column.entries), read(np.array([None]))])
+    indices = column.indices
+    if codes.itemsize == indices.itemsize == 1:
+        # A table of bytes, where -1 is 255: no index is widened.
+        table = np.full(256, codes[-1])
+        table[: min(len(codes) - 1, 256)] = codes[:-1]
+        return np.frombuffer(indices.tobytes().translate(table.tobytes()), codes.dtype)
+    return codes[indices]

@@ -1,0 +1,269 @@
+"""Counts of occupied cells: what every release needs of records, and what adds up.
+
+A release looks at records through a table of counts over their domain. Most cells of
+a large domain are empty, so the table is kept as the cells that records are in, with
+how many are in each. Tables of parts of the records add up to the table of all of them,
+in any order and grouping, so that parts can be read, counted and thrown away one at a
+time, or by several workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.exceptions import ParameterError
+from mmech.operators.base import product_of
+from mmech.operators.marginals import check_domain_shape
+
+__all__ = ["Counts", "check_chunks", "occupied_cells"]
+
+MOST_RECORDS = 2**62
+"""Arithmetic: most records that are counted, so that sums stay inside int64."""
+
+_WORD = 2**53
+"""Largest number of cells that floats number exactly."""
+
+_BLOCK = 2**14
+"""Memory: rows that are numbered at a time, few enough for a fast cache."""
+
+
+class Counts:
+    """Occupied cells of a product domain, and how many records are in each. Sensitive.
+
+    Parameters
+    ----------
+    codes : array_like of int, shape (N, d)
+        Value of every attribute, ``0 <= codes[:, i] < domain_shape[i]``.
+    domain_shape : sequence of int
+        Number of values of every attribute. Public.
+    chunk_id : hashable, default=None
+        Name of this part of the records, such as a file and its rows. A record counts
+        once: two counts with a name in common do not add.
+
+    Raises
+    ------
+    TypeError
+        If codes are not integers.
+    ValueError
+        If they do not have the shape or lie outside the domain.
+
+    See Also
+    --------
+    Records : records that a mechanism measures without counting cells.
+
+    Notes
+    -----
+    ``a + b`` are the counts of both parts; it is associative and commutative, and
+    empty counts change nothing. More than 2^62 records are refused. The object is a
+    plain value and may be pickled, to send it between workers that are trusted with the
+    records; its text shows neither counts nor how many there are.
+
+    Examples
+    --------
+    >>> from mmech import Counts
+    >>> a = Counts([[0, 1], [0, 1]], (2, 3), chunk_id="first")
+    >>> b = Counts([[1, 2], [0, 1]], (2, 3), chunk_id="second")
+    >>> a + b
+    Counts(2 attributes) [exact and sensitive: do not publish]
+    >>> a + b == b + a
+    True
+    """
+
+    __slots__ = ("_chunks", "_codes", "_multiplicities", "domain_shape")
+
+    domain_shape: tuple[int, ...]
+    _codes: NDArray[Any]
+    _multiplicities: NDArray[np.int64]
+    _chunks: frozenset[Hashable]
+
+    def __init__(
+        self,
+        codes: ArrayLike,
+        domain_shape: Any,
+        *,
+        chunk_id: Hashable | None = None,
+    ) -> None:
+        shape = check_domain_shape(domain_shape)
+        array = np.asarray(codes)
+        if array.ndim != 2 or array.shape[1] != len(shape):
+            raise ValueError(
+                f"codes must have shape (N, {len(shape)}), one column per attribute, "
+                f"got {array.shape}; pass what encode returns"
+            )
+        if array.dtype.kind not in "iu":
+            raise TypeError(
+                f"codes must be integers, got dtype {array.dtype}; pass what encode "
+                "returns"
+            )
+        for i, size in enumerate(shape):
+            column = array[:, i]
+            if column.size and not (column.min() >= 0 and column.max() < size):
+                raise ValueError(
+                    f"codes of attribute {i} must lie in 0..{size - 1}; some record "
+                    "lies outside the domain"
+                )
+        self._set(shape, *occupied_cells(array, shape), chunk_id)
+
+    @classmethod
+    def _of(cls, codes: NDArray[Any], shape: tuple[int, ...]) -> Counts:
+        """Return the counts of codes that are known to lie in the domain."""
+        found = cls.__new__(cls)
+        found._set(shape, *occupied_cells(codes, shape))
+        return found
+
+    def _set(
+        self,
+        shape: tuple[int, ...],
+        codes: NDArray[Any],
+        multiplicities: NDArray[np.int64],
+        chunk_id: Hashable | None = None,
+    ) -> None:
+        self.domain_shape = shape
+        narrow = np.min_scalar_type(max(shape) - 1)
+        self._codes = codes.astype(narrow, copy=False)
+        self._multiplicities = multiplicities
+        self._chunks = frozenset() if chunk_id is None else frozenset([chunk_id])
+
+    def __add__(self, other: object) -> Counts:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        if other.domain_shape != self.domain_shape:
+            raise ValueError(
+                f"counts over {len(self.domain_shape)} and over "
+                f"{len(other.domain_shape)} attributes do not add, or their sizes "
+                "differ; both must be over the same domain"
+            )
+        check_chunks(self._chunks, other._chunks)
+        if self._total() + other._total() > MOST_RECORDS:
+            raise OverflowError(
+                "counts must be of at most 2^62 records; release them in parts"
+            )
+        found = Counts.__new__(Counts)
+        codes, multiplicities = occupied_cells(
+            np.concatenate([self._codes, other._codes]),
+            self.domain_shape,
+            np.concatenate([self._multiplicities, other._multiplicities]),
+        )
+        found._set(self.domain_shape, codes, multiplicities)
+        found._chunks = self._chunks | other._chunks
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Counts):
+            return NotImplemented
+        return (
+            self.domain_shape == other.domain_shape
+            and np.array_equal(self._codes, other._codes)
+            and np.array_equal(self._multiplicities, other._multiplicities)
+            and self._chunks == other._chunks
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"Counts({len(self.domain_shape)} attributes) "
+            "[exact and sensitive: do not publish]"
+        )
+
+    def _total(self) -> int:
+        """Return the number of records. Sensitive."""
+        return int(self._multiplicities.sum())
+
+
+def check_chunks(known: frozenset[Hashable], new: frozenset[Hashable]) -> None:
+    """Raise if a part of the records has the name of one that was counted."""
+    common = known & new
+    if common:
+        name = min(map(repr, common))
+        raise ParameterError(
+            "chunk_id",
+            "must name other records than before",
+            f"{name} twice",
+            "count every part of the records once",
+        )
+
+
+def occupied_cells(
+    codes: NDArray[Any],
+    domain_shape: tuple[int, ...],
+    multiplicities: NDArray[np.int64] | None = None,
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return distinct rows in lexicographic order, and how often each is there.
+
+    Parameters
+    ----------
+    codes : ndarray of int, shape (N, d)
+        Rows, inside of the domain.
+    domain_shape : tuple of int, length d
+    multiplicities : ndarray of int64, shape (N,), optional
+        How often each row is there; once by default.
+
+    Returns
+    -------
+    codes : ndarray, shape (M, d)
+        In the type of the argument.
+    multiplicities : ndarray of int64, shape (M,)
+    """
+    n_cells = product_of(domain_shape)
+    if n_cells <= max(4 * codes.shape[0], 2**12):
+        counts = np.zeros(n_cells, np.int64)
+        for start in range(0, codes.shape[0], _BLOCK):
+            block = codes[start : start + _BLOCK]
+            (cells,) = _numbered(block, domain_shape)
+            if multiplicities is None:
+                counts += np.bincount(cells, minlength=n_cells)
+            else:
+                np.add.at(counts, cells, multiplicities[start : start + _BLOCK])
+        found = np.flatnonzero(counts)
+        rows = np.empty((found.size, len(domain_shape)), codes.dtype)
+        rest = found
+        for i in reversed(range(len(domain_shape))):
+            rest, rows[:, i] = np.divmod(rest, domain_shape[i])
+        return rows, counts[found]
+    words = _numbered(codes, domain_shape)
+    order = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
+    new = np.ones(codes.shape[0], bool)
+    new[1:] = False
+    for word in words:
+        ordered = word[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    firsts = np.flatnonzero(new)
+    if multiplicities is None:
+        numbers = np.diff(firsts, append=codes.shape[0])
+    else:
+        numbers = np.add.reduceat(multiplicities[order], firsts)
+    return codes[order[firsts]], numbers
+
+
+def _numbered(
+    codes: NDArray[Any], domain_shape: tuple[int, ...]
+) -> list[NDArray[np.int64]]:
+    """Return numbers of cells, of as many attributes at a time as floats number."""
+    groups: list[list[int]] = []
+    cells = 1
+    for i, size in enumerate(domain_shape):
+        if not groups or cells * size > _WORD:
+            groups.append([])
+            cells = 1
+        cells *= size
+        groups[-1].append(i)
+    words = []
+    for group in groups:
+        if len(group) == 1:
+            words.append(codes[:, group[0]].astype(np.int64))
+            continue
+        sizes = np.array([*(domain_shape[i] for i in group[1:]), 1], np.float64)
+        steps = np.cumprod(sizes[::-1])[::-1]
+        word = np.empty(codes.shape[0], np.int64)
+        columns = slice(group[0], group[-1] + 1)
+        for start in range(0, len(word), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            # A product of floats is faster than one of integers, and here exact.
+            word[part] = codes[part, columns].astype(np.float64) @ steps
+        words.append(word)
+    return words

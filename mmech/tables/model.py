@@ -1,0 +1,211 @@
+"""A model of maximum entropy that explains released tables, and records drawn from it.
+
+A model of all pairs of many attributes is listed cell by cell. Here a subset of the
+tables is chosen, by what was released, whose junction tree is small enough; other pairs
+of attributes are then independent given those in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.limits import LIMITS
+from mmech.marginals.junction_tree import Clique, junction_tree
+from mmech.operators.base import product_of
+from mmech.reconstruction import MaximumEntropy
+
+__all__ = ["draw_codes", "fit_model", "proportional_fit"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Subset = tuple[int, ...]
+
+SWEEPS = 40
+TOLERANCE = 1e-3
+"""Sweeps of proportional fitting in a clique, and the share of records by which its
+tables may be off when it ends earlier."""
+
+CANDIDATES = 6
+"""Tables per attribute that are tried for the model, most telling first."""
+
+LEAST_INFORMATION = 1.0
+"""Gain in log-likelihood, in nats, below which a table is not worth its place."""
+
+
+def fit_model(
+    sizes: Sequence[int],
+    shares: Sequence[Floats],
+    total: int,
+    pairs: Mapping[Subset, Floats],
+    larger: Mapping[Subset, Floats] | None = None,
+) -> MaximumEntropy:
+    """Return the model of the most telling tables whose junction tree is small enough.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of values of every attribute.
+    shares : sequence of ndarray
+        Distribution of every attribute.
+    total : int
+        Number of records.
+    pairs, larger : mapping of tuple to ndarray
+        Tables over two and over more attributes, non-negative.
+    """
+    tables = {
+        subset: table / total
+        for subset, table in {**pairs, **(larger or {})}.items()
+        if table.sum() > 0
+    }
+    chosen = _choose(sizes, shares, total, tables)
+    alone = [(i,) for i in range(len(sizes))]
+    cliques = junction_tree([*chosen, *alone], sizes)
+    logs = []
+    for clique in cliques:
+        attributes = clique.attributes
+        start = np.ones([sizes[i] for i in attributes])
+        for axis, i in enumerate(attributes):
+            start = start * _along(shares[i], axis, start.ndim)
+        own = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
+        joint = proportional_fit(start, attributes, own, SWEEPS, TOLERANCE)
+        logs.append(_log_conditional(joint, clique))
+    return MaximumEntropy(
+        tuple(sizes),
+        float(total),
+        tuple(clique.attributes for clique in cliques),
+        np.zeros(1),
+        tuple(logs),
+        (),
+        True,
+        tuple(clique.separator for clique in cliques),
+    )
+
+
+def _along(values: Floats, axis: int, ndim: int) -> Floats:
+    return values.reshape([-1 if a == axis else 1 for a in range(ndim)])
+
+
+def _choose(
+    sizes: Sequence[int],
+    shares: Sequence[Floats],
+    total: int,
+    tables: Mapping[Subset, Floats],
+) -> list[Subset]:
+    """Return tables, most telling first, as long as their junction tree stays small."""
+    gains = {s: total * _information(table) for s, table in tables.items()}
+    ordered = sorted(tables, key=lambda s: (-gains[s] / len(s), s))
+    chosen: list[Subset] = []
+    for subset in ordered[: CANDIDATES * len(sizes)]:
+        if gains[subset] < LEAST_INFORMATION:
+            continue
+        cliques = junction_tree([*chosen, subset], sizes)
+        cells = sum(product_of(sizes[i] for i in c.attributes) for c in cliques)
+        if cells <= LIMITS.model_cells:
+            chosen.append(subset)
+    return chosen
+
+
+def _information(table: Floats) -> float:
+    """Return the relative entropy of a table to the product of its margins, in nats."""
+    product = np.ones(table.shape)
+    for axis in range(table.ndim):
+        others = tuple(a for a in range(table.ndim) if a != axis)
+        product = product * table.sum(axis=others, keepdims=True)
+    inside = table > 0
+    return float((table[inside] * np.log(table[inside] / product[inside])).sum())
+
+
+def proportional_fit(
+    table: Floats,
+    attributes: Subset,
+    margins: Mapping[Subset, Floats],
+    sweeps: int,
+    tolerance: float = 0.0,
+) -> Floats:
+    """Return the table nearest in relative entropy with given margins, by sweeps.
+
+    Parameters
+    ----------
+    table : ndarray
+        Start, one axis per attribute.
+    attributes : tuple of int
+        What its axes are.
+    margins : mapping of tuple to ndarray
+        Tables over some of the attributes.
+    sweeps : int
+    tolerance : float, default=0.0
+        Sum of the errors of a margin at which sweeps end.
+    """
+    for _ in range(sweeps):
+        worst = 0.0
+        for subset, wanted in margins.items():
+            others = tuple(a for a, i in enumerate(attributes) if i not in subset)
+            found = table.sum(axis=others, keepdims=True)
+            goal = wanted.reshape(found.shape)
+            worst = max(worst, float(np.abs(found - goal).sum()))
+            factor = np.divide(goal, found, out=np.zeros_like(found), where=found > 0)
+            table = table * factor
+        if worst <= tolerance:
+            break
+    return table
+
+
+def _log_conditional(joint: Floats, clique: Clique) -> Floats:
+    """Return log p(new | separator) of a clique, shape (cells, 1)."""
+    new = tuple(a for a, i in enumerate(clique.attributes) if i not in clique.separator)
+    mass = joint.sum(axis=new, keepdims=True)
+    even = 1.0 / product_of(joint.shape[a] for a in new)
+    shares = np.divide(joint, mass, out=np.full(joint.shape, even), where=mass > 0)
+    with np.errstate(divide="ignore"):
+        return np.log(shares).reshape(-1, 1)
+
+
+def draw_codes(model: MaximumEntropy, n: int, rng: Any) -> Integers:
+    """Return records of a model: codes of shape (n, d).
+
+    Clique by clique, the records that agree on a separator are dealt to the values of
+    the other attributes by systematic sampling: every combination gets its expected
+    number, rounded down or up as its place says.
+
+    Parameters
+    ----------
+    model : MaximumEntropy
+        Without columns.
+    n : int
+    rng : numpy.random.Generator or None
+        ``None`` is the same records every time.
+    """
+    start = 0.5
+    if rng is None:
+        rng = np.random.default_rng(0)
+    else:
+        start = float(rng.uniform(1e-6, 1 - 1e-6))
+    sizes = model.domain_shape
+    codes = np.zeros((n, len(sizes)), np.int64)
+    separators = model.separators or ((),) * len(model.groups)
+    for group, separator, logs in zip(
+        model.groups, separators, model.log_tables, strict=True
+    ):
+        new = [i for i in group if i not in separator]
+        order = [group.index(i) for i in (*separator, *new)]
+        shape = [sizes[i] for i in group]
+        known = product_of(sizes[i] for i in separator)
+        shares = np.exp(logs[:, 0]).reshape(shape).transpose(order).reshape(known, -1)
+        place = np.zeros(n, np.int64)
+        for i in separator:
+            place = place * sizes[i] + codes[:, i]
+        mixed = rng.permutation(n)
+        dealt = mixed[np.argsort(place[mixed], kind="stable")]
+        expected = np.bincount(place, minlength=known)[:, None] * shares
+        ends = np.floor(np.cumsum(expected) + start).astype(np.int64)
+        numbers = np.diff(np.minimum(ends, n), prepend=0)
+        numbers[-1] += n - numbers.sum()
+        cells = np.repeat(np.tile(np.arange(shares.shape[1]), known), numbers)
+        for i in reversed(new):
+            codes[dealt, i] = cells % sizes[i]
+            cells = cells // sizes[i]
+    return codes

@@ -1,0 +1,231 @@
+r"""The law of the errors of tables by least squares, exactly.
+
+An estimated count is the exact one plus a sum of independent noises with known
+coefficients: whatever the records are, its error has one law. For a sum over m_i values
+of every attribute i of a table t, the coefficient of an entry e of a measured marginal
+a with weight θ_a is
+
+.. math:: \sum_{s \subseteq a \cap t} \frac{\theta_a}{n_a \kappa_s} \frac{n_s}{n_t}
+          \prod_{i \in t \setminus s} m_i
+          \prod_{i \in s} \left([e_i \text{ counts}] - \frac{m_i}{n_i}\right), \qquad
+          \kappa_s = \sum_{a \supseteq s} \frac{\theta_a^2}{n_a}
+
+so that it only depends on which attributes of the entry count. The characteristic
+function of the error is a product over these, and is inverted numerically.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mmech.mechanism import MatrixMechanism
+from mmech.operators.base import product_of
+from mmech.operators.marginals import Marginals
+from mmech.reconstruction import MarginalEstimate
+
+__all__ = ["ErrorLaw", "Noise"]
+
+Floats = NDArray[np.float64]
+Subset = tuple[int, ...]
+
+VARIANCE_FLOOR = 1e-24
+"""Smallest variance of noise that least squares weights by."""
+
+SMALL_SHARE = 0.01
+"""Terms with less than this share of the standard error are one Gaussian together."""
+
+FREQUENCIES = np.linspace(0.0, 9.0, 1801)[1:]
+"""Where the characteristic function of a standardised error is looked at. The error of
+a single measured count reaches furthest: it is below 0.025 beyond, and alternates."""
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorLaw:
+    """The law of an error, symmetric about zero.
+
+    Attributes
+    ----------
+    standard_error : float
+        In counts.
+    scale : float
+        That of the error with a small uniform part added, which fills the gaps between
+        the values of an error that is whole.
+    characteristic : ndarray
+        Characteristic function of this sum at `FREQUENCIES` over `scale`.
+    """
+
+    standard_error: float
+    scale: float
+    characteristic: Floats
+    _widths: dict[float, float] = field(default_factory=dict, repr=False)
+
+    def probability(self, half: float) -> float:
+        r"""Return P(\|error\| <= half)."""
+        reach = half / self.scale
+        kernel = np.sin(FREQUENCIES * reach) / FREQUENCIES
+        step = FREQUENCIES[1] - FREQUENCIES[0]
+        # The trapezoidal rule, with the limit `reach` of the kernel at zero.
+        mass = float((kernel * self.characteristic).sum()) + reach / 2
+        return 2 / math.pi * float(step) * mass
+
+    def half_width(self, level: float) -> float:
+        """Return what the magnitude of the error stays below with a probability."""
+        if level in self._widths:
+            return self._widths[level]
+        low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
+        for _ in range(40):
+            middle = (low + high) / 2
+            if self.probability(middle * self.scale) < level:
+                low = middle
+            else:
+                high = middle
+        self._widths[level] = high * self.scale
+        return self._widths[level]
+
+
+class Noise:
+    """What is known of the errors of tables that a mechanism of marginals measures.
+
+    Parameters
+    ----------
+    mechanism : MatrixMechanism
+        Measures marginals.
+    """
+
+    def __init__(self, mechanism: MatrixMechanism) -> None:
+        form: Any = mechanism.released.form  # of marginals, these are `Marginals`
+        law = mechanism.law
+        self.domain_shape = sizes = form.domain_shape
+        factor = mechanism.relation.factor**law.power
+        weights = np.empty(form.shape[0], np.int64)
+        for start, stop, weight in mechanism.released.row_weights():
+            weights[start:stop] = weight
+        self._pure = law.norm == "L1"
+        self._weights: dict[Subset, float] = {}
+        rows: list[tuple[int, float, float]] = []
+        start = 0
+        for attributes in form.weights:
+            own = Fraction(mechanism.released.sensitivity, int(weights[start]))
+            parameter = law.parameter(factor * own, mechanism.cost)
+            cells = product_of(sizes[i] for i in attributes)
+            variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
+            self._weights[attributes] = 1 / math.sqrt(variance)
+            rows.append((cells, variance, float(parameter)))
+            start += cells
+        # One entry per measured marginal: its cells, and the law of its noise.
+        self._cells, self._variances, self._parameters = np.array(rows).T
+        self._shares = 1 / (self._variances * self._cells)
+        self._holds = np.array(
+            [
+                [i in attributes for i in range(len(sizes))]
+                for attributes in form.weights
+            ]
+        )
+        self._laws: dict[tuple[Subset, Subset], ErrorLaw] = {}
+        self._precisions: dict[Subset, float] = {}
+
+    def estimate(self, values: ArrayLike) -> MarginalEstimate:
+        """Return the least-squares estimate from measured values, (p,) or (p, k)."""
+        array = np.asarray(values, np.float64)
+        factors = np.repeat(list(self._weights.values()), self._cells.astype(np.int64))
+        strategy = Marginals(self.domain_shape, self._weights)
+        return MarginalEstimate(strategy, (array.T * factors).T)
+
+    def _precision(self, subset: Subset) -> float:
+        """Return κ of the interactions of a subset."""
+        if subset not in self._precisions:
+            held = self._holds[:, list(subset)].all(axis=1)
+            self._precisions[subset] = float(self._shares[held].sum())
+        return self._precisions[subset]
+
+    def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
+        """Return the law of the error of an entry of a table.
+
+        Parameters
+        ----------
+        subset : tuple of int
+            Attributes of the table.
+        together : tuple of int, optional
+            How many values of each attribute the entry counts together; 1 by default.
+        """
+        counted = together or (1,) * len(subset)
+        if (subset, counted) not in self._laws:
+            self._laws[subset, counted] = self._law(subset, counted)
+        return self._laws[subset, counted]
+
+    def _law(self, subset: Subset, counted: Subset) -> ErrorLaw:
+        coefficients, numbers, variances, parameters = self._terms(subset, counted)
+        parts = np.square(coefficients) * variances
+        variance = float((numbers * parts).sum())
+        uniform = float(np.abs(coefficients).max())  # the width of the widest gap
+        scale = math.sqrt(variance + uniform**2 / 12)
+        frequencies = FREQUENCIES / scale
+        large = (parts > (SMALL_SHARE * scale) ** 2) & self._pure
+        gaussian = float((numbers * parts)[~large].sum())
+        logs = -0.5 * gaussian * np.square(frequencies)
+        equal, groups = np.unique(
+            np.column_stack([coefficients[large], parameters[large]]),
+            axis=0,
+            return_inverse=True,
+        )
+        together = np.bincount(groups.ravel(), weights=numbers[large])
+        for (coefficient, parameter), number in zip(equal, together, strict=True):
+            half = np.sin(frequencies * coefficient / 2) / math.sinh(0.5 / parameter)
+            logs -= number * np.log1p(np.square(half))
+        smooth = np.sinc(frequencies * uniform / (2 * math.pi))
+        return ErrorLaw(math.sqrt(variance), scale, np.exp(logs) * smooth)
+
+    def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
+        """Return coefficients of noise, how many entries have them, and its law."""
+        held = self._holds[:, list(subset)] @ (1 << np.arange(len(subset)))
+        parts = []
+        for mask in np.unique(held).tolist():
+            own = held == mask
+            common = [j for j in range(len(subset)) if mask >> j & 1]
+            inside = product_of(self.domain_shape[subset[j]] for j in common)
+            for coefficient, number in self._patterns(subset, counted, common):
+                parts.append(
+                    [
+                        coefficient * self._shares[own],
+                        number * self._cells[own] / inside,
+                        self._variances[own],
+                        self._parameters[own],
+                    ]
+                )
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    def _patterns(
+        self, subset: Subset, counted: Subset, common: Sequence[int]
+    ) -> Iterator[tuple[float, int]]:
+        """Yield what an entry counts for, and how many do, by which attributes match.
+
+        Without the share of its marginal. `common` is what this has in common with the
+        table, as places in `subset`.
+        """
+        sizes = [self.domain_shape[i] for i in subset]
+        for matching in _subsets(common):
+            number = product_of(
+                counted[j] if j in matching else sizes[j] - counted[j] for j in common
+            )
+            coefficient = 0.0
+            for part in _subsets(common):
+                share = 1 / self._precision(tuple(subset[j] for j in part))
+                for j, (size, own) in enumerate(zip(sizes, counted, strict=True)):
+                    even = own / size
+                    share *= (j in matching) - even if j in part else even
+                coefficient += share
+            if number and coefficient:
+                yield coefficient, number
+
+
+def _subsets(places: Sequence[int]) -> Iterator[Subset]:
+    sizes = range(len(places) + 1)
+    return chain.from_iterable(combinations(places, size) for size in sizes)

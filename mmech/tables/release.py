@@ -1,0 +1,200 @@
+"""`release_tables`: records in, tables out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mmech.domain.domain import Domain
+from mmech.domain.readers import read_cells
+from mmech.marginals.records import Records
+from mmech.privacy.cost import one_cost
+from mmech.privacy.ledger import PrivacyLedger
+from mmech.privacy.neighbours import Relation
+from mmech.strategies import StrategyResult
+from mmech.tables.counts import settle
+from mmech.tables.frames import kind_of_frame
+from mmech.tables.plan import TablePlan, make_plan
+from mmech.tables.result import Tables
+
+__all__ = ["release", "release_tables"]
+
+
+def release_tables(
+    data: Any,
+    domain: Any,
+    *,
+    ways: int | Iterable[int] | None = None,
+    tables: Iterable[Iterable[str] | str] | None = None,
+    epsilon: Any = None,
+    rho: Any = None,
+    neighbours: str = "add_remove",
+    records_per_person: int = 1,
+    ledger: PrivacyLedger | None = None,
+    handle_unknown: str = "error",
+    handle_missing: str = "error",
+    dry_run: bool = False,
+    callback: Callable[[str], Any] | None = None,
+    insecure_rng: Any = None,
+) -> Any:
+    """Release tables of counts under differential privacy, ready to be published.
+
+    All tables are measured at once, by a strategy that is optimized for them. What
+    comes back is whole, non-negative and consistent: every margin and the total are the
+    same in all tables. It has intervals that hold, a privacy statement, and a model
+    from which synthetic records are drawn.
+
+    Parameters
+    ----------
+    data : frame, array, list of rows, or path
+        Records: frames of pandas, polars or pyarrow, and rows that are dicts, match
+        attributes by name; arrays and other rows hold the attributes in the order of
+        the domain. A path is a csv file with a header, read strictly. Sensitive.
+    domain : Domain, or path
+        The attributes and their values. Public.
+    ways : int or sequence of int
+        All tables of so many attributes, such as ``ways=(1, 2)``.
+    tables : sequence of (sequence of str)
+        In place of `ways`: the attributes of each table.
+    epsilon, rho : float, str or Fraction
+        Cost of all tables together: pure epsilon, or rho of zCDP; exactly one of them.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the cost is per person.
+    ledger : PrivacyLedger, default=None
+        Budget to charge, once.
+    handle_unknown, handle_missing : str, default="error"
+        What to do with values outside the domain, as in `Domain.encode`.
+    dry_run : bool, default=False
+        Return a `TablePlan`, which tells the errors to expect, without a look at the
+        records (`data` may be None) and without cost.
+    callback : callable, default=None
+        Called with a line of text as the work goes on.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
+
+    Returns
+    -------
+    Tables or TablePlan
+
+    Raises
+    ------
+    TypeError
+        If not exactly one of `ways` and `tables`, and one of `epsilon` and `rho`, is
+        given.
+    ValueError
+        If a table names an unknown attribute or has more than 2^17 cells, or a value
+        cannot be read; nothing is spent.
+    BudgetExceededError
+        If the ledger does not cover the cost; nothing is released.
+
+    See Also
+    --------
+    MatrixMechanism : the measurement alone, for workloads of any kind.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``. The
+    strategy depends on the domain and the tables only; all that follows the one
+    measurement depends on its noisy values and on public facts.
+
+    Tables of one and two attributes are rounded to the rounded tables of single
+    attributes, which is always possible. Where a table has three attributes or more,
+    whole tables with given whole margins need not exist: then all are tabulated from
+    one set of whole records of the fitted model. ``Tables.rounding`` says which.
+
+    References
+    ----------
+    .. [1] McKenna, Miklau, Hay, Machanavajjhala, "Optimizing error of high-dimensional
+       statistical queries under differential privacy", VLDB 2018.
+    .. [2] Efron, Morris, "Stein's estimation rule and its competitors: an empirical
+       Bayes approach", Journal of the American Statistical Association 68, 1973.
+    .. [3] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
+       the American Statistical Association 82(398), 1987.
+
+    Examples
+    --------
+    >>> from mmech import Attribute, Domain, release_tables
+    >>> domain = Domain(
+    ...     [
+    ...         Attribute.categorical("sex", ["f", "m"]),
+    ...         Attribute.numeric("age", lower=0, upper=90, n_bins=3),
+    ...         Attribute.categorical("smokes", ["no", "yes"]),
+    ...     ]
+    ... )
+    >>> plan = release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
+    >>> plan.errors(frame="dict")["standard_error"].round(1)
+    array([1.9, 2.4, 1.9])
+    >>> records = [["f", 25, "no"], ["m", 70, "yes"], ["f", 45, "no"]] * 100
+    >>> released = release_tables(records, domain, ways=2, epsilon=1)
+    >>> table = released.table(("age", "sex"), frame="dict")
+    >>> table["age"].tolist()
+    ['[0, 30]', '[0, 30]', '(30, 60]', '(30, 60]', '(60, 90]', '(60, 90]']
+    >>> bool((table["lower"] <= table["count"]).all())
+    True
+    """
+    cost, currency = one_cost(epsilon, rho)
+    say = _checked_callback(callback)
+    say("choosing what to measure")
+    plan = make_plan(
+        domain,
+        ways=ways,
+        tables=tables,
+        currency=currency,
+        cost=cost,
+        relation=Relation(neighbours, records_per_person),
+        frame=kind_of_frame(data),
+        callback=lambda found: _tell(say, found),
+    )
+    if dry_run:
+        return plan
+    codes = _encoded(
+        data, plan.domain, handle_unknown=handle_unknown, handle_missing=handle_missing
+    )
+    return release(plan, codes, ledger=ledger, say=say, insecure_rng=insecure_rng)
+
+
+def release(
+    plan: TablePlan,
+    codes: Any,
+    *,
+    ledger: PrivacyLedger | None,
+    say: Callable[[str], None],
+    insecure_rng: Any,
+) -> Tables:
+    """Measure encoded records by a plan, and make tables of what was measured."""
+    mechanism = plan.mechanism(ledger, insecure_rng)
+    say("measuring")
+    n, d = len(plan.subsets), len(plan.domain.names)
+    measurement = mechanism.measure(
+        Records(codes, plan.domain.shape),
+        released=f"{n} tables of counts over {d} attributes",
+    )
+    # From here on there are only noisy numbers and public facts.
+    estimate = plan.noise.estimate(measurement.values)
+    counts = settle(estimate, plan.noise, plan.subsets, say)
+    return Tables(plan, measurement, estimate, counts)
+
+
+def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
+    if isinstance(data, (str, os.PathLike)):
+        return domain.encode(
+            read_cells(data, domain.names), columns=domain.names, **policies
+        )
+    return domain.encode(data, **policies)
+
+
+def _checked_callback(callback: Any) -> Callable[[str], None]:
+    if callback is None:
+        return lambda text: None
+    if not callable(callback):
+        raise TypeError(
+            f"callback must be a function of a line of text, got {callback!r}"
+        )
+    return callback
+
+
+def _tell(say: Callable[[str], None], found: StrategyResult) -> None:
+    say(f"choosing what to measure: {found.message}")

@@ -1,0 +1,471 @@
+"""Released tables: counts with intervals, a statement, synthetic records, files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_choice, check_integer
+from mmech.domain.attribute import Attribute
+from mmech.exceptions import ParameterError
+from mmech.reconstruction import MarginalEstimate
+from mmech.release import Measurement
+from mmech.tables.counts import ROUNDING, Counts
+from mmech.tables.frames import as_column, as_frame
+from mmech.tables.model import draw_codes
+from mmech.tables.plan import TablePlan
+
+__all__ = ["Tables", "check_new_folder"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Subset = tuple[int, ...]
+Span = tuple[tuple[Any, ...], Integers, Integers]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tables:
+    """Tables that may be published, made by `release_tables`; holds no records.
+
+    All counts are whole and non-negative, and all tables agree: what two of them have
+    in common, down to the total, is the same in both.
+
+    Attributes
+    ----------
+    plan : TablePlan
+        What was measured.
+    measurement : Measurement
+        The noisy numbers that everything is made from.
+    estimate : MarginalEstimate
+        Unbiased tables, by least squares.
+    counts : Counts
+        Whole tables, and the model of maximum entropy.
+
+    Examples
+    --------
+    >>> from mmech import Attribute, Domain, release_tables
+    >>> domain = Domain(
+    ...     [
+    ...         Attribute.categorical("sex", ["f", "m"]),
+    ...         Attribute.ordinal("size", ["s", "m", "l"]),
+    ...     ]
+    ... )
+    >>> records = [["f", "s"], ["m", "l"], ["f", "m"]] * 200
+    >>> released = release_tables(records, domain, ways=(1, 2), epsilon=1)
+    >>> released
+    Tables(3 tables of 2 attributes, epsilon=1)
+    >>> table = released.table("sex", frame="dict")
+    >>> list(table), table["sex"].tolist()
+    (['sex', 'count', 'standard_error', 'lower', 'upper'], ['f', 'm'])
+    >>> both = released.table(("size", "sex"), frame="dict")
+    >>> int(both["count"].sum()) == int(table["count"].sum()) == released.total
+    True
+    >>> released.sample(4, frame="dict")["size"].shape
+    (4,)
+    """
+
+    plan: TablePlan
+    measurement: Measurement
+    estimate: MarginalEstimate
+    counts: Counts
+
+    def __repr__(self) -> str:
+        return repr(self.plan).replace("TablePlan", "Tables", 1)
+
+    @property
+    def tables(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the attributes of every table."""
+        return self.plan.tables
+
+    @property
+    def total(self) -> int:
+        """Number of records in every table: released, not exact."""
+        return self.counts.total
+
+    @property
+    def rounding(self) -> str:
+        """How counts were made whole, in words."""
+        return ROUNDING[self.counts.rounding]
+
+    # ---- tables ----------------------------------------------------------------
+
+    def table(
+        self,
+        names: Iterable[str] | str,
+        *,
+        level: float = 0.95,
+        cumulative: Iterable[str] | str = (),
+        ranges: Iterable[str] | str = (),
+        frame: str | None = None,
+    ) -> Any:
+        """Return a table, one row per combination of values.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Attributes of one of the tables, or some of those of one, in any order.
+        level : float, default=0.95
+            Probability with which an interval holds the exact count.
+        cumulative : str or sequence of str, default=()
+            Attributes with an order, ordinal or numeric, whose rows count the records
+            up to a value: the last row of each counts all.
+        ranges : str or sequence of str, default=()
+            Attributes with an order that have a row for every range of values.
+        frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
+            Kind of frame; ``None`` is that of the records, or else pandas where it is
+            installed.
+
+        Returns
+        -------
+        frame
+            A column per attribute, then ``count``, the released count; and for the
+            unbiased estimate that it was made from ``standard_error`` and the ends of
+            an interval, ``lower`` and ``upper``, which are whole, non-negative, and
+            hold the count.
+
+        Raises
+        ------
+        ValueError
+            If no table holds the attributes together, or an attribute of `cumulative`
+            or `ranges` has no order.
+
+        Notes
+        -----
+        The error of an unbiased estimate has the same known law for all records.
+        Its quantiles give intervals that hold the exact count with at least the given
+        probability, each by itself and whatever the records are; they are cut off at
+        zero and stretched to the published count, which only helps. The published count
+        also uses that counts are non-negative and agree, and is closer on average.
+        """
+        columns = self._columns(names, level, cumulative, ranges)
+        return as_frame(columns, frame or self.plan.frame)
+
+    def _columns(
+        self,
+        names: Iterable[str] | str,
+        level: float,
+        cumulative: Iterable[str] | str = (),
+        ranges: Iterable[str] | str = (),
+    ) -> dict[str, NDArray[Any]]:
+        if not (isinstance(level, (int, float)) and 0 < level < 1):
+            raise ParameterError("level", "must lie between 0 and 1", level)
+        order = self._positions(names)
+        subset = tuple(sorted(order))
+        up_to = self._ordered("cumulative", cumulative, order)
+        between = self._ordered("ranges", ranges, order, other=up_to)
+        spans = [self._span(i, i in up_to, i in between) for i in order]
+        shape = [self.plan.domain.shape[i] for i in subset]
+
+        def summed(values: NDArray[Any]) -> NDArray[Any]:
+            """Return one sum per row, with axes in the order asked for."""
+            array = values.reshape(shape).transpose([subset.index(i) for i in order])
+            for axis, (_, first, last) in enumerate(spans):
+                sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
+                array = sums.take(last + 1, axis) - sums.take(first, axis)
+            return array.ravel()
+
+        count = summed(self._count(subset))
+        centre = summed(self.estimate.marginal(subset))
+        grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
+        # How many values of every attribute a row counts together.
+        together = [
+            (last - first + 1)[rows]
+            for (_, first, last), rows in zip(spans, grid, strict=True)
+        ]
+        kinds, which = np.unique(
+            [together[order.index(i)] for i in subset], axis=1, return_inverse=True
+        )
+        noise = self.plan.noise
+        laws = [noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
+        error = np.array([law.standard_error for law in laws])[which.ravel()]
+        width = np.array([law.half_width(level) for law in laws])[which.ravel()]
+        lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
+        upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
+        values = {
+            self.plan.domain.names[i]: as_column(names, rows)
+            for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
+        }
+        own = {
+            "count": count,
+            "standard_error": error,
+            "lower": np.minimum(lower, count),
+            "upper": np.maximum(upper, count),
+        }
+        return values | own
+
+    def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
+        """Return the rows of an attribute: their names, first and last values."""
+        labels = self.plan.domain.attributes[position].labels
+        first = last = np.arange(len(labels))
+        if cumulative:
+            return tuple(f"up to {label}" for label in labels), 0 * first, last
+        if not ranges:
+            return labels, first, last
+        first, last = np.triu_indices(len(labels))
+        names = tuple(
+            str(labels[a]) if a == b else f"{labels[a]} to {labels[b]}"
+            for a, b in zip(first.tolist(), last.tolist(), strict=True)
+        )
+        return names, first, last
+
+    def _positions(self, names: Iterable[str] | str) -> Subset:
+        given = (names,) if isinstance(names, str) else tuple(names)
+        known = self.plan.domain.names
+        for name in given:
+            check_choice(name, "an attribute", known)
+        order = tuple(known.index(name) for name in given)
+        if not order or len(set(order)) < len(order):
+            raise ParameterError(
+                "names", "must name one attribute or more, once", given
+            )
+        if not any(set(order) <= set(subset) for subset in self.plan.subsets):
+            shown = [", ".join(table) for table in self.tables[:4]]
+            more = "; ..." if len(self.tables) > len(shown) else ""
+            raise ParameterError(
+                "names",
+                "must be attributes of one of the released tables "
+                f"({'; '.join(shown)}{more})",
+                given,
+                "release tables that hold them together, from a new budget",
+            )
+        return order
+
+    def _ordered(
+        self,
+        option: str,
+        names: Iterable[str] | str,
+        order: Subset,
+        other: Sequence[int] = (),
+    ) -> list[int]:
+        """Return the positions of attributes whose rows are sums along their order."""
+        positions = []
+        for name in (names,) if isinstance(names, str) else names:
+            check_choice(name, "an attribute", self.plan.domain.names)
+            position = self.plan.domain.names.index(name)
+            attribute = self.plan.domain.attributes[position]
+            if position not in order or position in other:
+                raise ParameterError(
+                    option,
+                    "must name attributes of the table, each in one option",
+                    repr(name),
+                )
+            if attribute.kind == "categorical" or attribute.other_code is not None:
+                raise ParameterError(
+                    option,
+                    "is for attributes whose values all have an order, ordinal or "
+                    "numeric and without a cell for other values",
+                    repr(name),
+                )
+            positions.append(position)
+        return positions
+
+    def _count(self, subset: Subset) -> Integers:
+        """Return published counts, summed from a table that holds the attributes."""
+        for whole, table in self.counts.tables.items():
+            if set(subset) <= set(whole):
+                others = tuple(a for a, i in enumerate(whole) if i not in subset)
+                return table.sum(axis=others)
+        raise AssertionError(subset)
+
+    # ---- records ---------------------------------------------------------------
+
+    def sample(
+        self, n: int | None = None, *, seed: Any = None, frame: str | None = None
+    ) -> Any:
+        """Return synthetic records, drawn from the model of maximum entropy.
+
+        The model explains those of the tables that tell most, as many as its size
+        allows; it was fitted to released numbers only, so that any number of records
+        is free. Tables of synthetic records are near the released ones, not equal.
+
+        Parameters
+        ----------
+        n : int, default=None
+            Number of records; ``None`` is the released total.
+        seed : int or Generator, default=None
+            For records that can be drawn again. Not the seed of any noise.
+        frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
+            As in `table`.
+
+        Returns
+        -------
+        frame
+            One column per attribute, with values that `Domain.encode` reads: a number
+            is the middle of its bin.
+        """
+        number = self.total if n is None else check_integer(n, "n", minimum=0)
+        codes = draw_codes(self.counts.model, number, np.random.default_rng(seed))
+        columns = {
+            attribute.name: as_column(_readable(attribute), codes[:, i])
+            for i, attribute in enumerate(self.plan.domain.attributes)
+        }
+        return as_frame(columns, frame or self.plan.frame)
+
+    # ---- words -----------------------------------------------------------------
+
+    @property
+    def statement(self) -> str:
+        """What was released, at what cost, and what its readers may rely on."""
+        facts = self.facts
+        kind = "pure" if self.plan.currency == "epsilon" else "zero-concentrated"
+        lines = [
+            f"{len(self.tables)} tables of counts over {len(facts['attributes'])} "
+            f"attributes: {', '.join(facts['attributes'])}.",
+            f"Privacy: {self.plan.currency} = {self.plan.cost} ({kind} differential "
+            f"privacy), for data sets that differ {self.plan.relation.words}.",
+            f"Measured: {facts['measured']}, once, with exact discrete "
+            f"{facts['noise']} noise from the operating system's entropy. All else "
+            "follows from these noisy numbers and from public facts: the total, the "
+            "tables, their intervals and all synthetic records.",
+            f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
+            "Intervals hold the exact count with the stated probability, each by "
+            "itself, over the noise. standard_error is that of the unbiased estimate.",
+            "Not covered: an error message about a value that could not be read, how "
+            "long the release took, and other releases about the same persons, whose "
+            "costs add up.",
+        ]
+        if self.measurement.entry.insecure:
+            lines.insert(
+                0,
+                "NOT PRIVATE: the noise came from insecure_rng and can be predicted; "
+                "for tests only.",
+            )
+        return "\n".join(lines)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the statement, for machines."""
+        entry = self.measurement.entry
+        return {
+            "attributes": list(self.plan.domain.names),
+            "tables": [list(names) for names in self.tables],
+            "currency": self.plan.currency,
+            "cost": str(self.plan.cost),
+            "neighbours": self.plan.relation.neighbours,
+            "records_per_person": self.plan.relation.records_per_person,
+            "noise": entry.kind,
+            "measured": entry.released,
+            "sensitivity": entry.sensitivity,
+            "insecure": entry.insecure,
+            "rounding": self.counts.rounding,
+            "total": self.total,
+        }
+
+    # ---- files -----------------------------------------------------------------
+
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        level: float = 0.95,
+        synthetic: int | None = None,
+    ) -> Path:
+        """Write all tables as csv files into a new folder, whole or not at all.
+
+        Parameters
+        ----------
+        folder : path
+            Must not exist, or be empty.
+        level : float, default=0.95
+            Of the intervals.
+        synthetic : int, default=None
+            Number of synthetic records for ``synthetic.csv``.
+
+        Returns
+        -------
+        Path
+            The folder: a csv file per table, ``statement.txt`` and ``release.json``.
+        """
+        target = check_new_folder(folder)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as at:
+            made = Path(at, "tables")
+            made.mkdir()
+            files = self._write_tables(made, level)
+            if synthetic is not None:
+                _write_csv(made / "synthetic.csv", self.sample(synthetic, frame="dict"))
+            facts = {**self.facts, "level": level, "files": files}
+            text = json.dumps(facts, indent=1, ensure_ascii=False)
+            (made / "release.json").write_text(text + "\n", encoding="utf-8")
+            (made / "statement.txt").write_text(self.statement + "\n", encoding="utf-8")
+            made.replace(target)
+        return target
+
+    def _write_tables(self, folder: Path, level: float) -> dict[str, list[str]]:
+        files: dict[str, list[str]] = {}
+        for names in self.tables:
+            plain = "_x_".join(map(_in_file_name, names))
+            name = next(
+                name
+                for number in range(len(self.tables) + 1)
+                if (name := f"{plain}{f'_{number}' if number else ''}.csv").lower()
+                not in {known.lower() for known in (*files, "synthetic.csv")}
+            )
+            _write_csv(folder / name, self._columns(names, level))
+            files[name] = list(names)
+        return files
+
+
+def check_new_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder that tables can be written to, or raise."""
+    given = os.fspath(folder)
+    target = Path(os.path.realpath(given))
+    refusal = f"cannot write to {given!r}: "
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{refusal}it is a file; name a new folder")
+    if target.is_dir() and any(target.iterdir()):
+        raise FileExistsError(f"{refusal}the folder is not empty; name a new one")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"{refusal}there is no folder {str(Path(given).parent)!r}; make it first"
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(
+            f"{refusal}{str(target.parent)!r} must not be written to (permission "
+            "denied)"
+        )
+    return target
+
+
+def _in_file_name(name: str) -> str:
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return kept.strip(".")[:60] or "_"
+
+
+def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow(columns)
+        texts = [map(_text, column.tolist()) for column in columns.values()]
+        rows.writerows(zip(*texts, strict=True))
+
+
+def _text(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) and value % 1 else value
+
+
+def _readable(attribute: Attribute) -> tuple[Any, ...]:
+    """Return a raw value for every cell of an attribute."""
+    if attribute.kind != "numeric":
+        return attribute.categories
+    cuts = attribute.cut_points
+    first = attribute.lower if attribute.lower is not None else _beyond(cuts, 0)
+    last = attribute.upper if attribute.upper is not None else _beyond(cuts, -1)
+    edges = (first, *cuts, last)
+    middles = tuple((a + b) / 2 for a, b in pairwise(edges))
+    return (*middles, "?") if attribute.other is not None else middles
+
+
+def _beyond(cuts: tuple[float, ...], end: int) -> float:
+    """Return a bound for an open bin, as far off as the next one is wide."""
+    width = 1.0 if len(cuts) < 2 else abs(cuts[end] - cuts[1 if end == 0 else -2])
+    return cuts[end] - width if end == 0 else cuts[end] + width

@@ -1,0 +1,184 @@
+"""Whole numbers from fractional ones, with the margins that they must keep."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["apportion", "controlled_rounding", "nearest_with_sums", "with_margins"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SWEEPS = 500
+"""Most sweeps of a projection on tables with given margins."""
+
+OVERSHOOT = 1e3
+"""Cost of moving a count by a whole unit, in units of a rounding: only done where the
+margins of the fractional table are not exact."""
+
+
+def nearest_with_sums(values: Floats, sums: Floats) -> Floats:
+    """Return the nearest non-negative numbers with given sums along the last axis.
+
+    Parameters
+    ----------
+    values : ndarray, shape (..., n)
+    sums : ndarray, shape (...)
+        At least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import nearest_with_sums
+    >>> nearest_with_sums(np.array([5.0, 3.0, -4.0]), np.array(6.0))
+    array([4., 2., 0.])
+    """
+    return np.maximum(values - _thresholds(values, sums)[..., None], 0.0)
+
+
+def _thresholds(values: Floats, sums: Floats) -> Floats:
+    """Return t with Σ max(values - t, 0) = sums, along the last axis."""
+    falling = -np.sort(-values, axis=-1)
+    means = (np.cumsum(falling, axis=-1) - np.asarray(sums)[..., None]) / np.arange(
+        1, values.shape[-1] + 1
+    )
+    # The number of positive entries: a prefix of the falling ones, and at least one.
+    positive = np.maximum((falling > means).sum(axis=-1), 1)
+    return np.take_along_axis(means, positive[..., None] - 1, axis=-1)[..., 0]
+
+
+def with_margins(
+    table: Floats, rows: Floats, columns: Floats, tolerance: float = 1e-4
+) -> Floats:
+    """Return the nearest non-negative table with given margins.
+
+    Alternates exact minimisation of the dual problem over the multipliers of the rows
+    and of the columns; a last sweep of proportional fitting takes off what is left.
+
+    Parameters
+    ----------
+    table : ndarray, shape (a, b)
+    rows, columns : ndarray, shapes (a,) and (b,)
+        Non-negative, of the same total.
+    tolerance : float, default=1e-4
+        Largest error of a margin at which the sweeps end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import with_margins
+    >>> table = np.array([[9.0, -3.0], [0.0, 4.0]])
+    >>> fitted = with_margins(table, np.array([6.0, 4.0]), np.array([7.0, 3.0]))
+    >>> fitted.round(3)
+    array([[6., 0.],
+           [1., 3.]])
+    """
+    right = np.zeros(table.shape[1])
+    fitted = np.maximum(table, 0.0)
+    for _ in range(SWEEPS):
+        left = _thresholds(table - right, rows)
+        right = _thresholds((table - left[:, None]).T, columns)
+        fitted = np.maximum(table - left[:, None] - right, 0.0)
+        if np.abs(fitted.sum(axis=1) - rows).max() <= tolerance:
+            break
+    for axis, sums in ((1, rows), (0, columns)):
+        found = fitted.sum(axis=axis)
+        factor = np.divide(sums, found, out=np.zeros_like(found), where=found > 0)
+        fitted = fitted * np.expand_dims(factor, axis)
+    return fitted
+
+
+def apportion(shares: Floats, total: int) -> Integers:
+    """Return whole numbers near non-negative shares, with an exact sum.
+
+    By largest remainders; of equal ones the first.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n,)
+        Their sum is about `total`.
+    total : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import apportion
+    >>> apportion(np.array([1.4, 2.4, 0.2]), 4)
+    array([2, 2, 0])
+    """
+    mass = float(shares.sum())
+    exact = (
+        shares * (total / mass)
+        if mass > 0
+        else np.full(shares.size, total / shares.size)
+    )
+    whole = np.floor(exact).astype(np.int64)
+    left = total - int(whole.sum())
+    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    return whole
+
+
+def controlled_rounding(table: Floats, rows: Integers, columns: Integers) -> Integers:
+    """Return a whole, non-negative table with exactly the given margins.
+
+    Every count is its estimate rounded down or up, so that the changes are smallest in
+    sum: a transport problem, whose optimum is whole [1]_.
+
+    Parameters
+    ----------
+    table : ndarray, shape (a, b)
+        Non-negative, with these margins up to rounding errors.
+    rows, columns : ndarray of int64, shapes (a,) and (b,)
+        Of the same total.
+
+    References
+    ----------
+    .. [1] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
+       the American Statistical Association 82(398), 1987.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import controlled_rounding
+    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
+    >>> controlled_rounding(table, np.array([2, 2]), np.array([2, 2]))
+    array([[1, 1],
+           [1, 1]])
+    """
+    whole = np.floor(table + 1e-9).astype(np.int64)
+    for axis, sums in ((1, rows), (0, columns)):  # where margins are not quite exact
+        for line in np.flatnonzero(whole.sum(axis=axis) > sums).tolist():
+            own = whole[line] if axis == 1 else whole[:, line]
+            own[...] = apportion(own.astype(np.float64), int(sums[line]))
+    left, above = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
+    if not left.any():
+        return whole
+    whole += _transport(np.clip(table - whole, 0.0, 1.0), left, above)
+    return whole
+
+
+def _transport(fractions: Floats, rows: Integers, columns: Integers) -> Integers:
+    """Return the units, mostly 0 or 1 per cell, that fill the margins best."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
+    i, j = (found.ravel() for found in np.nonzero(np.outer(rows > 0, columns > 0)))
+    n = i.size
+    # Of every cell a first unit, which costs less the larger the fraction, and more.
+    costs = np.concatenate([1.0 - 2.0 * fractions[i, j], np.full(n, OVERSHOOT)])
+    lines = np.concatenate([i, i, fractions.shape[0] + j, fractions.shape[0] + j])
+    cells = np.concatenate([np.arange(2 * n)] * 2)
+    shape = (sum(fractions.shape), 2 * n)
+    balance = csr_array((np.ones(4 * n), (lines, cells)), shape=shape)
+    found = linprog(
+        costs,
+        A_eq=balance,
+        b_eq=np.concatenate([rows, columns]),
+        bounds=np.column_stack([np.zeros(2 * n), np.repeat([1.0, np.inf], n)]),
+        method="highs-ds",
+    )
+    units = np.zeros(fractions.shape, np.int64)
+    amounts = np.rint(found.x).astype(np.int64)
+    np.add.at(units, (i, j), amounts[:n] + amounts[n:])
+    return units

@@ -1,0 +1,235 @@
+"""What command lines share: options, their types, messages, and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NoReturn
+
+__all__ = [
+    "InputError",
+    "Parser",
+    "add_command",
+    "in_words",
+    "paragraphs",
+    "print_wrapped",
+    "read_epsilon",
+    "run_command",
+    "say",
+    "whole",
+]
+
+
+class InputError(ValueError):
+    """What the user typed cannot be used."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises instead of printing usage and ending the interpreter."""
+
+    def print_help(self, file: Any = None) -> None:
+        """Print as everything is printed, where argparse hides that it failed."""
+        print(self.format_help(), end="", file=file)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise, to be reported in one sentence."""
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+# ---- output ----------------------------------------------------------------
+
+
+def say(message: str, end: str = "\n") -> None:
+    """Print a message for the person at the terminal, on standard error."""
+    print(message, end=end, file=sys.stderr, flush=True)
+
+
+def print_wrapped(text: str, *, bullet: bool = False) -> None:
+    """Print a paragraph in lines that fit the terminal."""
+    width = min(79, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 79
+    start, indent = ("* ", "  ") if bullet else ("", "")
+    print(
+        textwrap.fill(
+            text,
+            width,
+            initial_indent=start,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def in_words(
+    error: Exception, args: argparse.Namespace, words: Mapping[str, str | None]
+) -> str:
+    """Return a message that calls parameters as the options of a command.
+
+    Parameters
+    ----------
+    error : Exception
+        Where it is a `ParameterError`, a remedy that no option gives is left out.
+    args : argparse.Namespace
+        Options of the command.
+    words : mapping
+        What is not called as in Python; None stands for nothing of that name.
+    """
+    from mmech.exceptions import ParameterError
+
+    if not isinstance(error, ParameterError):
+        return str(error)
+
+    def word(name: str, value: str | None) -> str | None:
+        option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
+        option = words.get(name, option)
+        return f"{option} {value}" if option and value not in (None, "True") else option
+
+    return error.render(word)
+
+
+# ---- options ---------------------------------------------------------------
+
+
+def paragraphs(text: str) -> str:
+    """Return paragraphs filled to lines that every terminal shows."""
+    return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
+
+
+def add_command(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    *,
+    short: str,
+    description: str,
+    epilog: str,
+) -> argparse.ArgumentParser:
+    """Add a command with its help, and return its parser."""
+    command = commands.add_parser(
+        name,
+        help=short,
+        description=paragraphs(description),
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.set_defaults(run=run)
+    return command
+
+
+def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
+    """Return a reader of whole numbers within limits, for an option."""
+
+    def read(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdecimal() else minimum - 1
+        if not minimum <= number <= maximum:
+            raise argparse.ArgumentTypeError(
+                f"it must be a whole number from {minimum} to {maximum:,}, got {text!r}"
+            )
+        return number
+
+    return read
+
+
+def read_epsilon(text: str) -> Fraction:
+    """Read an epsilon, or a rho, as the exact fraction that it says."""
+    from mmech.checks import check_epsilon
+
+    try:
+        return check_epsilon(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+# ---- running ---------------------------------------------------------------
+
+
+def run_command(
+    prog: str,
+    parser: Callable[[], argparse.ArgumentParser],
+    argv: Sequence[str] | None,
+    words: Callable[[Exception, argparse.Namespace], str],
+) -> int:
+    """Run a command, and say in one sentence what went wrong.
+
+    Parameters
+    ----------
+    prog : str
+        Name of the program.
+    parser : callable
+        Makes the parser, whose results have ``version`` and ``run``.
+    argv : sequence of str or None
+        Arguments; those of the process by default.
+    words : callable
+        Words an error for the options that were read.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 2 for wrong input, 130 where it was interrupted.
+    """
+    if sys.stdout is None:
+        return _fail(
+            prog, "there is no standard output to write to; redirect it to a file"
+        )
+    if hasattr(sys.stdout, "reconfigure"):  # terminals that do not know ε or ±
+        sys.stdout.reconfigure(errors="replace")
+    try:
+        code = _run(prog, parser, argv, words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the output has gone
+        _drop_output()
+        return 1
+    except OSError as error:  # a full disk; files are named where they are written
+        _drop_output()
+        return _fail(prog, f"cannot write the output: {error.strerror or error}")
+    return code
+
+
+def _run(
+    prog: str,
+    make_parser: Callable[[], argparse.ArgumentParser],
+    argv: Sequence[str] | None,
+    words: Callable[[Exception, argparse.Namespace], str],
+) -> int:
+    """Run a command; what it raises beside errors of the output is worded here."""
+    args = argparse.Namespace()
+    try:
+        parser = make_parser()
+        args = parser.parse_args(argv)
+        if args.version:
+            from mmech import __version__
+
+            print(f"{prog} {__version__}")
+        elif args.run is None:
+            parser.print_help()
+        else:
+            args.run(args)
+    except SystemExit as stop:  # --help
+        return int(stop.code or 0)
+    except KeyboardInterrupt:
+        say(f"{prog}: interrupted")
+        return 130
+    except OSError as error:
+        if error.filename:
+            return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")
+        if error.errno is None:  # worded by us: files to write, sets to fetch
+            return _fail(prog, str(error))
+        raise
+    except ValueError as error:
+        return _fail(prog, words(error, args))
+    return 0
+
+
+def _drop_output() -> None:
+    """Send what is still in the buffer nowhere, so that nothing fails at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(prog: str, message: str) -> int:
+    say(f"{prog}: error: {' '.join(message.split())}")
+    return 2

@@ -1,0 +1,155 @@
+"""Records of few cells counted 64 at a time: bit maps of the cells of views.
+
+A bit map has one bit for every record, class by class. How many records of a class are
+in a node and in a cell is then the number of bits that two maps have in common. Of the
+cells of a view one needs no map, since a node holds the rest; and of a pair of
+attributes none of the last row and column, where either attribute is a view by itself.
+Weights of records are counted digit by digit of their binary numbers.
+
+Nothing here decides what is drawn: tables are the same, however they were counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech_rf.drawn.views import Views
+
+__all__ = ["BitMaps", "counted"]
+
+MOST_MAPS = 16
+"""Counting: views that need more maps are counted record by record."""
+
+Words: TypeAlias = NDArray[np.uint64]
+Integers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BitMaps:
+    """Bit maps of the cells of views.
+
+    Attributes
+    ----------
+    slots : ndarray of int64, shape (M,)
+        Bit of every record. Sensitive, as are the maps.
+    words : ndarray of int64, shape (k + 1,)
+        First word of every class, and the end.
+    maps : ndarray of uint64, shape (m, words[k])
+    starts : ndarray of int64, shape (v,)
+        First map of every view, or -1 where records are counted one by one.
+    factors : ndarray of int64, shape (v, 2)
+        The two views that a view is the pair of, or -1.
+    """
+
+    slots: Integers
+    words: Integers
+    maps: Words
+    starts: Integers
+    factors: Integers
+
+    @classmethod
+    def of(
+        cls,
+        views: Views,
+        cells: NDArray[np.uint8],
+        class_codes: Integers,
+        n_classes: int,
+    ) -> BitMaps:
+        """Return the bit maps of records.
+
+        Parameters
+        ----------
+        views : Views
+        cells : ndarray of uint8, shape (v, M)
+            Cell of every record in every view.
+        class_codes : ndarray of int64, shape (M,)
+        n_classes : int
+        """
+        from mmech_rf._kernels import pack_views
+
+        numbers = np.bincount(class_codes, minlength=n_classes)
+        words = np.concatenate([[0], np.cumsum(-(-numbers // 64))]).astype(np.int64)
+        order = np.argsort(class_codes, kind="stable")
+        slots = np.empty(class_codes.size, np.int64)
+        firsts = np.cumsum(numbers) - numbers
+        skipped = np.repeat(64 * words[:-1] - firsts, numbers)
+        slots[order] = np.arange(class_codes.size) + skipped
+        factors = views.factors
+        sizes = views.sizes
+        entries = np.full((sizes.size, int(sizes.max())), -1, np.int64)
+        n_maps = np.zeros(sizes.size, np.int64)
+        for v, ((one, other), size) in enumerate(zip(factors, sizes, strict=True)):
+            if one < 0:
+                n_maps[v] = size - 1
+                entries[v, : size - 1] = np.arange(size - 1)
+                continue
+            rows, columns = sizes[one] - 1, sizes[other] - 1
+            n_maps[v] = rows * columns
+            place = np.arange(rows)[:, None] * sizes[other] + np.arange(columns)
+            entries[v, place.ravel()] = np.arange(n_maps[v])
+        few = n_maps <= MOST_MAPS
+        ends = np.cumsum(np.where(few, n_maps, 0))
+        starts = np.where(few, ends - n_maps, -1)
+        maps = np.zeros((int(ends[-1]), int(words[-1])), np.uint64)
+        pack_views(cells, slots, entries, starts, maps)
+        return cls(slots, words, maps, starts, factors)
+
+    def digits(self, weights: Integers) -> Words:
+        """Return the binary digits of weights as maps, the lowest first, at least one.
+
+        Parameters
+        ----------
+        weights : ndarray of int64, shape (M,)
+        """
+        from mmech_rf._kernels import pack_weights
+
+        most = max(int(weights.max(initial=1)), 1)
+        planes = np.zeros((most.bit_length(), self.maps.shape[1]), np.uint64)
+        pack_weights(weights, self.slots, planes)
+        return planes
+
+
+def counted(
+    views: Views,
+    cells: NDArray[np.uint8],
+    class_codes: Integers,
+    weights: Integers,
+    predicted: Integers | None,
+    n_classes: int,
+    maps: BitMaps | None = None,
+) -> tuple[Any, ...]:
+    """Return what kernels know of records: arguments from `views` to `totals`.
+
+    Parameters
+    ----------
+    views, cells, class_codes, n_classes
+        As in `BitMaps.of`.
+    weights : ndarray of int64, shape (M,)
+        What each record counts for.
+    predicted : ndarray of int64, shape (M,), or None
+        Records whose class it is count once more, as if they were of a further class.
+    maps : BitMaps, optional
+        Of these records, where they were made before.
+    """
+    from mmech_rf._kernels import view_tables
+
+    maps = maps or BitMaps.of(views, cells, class_codes, n_classes)
+    right, n_columns = np.zeros(0, np.int64), n_classes
+    planes = maps.digits(weights)
+    n_planes = len(planes)
+    if predicted is not None:
+        n_columns += 1
+        right = weights * (predicted == class_codes)
+        planes = np.concatenate([planes, maps.digits(right)])
+    offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
+    known = (
+        cells, views.sizes, class_codes, weights, right, n_classes, maps.slots,
+        maps.words, maps.maps, maps.starts, maps.factors, planes, n_planes, offsets,
+    )  # fmt: skip
+    totals = np.empty(offsets[-1], np.int64)
+    view_tables(*known, totals)
+    return *known, totals

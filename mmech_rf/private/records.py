@@ -1,0 +1,129 @@
+"""Encoded records of a fit, added up from the parts that they were read in.
+
+A part is counted and then forgotten: what stays are distinct records and how often each
+is there, which is all that a release needs. Only where every record is assigned to one
+tree by a draw of its own, or routed through all trees, the records themselves stay, a
+byte or two for each attribute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Counts
+from mmech.marginals.counts import check_chunks
+from mmech.privacy.guards import check_process
+from mmech_rf.schema import Schema
+
+__all__ = ["EncodedRecords", "RecordParts"]
+
+BLOCK = 2**20
+"""Memory: rows that are counted at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRecords:
+    """Encoded records, each with how often it is there. Sensitive.
+
+    Attributes
+    ----------
+    codes : ndarray of int64, shape (M, d)
+    class_codes : ndarray of int64, shape (M,)
+    multiplicities : ndarray of int64, shape (M,)
+    """
+
+    codes: NDArray[np.int64]
+    class_codes: NDArray[np.int64]
+    multiplicities: NDArray[np.int64]
+
+    @property
+    def number(self) -> int:
+        """Number of records."""
+        return int(self.multiplicities.sum())
+
+    def one_by_one(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return codes (N, d) and class codes (N,) with a row for every record."""
+        if self.number == len(self.codes):
+            return self.codes, self.class_codes
+        rows = np.repeat(np.arange(len(self.codes)), self.multiplicities)
+        return self.codes[rows], self.class_codes[rows]
+
+
+class RecordParts:
+    """Parts of the records that are counted so far. Sensitive.
+
+    Parameters
+    ----------
+    schema : Schema
+        Public attributes and classes, the same for all parts.
+    distinct : bool
+        Whether distinct records are enough, or the records themselves stay.
+    """
+
+    def __init__(self, schema: Schema, *, distinct: bool) -> None:
+        self.schema = schema
+        self._process = os.getpid()
+        self._chunks: frozenset[Hashable] = frozenset()
+        self._shape = (*schema.domain_shape, schema.n_classes)
+        self._counts = Counts(np.zeros((0, len(self._shape)), int), self._shape)
+        self._rows: list[NDArray[Any]] | None = None if distinct else []
+
+    def check(self, schema: Schema | None, chunk_id: Hashable | None) -> None:
+        """Raise unless a part may be added: nothing is read before."""
+        check_process(self._process, "a set of counted records")
+        if schema != self.schema:
+            raise ValueError(
+                "schema must be the one that the parts before were counted with; "
+                "release them first, or count with another estimator"
+            )
+        if chunk_id is not None:
+            check_chunks(self._chunks, frozenset([chunk_id]))
+
+    def add(
+        self, codes: NDArray[Any], class_codes: NDArray[Any], chunk_id: Hashable | None
+    ) -> None:
+        """Add a part: codes (N, d) and class_codes (N,) as `Schema.encode` has them."""
+        if self._rows is not None:
+            self._rows.append(np.column_stack([codes, class_codes]))
+        else:
+            found = self._counts
+            for start in range(0, len(codes), BLOCK):
+                part = slice(start, start + BLOCK)
+                rows = np.column_stack([codes[part], class_codes[part]])
+                found = found + Counts._of(rows, self._shape)
+            self._counts = found
+        if chunk_id is not None:
+            self._chunks |= {chunk_id}
+
+    @property
+    def number(self) -> int:
+        """Number of records. Sensitive."""
+        return self._counts._total() + sum(map(len, self._rows or ()))
+
+    def records(self) -> EncodedRecords:
+        """Return the records of all parts."""
+        check_process(self._process, "a set of counted records")
+        if self._rows is None:
+            rows, numbers = self._counts._codes, self._counts._multiplicities
+        else:
+            rows = np.concatenate([self._counts._codes, *self._rows])
+            numbers = np.ones(len(rows), np.int64)
+        codes = np.array(rows[:, :-1], np.int64, order="C")
+        return EncodedRecords(codes, rows[:, -1].astype(np.int64), numbers)
+
+    def __repr__(self) -> str:
+        return "RecordParts [holds sensitive counts: do not save or share]"
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise TypeError(
+            "an estimator that holds counted records cannot be pickled or copied; "
+            "release() them first"
+        )
+
+    __reduce_ex__ = __reduce__ = __copy__ = __deepcopy__ = _refuse

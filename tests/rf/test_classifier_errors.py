@@ -1,0 +1,185 @@
+"""The private classifiers: what they refuse, in one sentence."""
+
+import math
+
+import numpy as np
+import pytest
+from rf_cases import (
+    CELLS,
+    PER_BATCH,
+    PRIVATE,
+    SCHEMA,
+    classifier,
+    records,
+)
+from sklearn.exceptions import NotFittedError
+
+from mmech import (
+    DomainTooLargeError,
+    PrivacyLedger,
+)
+from mmech_rf import (
+    Attribute,
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    PrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+)
+
+ALL = pytest.mark.parametrize("name", PRIVATE)
+RAW = CELLS.astype(str)
+
+
+# ------------------------------------------------------------------ error messages
+@ALL
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0, got 0"),
+        ({"epsilon": -1.5}, ValueError, r"epsilon must be a finite .*, got -1\.5"),
+        ({"epsilon": math.nan}, ValueError, "epsilon must be a finite .*, got nan"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be a finite .*, got inf"),
+        ({"epsilon": None}, TypeError, "epsilon .* got None; there is no default"),
+        ({"n_trees": 0}, ValueError, "n_trees must be an integer >= 1, got 0"),
+        ({"n_trees": 2.0}, TypeError, "n_trees must be an integer >= 1"),
+        ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
+        ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
+        ({"n_trees": (2, 2)}, ValueError, "n_trees must have one entry .* got 2; give"),
+        ({"n_trees": (0,)}, ValueError, r"n_trees\[0\] must be an integer >= 1, got 0"),
+        ({"depth": 100}, ValueError, "depth must be at most 3, .* choose depth='auto'"),
+        ({"random_state": "a"}, TypeError, "random_state must be an integer >= 0"),
+        ({"random_state": -1}, ValueError, "random_state must be an .*, got -1"),
+        ({"depth": [1, 2]}, ValueError, "depth must have one entry for each .* got 2"),
+        ({"depth": ["half"]}, ValueError, r"depth\[0\] must be one of 'auto'"),
+        ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
+        ({"n_ensembles": 0}, ValueError, "n_ensembles must be an integer >= 1"),
+        ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
+        ({"max_features": 4}, ValueError, "at most the number of attributes, 3, got 4"),
+        ({"max_features": 1.0}, TypeError, "max_features must be an integer >= 1"),
+        ({"max_features": "half"}, ValueError, "one of 'partition', got 'half'"),
+        (
+            {"max_features": "partition", "n_ensembles": 4, "n_trees": 4},
+            ValueError,
+            "needs an attribute for each of the n_ensembles = 4 .* there are 3; use",
+        ),
+        ({"voting": "loud"}, ValueError, "voting must be one of .*, got 'loud'"),
+        ({"neighbours": "near"}, ValueError, "neighbours must be one of 'add_remove'"),
+        ({"ledger": 1.0}, TypeError, "ledger must be a PrivacyLedger, got float"),
+        ({"schema": {}}, TypeError, "schema must be a Schema, got dict; read one with"),
+        ({"handle_unknown": "?"}, ValueError, "handle_unknown must be one of 'error'"),
+        ({"handle_missing": "?"}, ValueError, "handle_missing must be one of 'error'"),
+    ],
+)
+def test_parameters_read_aloud(name, parameters, error, message):
+    X, y = records(20)
+    with pytest.raises(error, match=message):
+        classifier(name, **parameters).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "error"), [(0, ValueError), ("two", TypeError), (True, TypeError)]
+)
+def test_a_number_of_jobs_that_means_nothing(n_jobs, error):
+    """Also where there is one ensemble, so that nothing runs in parallel."""
+    X, y = records(20)
+    with pytest.raises(error, match="n_jobs must be an integer other than 0"):
+        classifier("batch training", n_jobs=n_jobs).fit(X, y)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_epsilon_has_no_default(name):
+    cls, _ = PRIVATE[name]
+    with pytest.raises(TypeError, match="epsilon"):
+        cls(SCHEMA)
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([["9", "0", "0"]], ["no"], "row 0, column 'x0' of X holds a value outside"),
+        ([["0", None, "0"]], ["no"], "row 0, column 'x1' of X holds a missing value"),
+        ([["0", math.nan, "0"]], ["no"], "fill it in, or choose handle_missing="),
+        ([["0", "0", "0"]], ["never"], "row 0 of y holds a label that is not one"),
+        ([["0", "0", "0"]], [None], "row 0 of y holds a missing value"),
+        ([["0", "0", "0"]], ["no", "no"], "X has 1 rows but y has 2 labels"),
+        ([["0", "0"]], ["no"], "X has 2 columns but the schema has 3 attributes"),
+        (["0", "0", "0"], ["no"], "X must be two-dimensional, one row per record"),
+        ([["0", "0", "0"]], None, "requires y to be passed, but the target y is None"),
+    ],
+)
+def test_records_read_aloud(name, X, y, message):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ValueError, match=message):
+        classifier(name, ledger=ledger).fit(X, y)
+    assert ledger.spent == 0
+
+
+@ALL
+def test_values_out_of_bounds_read_aloud(name):
+    schema = Schema([Attribute.numeric("age", lower=0, upper=9, n_bins=3)], [0, 1])
+    model = classifier(name, schema=schema)
+    with pytest.raises(
+        ValueError, match="a number outside the bounds of the attribute"
+    ):
+        model.fit([[3], [10]], [0, 1])
+    assert model.set_params(handle_unknown="clip").fit([[3], [10]], [0, 1])
+
+
+@ALL
+def test_queries_read_aloud(name):
+    X, y = records(30)
+    model = classifier(name)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        model.predict(RAW)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        _ = model.privacy_statement_
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="row 1, column 'x2' of X holds a value outs"):
+        model.predict([["0", "0", "0"], ["0", "0", "7"]])
+    with pytest.raises(ValueError, match="X has 1 columns but the schema has 3"):
+        model.predict([["0"]])
+    if name in PER_BATCH:
+        with pytest.raises(ValueError, match="queries must hold at least one row"):
+            model.predict(np.empty((0, 3), dtype=str))
+        assert model.ledger_.spent == 0
+    else:
+        assert model.predict(np.empty((0, 3), dtype=str)).shape == (0,)
+
+
+def test_other_errors_read_aloud():
+    X, y = records(20)
+    with pytest.raises(ValueError, match="default_label must be one of the classes"):
+        classifier("subsample hard", default_label="never").fit(X, y)
+    with pytest.raises(ValueError, match="voting must be one of 'weight', got 'hard'"):
+        classifier("batch prediction", voting="hard").fit(X, y)
+    with pytest.raises(ValueError, match="data must be one of 'shared', 'disjoint'"):
+        classifier("laplace shared", data="apart").fit(X, y)
+    with pytest.raises(ValueError, match="template must be one of 'auto'"):
+        classifier("batch training", template="best").fit(X, y)
+    with pytest.raises(ValueError, match=r"class_labels \(the classes\) .* 2"):
+        Schema(SCHEMA.attributes, [])
+
+
+@pytest.mark.parametrize("n_attributes", [14, 60, 1200])
+@pytest.mark.parametrize("cls", [BatchTrainingClassifier, BatchPredictionClassifier])
+def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
+    attributes = [
+        Attribute.categorical(f"x{i}", [0, 1, 2, 3]) for i in range(n_attributes)
+    ]
+    schema = Schema(attributes, ["no", "yes"])
+    X, y = [[0] * n_attributes], ["no"]
+    message = (
+        r"has \S+ \S+ cells, too many .*; use max_features=1[12], or "
+        r"use PrivateForestClassifier, which is for any number of attributes"
+    )
+    with pytest.raises(DomainTooLargeError, match=message):
+        cls(schema, epsilon=1, n_trees=2, depth=1).fit(X, y)
+    model = cls(schema, epsilon=1, n_trees=2, depth=1, max_features=3, n_ensembles=2)
+    assert model.fit(X, y).predict(X).shape == (1,)
+    way_out = SubsampleAggregateClassifier(schema, epsilon=1, n_trees=2, depth=1)
+    assert way_out.fit(X, y).predict(X).shape == (1,)
+    if n_attributes < 1200:  # pairs of more of them take seconds to list
+        private = PrivateForestClassifier(schema, epsilon=1)
+        assert private.fit(X, y).predict(X).shape == (1,)

@@ -1,0 +1,437 @@
+"""The private classifiers: what a fit releases, once, and what copies of it may do."""
+
+import copy
+import pickle
+import time
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import rf_cases
+from processes import in_a_fork
+from rf_cases import (
+    CELLS,
+    PER_BATCH,
+    PRIVATE,
+    RELEASED,
+    SCHEMA,
+    classifier,
+    records,
+    release,
+)
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from mmech import (
+    BudgetExceededError,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+)
+from mmech_rf import (
+    NonPrivateForestClassifier,
+    load_model,
+)
+from mmech_rf.private import base as _base
+
+ALL = pytest.mark.parametrize("name", PRIVATE)
+MODELS = pytest.mark.parametrize("name", RELEASED)
+BATCHES = pytest.mark.parametrize("name", PER_BATCH)
+RAW = CELLS.astype(str)
+
+
+# ------------------------------------------------------- statements, times, ledgers
+@ALL
+def test_timings_add_up(name):
+    X, y = records(30)
+    model = release(classifier(name, n_ensembles=2), X, y)
+    model.predict(RAW)
+    assert set(model.timings_) == {"trees", "optimization", "measurement", "prediction"}
+    assert all(seconds >= 0 for seconds in model.timings_.values())
+    assert model.timings_["measurement"] > 0
+
+
+def test_nested_stages_are_not_counted_twice():
+    """Optimization within a prediction: all seconds together are those that passed."""
+    model = classifier("batch training")
+    model.timings_ = dict.fromkeys(_base.STAGES, 0.0)
+    start = time.perf_counter()
+    with model._timed("prediction"), model._timed("optimization"):
+        time.sleep(0.05)
+    passed = time.perf_counter() - start
+    assert 0.05 <= model.timings_["optimization"] <= passed
+    assert sum(model.timings_.values()) <= passed
+
+
+@ALL
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_the_statement_says_what_was_released(name, neighbours):
+    X, y = records(30)
+    model = classifier(name, epsilon="0.3", n_ensembles=3, neighbours=neighbours)
+    model.fit(X, y)
+    if name in PER_BATCH:
+        assert "Nothing has been released yet" in model.privacy_statement_
+        model.predict(RAW)
+    statement = model.privacy_statement_
+    assert "epsilon = 0.3 for neighbouring data sets" in statement
+    relation = "replacing" if neighbours == "replace" else "adding or removing"
+    assert f"by {relation} one record" in statement
+    assert statement.count(": epsilon = 0.1, L1 sensitivity") == 3
+    for entry in model.releases_:
+        assert f"L1 sensitivity {entry.sensitivity:g}, exact discrete" in statement
+    assert sum(entry.cost for entry in model.releases_) == Fraction(3, 10)
+    assert ("votes of one batch" in statement) == (name in PER_BATCH)
+    assert "do not depend on records" in statement
+    # Settled by the fit: later parameters do not rewrite it.
+    model.set_params(neighbours="add_remove", schema=None, insecure_rng=0)
+    assert model.privacy_statement_ == statement
+
+
+def test_the_statement_admits_what_is_not_covered():
+    X, y = records(30)
+    with pytest.warns(PrivacyLeakWarning, match="reads categories, bounds and classes"):
+        model = classifier("batch training", schema=None).fit(X, y)
+    assert "NOT COVERED" in model.privacy_statement_
+    with pytest.warns(PrivacyLeakWarning, match="predictable and gives no privacy"):
+        model = classifier("batch training", insecure_rng=0).fit(X, y)
+    assert "NOT PRIVATE" in model.privacy_statement_
+    assert "NOT PRIVATE" in pickle.loads(pickle.dumps(model)).privacy_statement_
+    model = NonPrivateForestClassifier(SCHEMA, n_trees=2).fit(X, y)
+    assert model.privacy_statement_.startswith("NOT PRIVATE")
+
+
+def test_the_test_generator_makes_noise_repeatable():
+    X, y = records(30)
+    model = classifier("batch training", insecure_rng=7)
+    with pytest.warns(PrivacyLeakWarning):
+        first, second = clone(model).fit(X, y), clone(model).fit(X, y)
+    np.testing.assert_array_equal(first.leaf_counts_, second.leaf_counts_)
+
+
+@BATCHES
+def test_a_batch_is_paid_for_once(name, noiseless):
+    X, y = records(50)
+    model = classifier(name).fit(X, y)
+    assert model.ledger_.spent == 0
+    first = model.predict(RAW)
+    assert model.ledger_.spent == 1
+    draws = len(noiseless)
+    np.testing.assert_array_equal(model.predict(RAW), first)
+    np.testing.assert_array_equal(
+        model.predict(pd.DataFrame(RAW, columns=SCHEMA.feature_names)), first
+    )
+    assert model.ledger_.spent == 1
+    before = model.privacy_statement_
+    with pytest.raises(BudgetExceededError, match="needs epsilon = 1 but only 0 of 1"):
+        model.predict(RAW[:3])
+    assert len(noiseless) == draws
+    assert model.privacy_statement_ == before
+    np.testing.assert_array_equal(model.predict(RAW), first)
+
+
+@BATCHES
+def test_a_fork_answers_no_batch_of_its_own(name):
+    """But it knows what was answered before, and may train with a budget of its own."""
+    X, y = records(30)
+    model = classifier(name).fit(X, y)
+
+    def predict(rows):
+        try:
+            return model.predict(rows)
+        except BudgetExceededError as refusal:
+            return str(refusal)
+
+    assert "belongs to the process" in in_a_fork(lambda: predict(RAW[:3]))
+    labels = predict(RAW[:3])
+    np.testing.assert_array_equal(in_a_fork(lambda: predict(RAW[:3])), labels)
+    fitted = in_a_fork(lambda: classifier(name).fit(X, y).predict(RAW))
+    assert fitted.shape == (12,)
+
+
+@ALL
+def test_a_classifier_says_that_it_has_a_part_of_a_ledger(name):
+    part = PrivacyLedger(1).part("region", "north")
+    assert "part('region', 'north')" in repr(classifier(name, ledger=part))
+
+
+@BATCHES
+def test_every_batch_is_remembered(name):
+    X, y = records(50)
+    ledger = PrivacyLedger(2)
+    model = classifier(name, ledger=ledger).fit(X, y)
+    first, second = model.predict(RAW), model.predict(RAW[:5])
+    assert ledger.spent == 2
+    np.testing.assert_array_equal(model.predict(RAW), first)
+    np.testing.assert_array_equal(model.predict(RAW[:5]), second)
+    assert ledger.spent == 2
+    assert len(model.releases_) == 2
+
+
+@BATCHES
+def test_answers_handed_out_are_copies(name):
+    X, y = records(50)
+    model = classifier(name).fit(X, y)
+    first = model.predict(RAW)
+    kept = first.copy()
+    first[:] = "yes"
+    np.testing.assert_array_equal(model.predict(RAW), kept)
+
+
+@ALL
+def test_nothing_is_half_released(name, noiseless):
+    """Two ensembles need 2, the ledger covers one: no noise is drawn at all."""
+    X, y = records(30)
+    ledger = PrivacyLedger("1.5")
+    model = classifier(name, epsilon=2, n_ensembles=2, ledger=ledger)
+    with pytest.raises(BudgetExceededError, match=r"needs epsilon = 2 but only 1\.5"):
+        release(model, X, y)
+    assert ledger.spent == 0
+    assert noiseless == []
+
+
+def test_estimators_share_a_ledger():
+    X, y = records(30)
+    ledger = PrivacyLedger(3)
+    for name in RELEASED:
+        release(classifier(name, ledger=ledger), X, y)
+    assert ledger.remaining == 0
+    for name in PRIVATE:
+        with pytest.raises(BudgetExceededError, match="only 0 of 3 is left"):
+            release(classifier(name, ledger=ledger), X, y)
+    assert len(ledger.entries) == 3
+
+
+@ALL
+def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
+    """For every ensemble half the square of its share, not half that of the sum."""
+    X, y = records(30)
+    ledger = PrivacyLedger("1/4", currency="rho")
+    model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 8)] * 2
+    assert model.privacy_statement_.startswith("Released by this fit: rho = 0.25 for")
+    with pytest.raises(BudgetExceededError):
+        release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_models_that_were_paid_in_rho_are_files(name, tmp_path):
+    ledger = PrivacyLedger("1/2", currency="rho")
+    model = classifier(name, ledger=ledger).fit(*records(30))
+    model.save(tmp_path / "model.npz")
+    copy = load_model(tmp_path / "model.npz")
+    assert copy.releases_ == model.releases_
+    assert copy.privacy_statement_ == model.privacy_statement_
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@ALL
+def test_records_of_one_person_make_the_noise_larger(name, neighbours, watch_all):
+    X, y = records(30)
+    scales, statements = rf_cases.silence(watch_all), []
+    for records_per_person in (1, 2):
+        model = classifier(
+            name, neighbours=neighbours, records_per_person=records_per_person
+        )
+        statements.append(release(model, X, y).privacy_statement_)
+    one, two = scales
+    assert two == 2 * one
+    assert "one record." in statements[0]
+    assert "one person with up to 2 records." in statements[1]
+
+
+@ALL
+def test_the_ledger_must_be_for_as_many_records_of_a_person(name):
+    ledger = PrivacyLedger(1, records_per_person=2)
+    with pytest.raises(ValueError, match="same neighbours= and records_per_person="):
+        classifier(name, ledger=ledger).fit(*records(30))
+    assert ledger.spent == 0
+
+
+@ALL
+def test_the_ledger_must_be_for_the_same_neighbours(name):
+    X, y = records(30)
+    ledger = PrivacyLedger(1, neighbours="replace")
+    with pytest.raises(
+        ValueError, match="by replacing one record but the classifier for ones that"
+    ):
+        classifier(name, ledger=ledger).fit(X, y)
+    assert ledger.spent == 0
+
+
+# ---------------------------------------------------------------- fits that fail
+@ALL
+def test_a_failed_fit_leaves_the_estimator_as_it_was(name):
+    X, y = records(30)
+    model = classifier(name)
+    with pytest.raises(ValueError, match="row 0 of y holds a label"):
+        model.fit(X, ["?!"] * 30)
+    with pytest.raises(NotFittedError):
+        model.predict(RAW)
+    model.fit(X, y)
+    first, statement = model.predict(RAW), model.privacy_statement_
+    model.set_params(ledger=PrivacyLedger("0.5"))
+    with pytest.raises(BudgetExceededError):  # batch methods fail on a new batch
+        model.fit(X, y).predict(RAW)
+    if name in RELEASED:
+        np.testing.assert_array_equal(model.predict(RAW), first)
+        assert model.privacy_statement_ == statement
+
+
+@BATCHES
+def test_a_new_fit_forgets_the_old_answers(name, noiseless):
+    schema_labels = {0: "no", 1: "yes"}
+    model = classifier(name, n_trees=1, depth=3)
+    for code in schema_labels:
+        target = [schema_labels[code]] * 12
+        assert model.fit(RAW, target).predict(RAW).tolist() == target
+        assert model.ledger_.spent == 1
+
+
+# ------------------------------------------------------------- copies of a model
+@MODELS
+@pytest.mark.parametrize("ledger", [None, PrivacyLedger], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
+    ids=["copy", "deepcopy", "pickle"],
+)
+def test_a_released_model_can_be_copied(name, duplicate, ledger):
+    X, y = records(40)
+    # Few trees and little budget make ties, which copies must break alike.
+    model = classifier(name, n_trees=2, epsilon="0.1", ledger=ledger and ledger("0.1"))
+    model.fit(X, y)
+    twin = duplicate(model)
+    np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
+    assert twin.privacy_statement_ == model.privacy_statement_
+    assert twin.expected_error_ == model.expected_error_
+    assert set(twin.timings_.values()) <= {0.0, twin.timings_["prediction"]}
+    # A copy must not be a way around the ledger.
+    with pytest.raises(BudgetExceededError, match="only 0 of"):
+        twin.fit(X, y)
+    np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
+    assert twin.set_params(ledger=None).fit(X, y).ledger_.spent == Fraction(1, 10)
+
+
+@ALL
+def test_an_unfitted_classifier_can_be_copied(name):
+    model = classifier(name)
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        with pytest.raises(NotFittedError):
+            twin.predict(RAW)
+    ledger = PrivacyLedger(1)
+    shared = classifier(name, ledger=ledger)
+    assert copy.deepcopy(shared).ledger is ledger
+    assert clone(shared).ledger is ledger
+    with pytest.raises(TypeError, match="would spend the same budget again"):
+        pickle.dumps(shared)
+
+
+@BATCHES
+def test_what_holds_counts_refuses_to_be_copied(name):
+    X, y = records(30)
+    model = classifier(name)
+    assert "sensitive" not in repr(model)
+    model.fit(X, y)
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="holds sensitive counts and cannot be"):
+            duplicate(model)
+    assert "[holds sensitive counts: do not save or share]" in repr(model)
+    assert clone(model).fit(X, y).predict(RAW).shape == (12,)
+
+
+@BATCHES
+def test_a_closed_model_keeps_its_answers_and_nothing_sensitive(name):
+    X, y = records(50)
+    ledger = PrivacyLedger(5)
+    model = classifier(name, ledger=ledger).fit(X, y)
+    labels = model.predict(RAW)
+    assert "holds sensitive counts" in repr(model)
+    model.close()
+    assert "holds sensitive counts" not in repr(model)
+    np.testing.assert_array_equal(model.predict(RAW), labels)
+    twin = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(twin.predict(RAW), labels)
+    with pytest.raises(BudgetExceededError, match="was closed and holds no counts"):
+        model.predict(RAW[:3])
+    assert ledger.spent == 1
+    assert model.fit(X, y).predict(RAW[:3]).shape == (3,)
+
+
+@MODELS
+def test_a_released_model_holds_no_exact_counts(name, monkeypatch):
+    """Every array in reach of the saved model, against every exact array."""
+    X, y = records(40)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, n_trees=4).fit(X, y)
+    exact = [seen[0].counts, seen[0].mechanism.workload @ seen[0].counts]
+    secret = [array.tobytes() for array in exact]
+    secret += [array.astype(float).tobytes() for array in exact]
+    saved = pickle.dumps(model)
+    assert not any(array in saved for array in secret)
+    assert all(array.tobytes() in saved for array in model.leaf_counts_)
+
+
+@ALL
+def test_html_shows_nothing_that_depends_on_records(name):
+    X, y = records(37)
+    model = classifier(name).fit(X, y)
+    text = model._repr_html_() + repr(model) + model._repr_mimebundle_()["text/html"]
+    assert "timings_" not in text
+    assert "_counts" not in text.replace("leaf_counts_", "")
+    assert "releases_" in text or not hasattr(model, "_get_fitted_attr_html")
+
+
+@BATCHES
+def test_a_closed_model_forgets_that_there_were_counts(name):
+    model = classifier(name).fit(*records(30))
+    model.close()
+    assert "_counts" not in model.__getstate__()
+    assert b"_counts" not in pickle.dumps(model)
+
+
+# ------------------------------------------------------------- fits one after another
+@ALL
+def test_one_more_fit_warns_once_that_it_spends_more(name):
+    X, y = records(30)
+    model = classifier(name, epsilon="1/2").fit(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="epsilon = 1 in all"):
+        model.fit(X, y)
+    model.fit(X, y)
+    if name in RELEASED:
+        assert "Released by this fit: epsilon = 0.5" in model.privacy_statement_
+    assert "Other fits on the same records add to this" in model.privacy_statement_
+
+
+@ALL
+def test_cross_validation_warns_once_unless_the_folds_share_a_ledger(name):
+    X, y = records(30)
+    ledger = PrivacyLedger(1)
+    shared = classifier(name, epsilon="1/3", ledger=ledger)
+    cross_val_score(shared, X, y, cv=3)
+    assert ledger.remaining == 0
+    with pytest.warns(PrivacyLeakWarning, match="as in cross-validation") as caught:
+        cross_val_score(classifier(name), X, y, cv=3)
+    assert len(caught) == 1
+    model = classifier(name, epsilon="1/100")
+    with pytest.warns(PrivacyLeakWarning, match="as in cross-validation") as caught:
+        GridSearchCV(model, {"depth": [1, 2]}, cv=2).fit(X, y)
+    assert len(caught) == 1
+
+
+@ALL
+def test_what_counts_as_a_fit_before(name):
+    """Copies and clones count together; others, and fits that failed, do not."""
+    X, y = records(30)
+    model = classifier(name)
+    with pytest.raises(ValueError, match="label"):
+        model.fit(X, y[:-1])
+    for other in (classifier(name), classifier(name)):
+        other.fit(X, y)
+    twins = clone(model), copy.deepcopy(clone(model)), pickle.loads(pickle.dumps(model))
+    twins[0].fit(X, y)
+    with pytest.warns(PrivacyLeakWarning, match="was fitted before"):
+        twins[1].fit(X, y)
+    shared = classifier(name, ledger=PrivacyLedger(2))
+    shared.fit(X, y).fit(X, y)

@@ -1,0 +1,203 @@
+"""The private classifiers: noise of their counts, and what is voted with them."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import rf_cases
+from rf_cases import (
+    CELLS,
+    CLASSES,
+    PER_BATCH,
+    PRIVATE,
+    classifier,
+    records,
+    release,
+)
+
+from mmech import (
+    loss,
+)
+from mmech.noise import discrete_laplace_variance
+from mmech_rf import (
+    Attribute,
+    BatchTrainingClassifier,
+    Schema,
+    training_workload,
+)
+from mmech_rf.private.voting import leaf_label_by_rule
+
+ALL = pytest.mark.parametrize("name", PRIVATE)
+BATCHES = pytest.mark.parametrize("name", PER_BATCH)
+RAW = CELLS.astype(str)
+
+
+# --------------------------------------------------------------- errors and noise
+@ALL
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_expected_error_is_the_sum_over_ensembles_and_classes(
+    name, neighbours, monkeypatch
+):
+    X, y = records(30)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, n_ensembles=2, neighbours=neighbours, epsilon="1/2")
+    fitted = release(model, X, y)
+    contribution = {"laplace shared": [2, 1], "subsample hard": [2, 2]}.get(
+        name, [1, 1]
+    )
+    doubled = 2 if neighbours == "replace" else 1
+    # The strategies are identities: the noise on every cell has this variance.
+    by_hand = sum(
+        discrete_laplace_variance(part * doubled / 0.25)
+        * loss(s.mechanism.workload, s.mechanism.strategy)
+        for part, s in zip(contribution, seen, strict=True)
+    )
+    assert fitted.expected_error_ == pytest.approx(3 * by_hand)
+    mechanisms = [s.mechanism for s in seen]
+    assert fitted.expected_error_ == pytest.approx(
+        3 * sum(mechanism.expected_error() for mechanism in mechanisms)
+    )
+
+
+@pytest.mark.statistical
+@ALL
+def test_expected_error_is_the_mean_squared_error(name, monkeypatch):
+    """Mean of 300 releases within 6 standard errors: false alarm about 1e-8."""
+    rf_cases.remember(monkeypatch)
+    X, y = records(30)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, n_ensembles=2, max_features=2, epsilon=2)
+    if "template" in model.get_params():
+        model.set_params(template="pidentity")
+    errors = []
+    for _ in range(300):
+        seen.clear()
+        fitted = release(model, X, y)
+        errors.append(
+            sum(
+                np.square(
+                    s.mechanism.workload @ s.mechanism.reconstruct(s.measurement)
+                    - s.mechanism.workload @ s.counts
+                ).sum()
+                for s in seen
+            )
+        )
+    margin = 6 * np.std(errors) / math.sqrt(len(errors))
+    assert abs(np.mean(errors) - fitted.expected_error_) < margin
+
+
+def test_leaf_counts_are_what_was_released(monkeypatch):
+    X, y = records(30)
+    seen = rf_cases.watch(monkeypatch)
+    model = release(classifier("batch training", epsilon=1), X, y)
+    (one,) = seen
+    np.testing.assert_allclose(
+        model.leaf_counts_[0],
+        one.mechanism.workload @ one.mechanism.reconstruct(one.measurement),
+    )
+    counts = model.leaf_counts_[0]
+    chosen = counts[np.arange(len(counts)), model.leaf_labels_[0]]
+    np.testing.assert_array_equal(chosen, counts.max(axis=1))
+
+
+@pytest.mark.parametrize(
+    "name", ["batch training", "batch prediction", "subsample weight", "subsample hard"]
+)
+def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
+    """W A⁺ noise by hand, for the workload itself as the strategy."""
+    X, y = records(40)
+    drawn = []
+
+    def add_noise(draw, sample):
+        if draw.kind != "laplace":
+            return sample()
+        (scale,) = draw.public["parameters"]
+        noise = np.rint(float(9 * scale) * np.sin(np.arange(draw.exact.size)))
+        noise = noise.astype(np.int64).reshape(draw.exact.shape)
+        drawn.append((scale, noise))
+        return draw.exact + noise
+
+    watch_all(add_noise)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, epsilon=2, n_trees=4, template="workload")
+    model = release(model, X, y)
+    (scale, noise), (one,) = drawn[0], seen
+    W = one.mechanism.workload.to_dense()
+    A = one.mechanism.strategy.to_dense()
+    assert not np.array_equal(A, np.eye(len(A)))
+    contribution = 2 if name == "subsample hard" else 1
+    assert scale == Fraction(contribution * int(np.abs(A).sum(axis=0).max()), 2)
+    assert noise.shape == (len(A), 3)
+    by_hand = W @ one.counts + W @ np.linalg.pinv(A) @ noise
+    if name == "batch training":
+        T = training_workload(model.ensembles_[0].forest).to_dense()
+        np.testing.assert_array_equal(T, W)
+        np.testing.assert_allclose(model.leaf_counts_[0], by_hand, atol=1e-8)
+        return
+    *_, second, best = np.sort(by_hand).T
+    clear = best > second + 1e-6
+    assert clear.sum() > len(clear) / 2
+    chosen = np.array(CLASSES)[by_hand.argmax(axis=1)]
+    np.testing.assert_array_equal(model.predict(RAW)[clear], chosen[clear])
+
+
+# ------------------------------------------------------------------------- voting
+def test_votes_by_hand(noiseless):
+    """Leaf counts of two trees of depth 1, and what the two ways to vote make of it."""
+    schema = Schema(
+        [
+            Attribute.categorical("a", ["0", "1"]),
+            Attribute.categorical("b", ["0", "1"]),
+        ],
+        ["no", "yes"],
+    )
+    X = [["0", "0"]] * 3 + [["0", "1"]] * 2 + [["1", "0"]] * 4
+    y = ["no"] * 3 + ["yes"] * 2 + ["yes"] * 4
+    model = BatchTrainingClassifier(schema, epsilon=1, n_trees=16, depth=1)
+    model.fit(X, y)
+    forest = model.ensembles_[0].forest
+    roots = forest.feature[forest.node_offsets[:-1]]
+    on_a, on_b = (roots == 0).sum(), (roots == 1).sum()
+    assert on_a > 0
+    assert on_b > 0
+    by_a = {"0": (3, 2), "1": (0, 4)}
+    by_b = {"0": (3, 4), "1": (0, 2)}
+    for query in (["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]):
+        weight = on_a * np.array(by_a[query[0]]) + on_b * np.array(by_b[query[1]])
+        hard = on_a * (np.array(by_a[query[0]]) == max(by_a[query[0]]))
+        hard = hard + on_b * (np.array(by_b[query[1]]) == max(by_b[query[1]]))
+        for voting, votes in (("weight", weight), ("hard", hard)):
+            if votes[0] != votes[1]:
+                model.set_params(voting=voting)
+                label = model.predict([query])[0]
+                assert label == ("no", "yes")[int(votes.argmax())], (query, voting)
+
+
+@BATCHES
+def test_batch_votes_are_the_arg_max_of_exact_votes(name, noiseless, monkeypatch):
+    X, y = records(200)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, n_trees=5).fit(X, y)
+    labels = model.predict(RAW)
+    votes = sum(s.mechanism.workload @ s.counts for s in seen)
+    best = votes == votes.max(axis=1, keepdims=True)
+    # Reconstruction rounds, so that an exact tie may be decided by it.
+    assert all(best[i, list(model.classes_).index(c)] for i, c in enumerate(labels))
+
+
+def test_leaf_labels_follow_a_rule_of_the_leaf_alone():
+    counts = np.array(
+        [[0, 0, 0], [2, 1, 1], [1, 1, 0], [2, 2, 1], [1, 1, 1], [0, 3, 3]]
+    )
+    assert leaf_label_by_rule(counts, 2).tolist() == [2, 0, 0, 1, 0, 1]
+    # Rows do not influence each other.
+    for row, label in zip(counts, leaf_label_by_rule(counts, 1), strict=True):
+        assert leaf_label_by_rule(row[None], 1)[0] == label
+
+
+def test_empty_leaves_vote_the_default_label(noiseless):
+    model = classifier("subsample hard", default_label="yes", n_trees=4)
+    assert model.fit([], []).predict(RAW).tolist() == ["yes"] * 12
+    model = classifier("subsample hard", n_trees=4)
+    assert model.fit([], []).predict(RAW).tolist() == ["no"] * 12

@@ -1,0 +1,352 @@
+"""Commands on files that do not fit: what they refuse, and what they make of it."""
+
+import json
+
+import pandas as pd
+import pytest
+from cli_cases import TRAINING, assert_refused, batch, fit, write_rows
+
+from mmech_rf import (
+    Attribute,
+    Schema,
+    load_model,
+)
+
+# ---- what does not fit -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("size,colour,sold\nsmall,red,no\n", ["no column named 'weight'"]),
+        ("size,size,colour,weight,sold\n", ["2 columns named 'size'"]),
+        ("size,colour,weight,sold\nsmall,red\n", ["line 2 of the file has 2 fields"]),
+        (
+            'size,colour,weight,sold,n\nsmall,red,1,no,"SECRET\nlarge,red,1,no,"\n',
+            ["line 2 of the file opens a quote", "--multiline"],
+        ),
+        (
+            "size,colour,weight,sold,n\nsmall,red,1,no,SECRET,99\n",
+            ["line 2 of the file has 6 fields but the header has 5"],
+        ),
+        (
+            "size,colour,weight,sold\nsmall,red,1,no\nsmall,SECRET,1,no\n",
+            ["row 1, column 'colour' of the records (row 0 is below the header) holds",
+             "--handle-unknown"],
+        ),
+        (
+            "size,colour,weight,sold\nsmall,red,99,no\n",
+            ["row 0", "column 'weight'", "outside the bounds"],
+        ),
+        (
+            "size,colour,weight,sold\nsmall,red,,no\n",
+            ["row 0", "column 'weight'", "holds a missing value", "--handle-missing"],
+        ),
+        ("size,colour,weight,sold\nsmall,red,1,SECRET\n", ["row 0", "not one of the"]),
+        ("", ["are empty"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", [fit, batch])
+def test_records_that_do_not_match_the_schema(run, files, text, reasons, command):
+    (files / "fruit.csv").write_text(text)
+    outcome = run(*command(files))
+    assert_refused(outcome, "fruit.csv", *reasons)
+    assert "SECRET" not in outcome[2]
+    assert "99" not in outcome[2].replace(str(files), "")
+    assert not (files / "fruit.npz").exists()
+
+
+def test_a_quote_that_is_not_closed_swallows_no_records(run, files):
+    """In a column that nobody reads, as one record of a thousand."""
+    rows = [f"{'small' if i % 2 else 'large'},red,{i % 8},no,{i}" for i in range(1001)]
+    rows[300] = 'small,red,1,no,"SECRET'
+    text = "\n".join(["size,colour,weight,sold,note", *rows, ""])
+    (files / "fruit.csv").write_text(text)
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(outcome, "line 302 of the file opens a quote", "--multiline")
+        assert "SECRET" not in outcome[2]
+    assert_refused(run(*fit(files, "--multiline")), "line 302", "is not closed within")
+    assert not (files / "fruit.npz").exists()
+
+
+def test_fields_with_line_breaks_are_declared(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write('"small",red,"1","no"\n')
+    assert run(*fit(files))[0] == 0
+    notes = [("size", "colour", "weight", "note"), ("large", "red", 1, "two\nlines")]
+    write_rows(files / "new.csv", notes)
+    args = ("predict", files / "fruit.npz", files / "new.csv")
+    assert_refused(run(*args), "line 2 of the file opens a quote", "--multiline")
+    assert len(run(*args, "--multiline")[1].split()) == 2
+
+
+@pytest.mark.parametrize(
+    "method", ["training", "laplace", "private", "drawn", "blocks", "labels"]
+)
+def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
+    """It is a neighbour of every table of one record."""
+    (files / "fruit.csv").write_text("size,colour,weight,sold\n")
+    code, _, err = run(*fit(files, "--method", method, epsilon=1))
+    assert (code, err) == (0, "")
+    assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
+
+
+def test_queries_that_do_not_match_the_schema(run, files):
+    run(*fit(files, "--depth", 3))
+    (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
+    for args in (("predict", files / "fruit.npz", files / "new.csv"), batch(files)):
+        outcome = run(*args)
+        assert_refused(outcome, "new.csv", "row 0", "column 'colour'")
+        assert "PINK" not in outcome[2]
+        assert "`mmech-rf schema check" in outcome[2]
+    assert "--handle" not in run("predict", files / "fruit.npz", files / "new.csv")[2]
+
+
+def test_predict_advises_nothing_that_it_has_no_option_for(run, files):
+    run(*fit(files, *TRAINING))
+    (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
+    outcome = run("predict", files / "fruit.npz", files / "new.csv")
+    assert_refused(outcome, "outside the domain of the attribute; look at all")
+    assert outcome[2].endswith("then correct it\n")
+
+
+def test_hints_name_options_and_not_parameters_of_python(run, files):
+    outcome = run(*fit(files, "--method", "drawn", epsilon="1e-7"))
+    assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
+    assert "`fit --method labels`" in outcome[2]
+    for word in ("blocks", "design", "Classifier", "="):
+        assert word not in outcome[2]
+    colour = Attribute.categorical("colour", ["red", "green", "blue"])
+    Schema([colour], ["no", "yes"], target="sold").to_json(files / "fruit.json")
+    outcome = run(*fit(files, "--handle-missing", "category"))
+    assert_refused(outcome, "--handle-missing category needs a designated category")
+    assert outcome[2].endswith("""add a category '?' to the attributes that need it, \
+or set "other" there\n""")
+
+
+def test_training_records_as_queries_are_warned_about(run, files):
+    warning = "queries are public and not protected, but these are the training records"
+    records = files / "fruit.csv"
+    (files / "copy.csv").write_bytes(records.read_bytes())
+    (files / "link.csv").symlink_to(records)
+    options = ("--schema", files / "fruit.json", "--epsilon", 1, "--depth", 2)
+    for name, is_warned in (("link", True), ("copy", True), ("new", False)):
+        queries = files / f"{name}.csv"
+        code, _, err = run("predict-batch", records, queries, *options)
+        assert code == 0
+        assert (warning in err) == is_warned
+
+
+def test_a_file_that_is_read_is_not_written(run, files):
+    before = (files / "fruit.csv").read_bytes()
+    again = ("--out", files / "fruit.csv", "--force")
+    assert_refused(run(*fit(files, *again)), "this command reads it")
+    assert (files / "fruit.csv").read_bytes() == before
+
+
+def test_extra_columns_can_be_an_error(run, files):
+    run(*fit(files, "--depth", 3))
+    args = ("predict", files / "fruit.npz", files / "new.csv")
+    outcome = run(*args, "--extra-columns", "error")
+    assert_refused(outcome, "has 1 columns that the schema does not name: 'note'")
+
+
+def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
+    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
+        stream.write("small,red,,no\nsmall,red,99,no\n")
+    assert run(*fit(files))[0] == 2
+    for policy in ("drop", "category"):
+        both = ("--handle-missing", policy, "--handle-unknown", policy, "--force")
+        assert run(*fit(files, *both))[0] == 0
+    (files / "new.csv").write_text("size,colour,weight\nlarge,red,\n")
+    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
+    assert code == 0
+    assert len(out.split()) == 2
+
+
+# ---- files that pandas wrote -----------------------------------------------------
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    """Files of 300 records with integers, as pandas writes them, and their schema."""
+    document = {
+        "features": [
+            {"name": "rooms", "type": "ordinal", "categories": ["3", "4", "5"]},
+            {"name": "kind", "type": "categorical", "categories": ["flat", "house"]},
+        ],
+        "target": {"name": "sold", "categories": ["0", "1"], "type": "int"},
+    }
+    (tmp_path / "homes.json").write_text(json.dumps(document))
+    frame = pd.DataFrame({"rooms": [3, 4, 5] * 100, "kind": ["flat", "house"] * 150})
+    frame["sold"] = frame["rooms"] // 5
+    frame.to_csv(tmp_path / "whole.csv", index=False)
+    frame.loc[5, "rooms"] = None
+    frame.loc[7, "sold"] = None
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    assert "5.0,flat,1.0" in (tmp_path / "gaps.csv").read_text()
+    return tmp_path
+
+
+def fit_homes(folder, name, *args):
+    needed = ("--schema", folder / "homes.json", "--out", folder / "homes.npz")
+    return ("fit", folder / name, *needed, "--epsilon", 50, "--force", *args)
+
+
+@pytest.mark.parametrize("method", ["training", "private"])
+def test_whole_numbers_beside_missing_values_are_read(run, numbered, method):
+    """And the labels are those of the schema, whatever the file made of them."""
+    options = ("--method", method, "--handle-missing", "drop", "--show-counts")
+    (numbered / "new.csv").write_text("rooms,kind\n3,flat\n5.0,house\n")
+    for name, used in (("whole.csv", 300), ("gaps.csv", 298)):
+        code, out, err = run(*fit_homes(numbered, name, *options))
+        assert code == 0
+        assert err.startswith("SENSITIVE, outside the privacy guarantee: ")
+        assert f"{used} of 300 records" in err
+        assert str(used) not in out
+        assert load_model(numbered / "homes.npz").classes_.tolist() == [0, 1]
+        labels = run("predict", numbered / "homes.npz", numbered / "new.csv")[1]
+        assert labels.split() == ["sold", "0", "1"]
+
+
+def test_nothing_is_counted_where_it_is_not_asked_for(run, numbered):
+    out = [
+        run(*fit_homes(numbered, name, "--handle-missing", "drop", *TRAINING[:2]))
+        for name in ("whole.csv", "gaps.csv")
+    ]
+    assert out[0] == out[1]
+    assert out[0][2] == ""
+
+
+def test_hints_send_to_the_check_first_and_never_propose_to_drop(run, numbered):
+    (numbered / "odd.csv").write_text("rooms,kind,sold\n3,SECRET,0\n")
+    for name in ("gaps.csv", "odd.csv"):
+        outcome = run(*fit_homes(numbered, name))
+        assert_refused(outcome, "`mmech-rf schema check`, then", "choose --handle-")
+        assert "drop" not in outcome[2]
+        assert "SECRET" not in outcome[2]
+
+
+def test_check_lists_every_cell_that_does_not_fit(run, numbered):
+    with open(numbered / "gaps.csv", "a", encoding="utf-8") as stream:
+        stream.write(f"9,castle,{'2' * 1000}\n")
+    check = ("schema", "check", numbered / "gaps.csv", numbered / "homes.json")
+    code, out, err = run(*check)
+    assert code == 1
+    assert "for the owner of the records only" in err
+    lines = out.splitlines()
+    assert [line.partition(" is ")[0] for line in lines[1:-1]] == [
+        "row 5, column 'rooms': ''",
+        "row 7, column 'sold': ''",
+        "row 300, column 'rooms': '9'",
+        "row 300, column 'kind': 'castle'",
+        f"row 300, column 'sold': '{'2' * 79}...",
+    ]
+    assert lines[-1].startswith("298 of 301 records fit the schema")
+
+
+def test_check_says_by_its_exit_status_whether_all_records_fit(run, numbered):
+    check = ("schema", "check", numbered / "whole.csv", numbered / "homes.json")
+    code, out, _ = run(*check)
+    assert code == 0
+    assert out.startswith("300 of 300 records fit the schema")
+    (numbered / "whole.csv").write_text("rooms,kind,sold\n")
+    assert run(*check)[:2] == (0, out.replace("300", "0"))
+    (numbered / "whole.csv").write_text('rooms,kind,sold\n3,flat,"1\n')
+    assert_refused(run(*check), "line 2 of the file opens a quote")
+
+
+def test_check_reads_queries_without_a_class(run, numbered):
+    (numbered / "new.csv").write_text("rooms,kind\n3,flat\n9,flat\n")
+    check = ("schema", "check", numbered / "new.csv", numbered / "homes.json")
+    assert_refused(run(*check), "no column named 'sold'")
+    code, out, _ = run(*check, "--queries")
+    assert code == 1
+    assert "row 1, column 'rooms': '9' is a value outside the domain" in out
+
+
+# ---- wrong options ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["--max-features", 9], "--max-features must be at most the number of attri"),
+        (["--n-ensembles", 9, "--trees", 3], "--trees must be at least --n-ensembles"),
+        (["--trees", "inf", "--splits", "binary"], "needs --splits multiway"),
+        (["--method", "laplace", "--template", "union"], "does not go with --method"),
+        (["--n-records", 99], "--n-records does not go with --method training"),
+        (["--privacy", "zcdp"], "--privacy does not go with --method training"),
+        (["--delta", "1e-6"], "--delta does not go with --method training"),
+        (["--method", "private", "--privacy", "zcdp"], "--privacy zcdp needs --delta"),
+        (
+            ["--method", "private", "--delta", 0.1],
+            "--delta goes with --privacy zcdp only, got 0.1",
+        ),
+        (["--n-records", 0, "--method", "private"], "must be a whole number from 1"),
+        (["--method", "private", "--trees", 4], "--trees does not go with --method p"),
+        (
+            ["--method", "private", "--trees", 128],
+            "choose --method training or laplace",
+        ),
+        (["--method", "private", "--depth", "auto"], "--depth does not go with"),
+        (["--method", "private", "--template", "auto"], "--template does not go with"),
+        (["--method", "laplace", "--privacy", "pure"], "choose --method private"),
+        (["--method", "labels", "--privacy", "pure"], "private or drawn or blocks"),
+        (["--method", "blocks", "--trees", 4], "--trees does not go with --method b"),
+        (["--depth", 100], "--depth must be at most 3"),
+        (["--template", "kronecker"], "use template 'pidentity'"),
+        (["--method", "private", "--voting", "weight"], "--voting does not go with"),
+        (["--method", "private", "--max-features", 2], "--max-features does not go"),
+        (["--method", "private", "--seed", 1], "--seed does not go with"),
+        (["--epsilon", "0"], "epsilon must be a finite number > 0"),
+        (["--out", "no/model.npz"], "there is no folder 'no'"),
+        (["--schema", "none.json"], "'none.json': No such file"),
+        (["--voting", "loud"], "invalid choice: 'loud'"),
+    ],
+)
+def test_wrong_options(run, files, args, reason):
+    assert_refused(run(*fit(files, *args)), reason)
+
+
+def test_epsilon_has_no_default(run, files):
+    args = [arg for arg in fit(files) if arg not in ("--epsilon", 50)]
+    assert_refused(run(*args), "required: --epsilon")
+
+
+def test_hard_votes_of_a_batch_need_subsamples(run, files):
+    assert_refused(run(*batch(files, "--voting", "hard")), "choose --method subsample")
+
+
+def test_domains_that_are_too_large_name_size_and_alternative(run, files):
+    names = [f"a{i}" for i in range(16)]
+    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
+    schema.to_json(files / "fruit.json")
+    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
+    write_rows(files / "fruit.csv", [[*names, "class"], *rows])
+    write_rows(files / "new.csv", [[*names, "class"], *rows])
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(
+            outcome, "the domain of the schema has about 10^16 cells", "--max-features"
+        )
+        assert "`fit --method private`, which is for any number" in outcome[2]
+    assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "private", "--force"))[0] == 0
+    deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
+    assert_refused(run(*fit(files, *deep)), "all trees of depth 9")
+
+
+def test_models_that_are_damaged_or_newer(run, files):
+    run(*fit(files, "--depth", 3))
+    path = files / "fruit.npz"
+    whole = path.read_bytes()
+    args = ("predict", path, files / "new.csv")
+    path.write_bytes(whole[:-40])
+    assert_refused(run(*args), "is not a model file or is damaged")
+    path.write_text("size,colour\n")
+    assert_refused(run(*args), "is not a model file or is damaged")
+    path.unlink()
+    assert_refused(run(*args), "fruit.npz': No such file")

@@ -1,0 +1,267 @@
+"""Depths by rule, forests of all trees, and the classifiers that use them."""
+
+import itertools
+import math
+import pickle
+from types import SimpleNamespace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import rf_reference
+from hypothesis import given
+from schema_cases import schema_of
+
+from mmech import (
+    DomainTooLargeError,
+    Identity,
+    Marginals,
+    all_marginals,
+    expected_error,
+    optimize,
+)
+from mmech_rf import (
+    BatchPredictionClassifier,
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    NonPrivateForestClassifier,
+    SubsampleAggregateClassifier,
+    _kernels,
+    complete_forest,
+    datasets,
+    default_depth,
+    fletcher_islam_depth,
+    grow_random_forest,
+    prediction_workload,
+    training_workload,
+    workloads,
+)
+from mmech_rf.forest import growth
+from mmech_rf.private.voting import weight_votes
+
+CAR = (4, 4, 4, 3, 3, 3)
+
+
+# ---- depth ---------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("n_continuous", "n_discrete", "depth"),
+    [
+        (5, 0, 5),
+        (10, 0, 8),
+        (15, 0, 12),
+        (20, 0, 15),
+        (4, 0, 4),
+        (16, 0, 12),
+        (6, 8, 9),
+        (0, 22, 11),
+        (0, 16, 8),
+        (0, 8, 4),
+    ],
+)
+def test_depths_of_fletcher_and_islam(n_continuous, n_discrete, depth):
+    assert fletcher_islam_depth(n_continuous, n_discrete) == depth
+
+
+def test_default_depths():
+    schema = schema_of("c3", "c3", "o4", "n5")
+    assert [default_depth(schema, splits) for splits in growth.SPLITS] == [2, 4, 4]
+    assert default_depth((2, 2, 2, 2, 2)) == default_depth((2,) * 5, "binary") == 2
+    assert default_depth((3,)) == default_depth((3,), "threshold") == 1
+    with pytest.raises(ValueError, match="n_discrete must be an integer >= 0, got -1"):
+        fletcher_islam_depth(1, -1)
+    iris = datasets.load_iris()
+    model = NonPrivateForestClassifier(iris.schema, n_trees=8, splits="threshold")
+    assert model.fit(iris.data, iris.target).ensembles_[0].forest.depth == 4
+
+
+# ---- complete forests ------------------------------------------------------------
+@given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(0, 4))
+def test_complete_forests_are_all_marginals(shape, depth):
+    depth = min(depth, len(shape))
+    forest = complete_forest(shape, depth)
+    T = training_workload(forest)
+    assert isinstance(T, Marginals)
+    dense = all_marginals(shape, depth).to_dense()
+    assert np.array_equal(T.to_dense(), dense)
+    assert np.array_equal(workloads._leaves(forest).to_dense(), dense)
+    assert forest.subsets == tuple(itertools.combinations(range(len(shape)), depth))
+    assert forest.n_trees == math.comb(len(shape), depth)
+    assert forest.depth == depth
+    cells = rf_reference.cells(shape)
+    for tree, subset in enumerate(forest.subsets):
+        sizes = [shape[i] for i in subset]
+        rows = [
+            np.ravel_multi_index(c, sizes) if subset else 0 for c in cells[:, subset]
+        ]
+        assert np.array_equal(forest.apply(cells)[:, tree], rows)
+
+
+def test_attributes_of_one_value_are_left_out_of_complete_forests():
+    forest = complete_forest((1, 3, 1, 2), 2)
+    assert forest.subsets == ((1, 3),)
+    assert complete_forest((1, 3, 1, 2), 9).depth == 2
+    assert complete_forest((1, 1), 1).n_leaves == 1
+    assert training_workload(forest).shape == (6, 6)
+    loaded = pickle.loads(pickle.dumps(forest))
+    assert loaded.subsets == forest.subsets
+    assert np.array_equal(loaded.feature, forest.feature)
+
+
+def test_random_forests_tend_to_the_complete_one():
+    shape, depth, n_trees = (2, 3, 4, 2), 2, 20_000
+    many = training_workload(grow_random_forest(shape, n_trees, depth, seed=0))
+    limit = training_workload(complete_forest(shape, depth))
+    average = many.gram().to_dense() / n_trees
+    expected = limit.gram().to_dense() / math.comb(4, 2)
+    # six standard errors of a share
+    assert np.abs(average - expected).max() < 6 * 0.5 / math.sqrt(n_trees)
+
+
+def test_complete_forests_too_large_are_refused():
+    with pytest.raises(DomainTooLargeError, match=r"has 705,432 trees, .* of 100,000"):
+        complete_forest((2,) * 22, 11)
+    with pytest.raises(DomainTooLargeError, match=r"100,000,000 leaves.*max_features="):
+        complete_forest((10_000, 10_000), 2)
+    with pytest.raises(ValueError, match="depth must be an integer >= 0, got -1"):
+        complete_forest((2, 3), -1)
+    schema = SimpleNamespace(domain_shape=(2, 3))
+    assert complete_forest(schema, 1).n_leaves == 5
+
+
+def test_marginals_of_a_high_order_are_optimized_at_once():
+    for order in (3, 4, 6):
+        result = optimize(all_marginals(CAR, order), seed=0)
+        assert result.template == "identity"
+        assert result.loss == math.comb(6, order) * math.prod(CAR)
+        assert all("short search" in c.note for c in result.candidates[1:])
+    # large attributes: marginals are better than the cells
+    result = optimize(all_marginals((8, 10), 1), seed=0)
+    assert result.loss < 0.5 * 2 * 80
+    result = optimize(
+        all_marginals((20, 16, 3), 2), seed=0, n_starts=1, max_evaluations=500
+    )
+    assert result.template == "marginals"
+    # a part of them, or unequal weights, is another workload
+    for weights in ({(0, 1): 1, (0, 2): 1}, {(0, 1): 1, (0, 2): 1, (1, 2): 9}):
+        result = optimize(Marginals((2, 2, 2), weights), seed=0, max_evaluations=500)
+        assert not any("the cells" in c.note for c in result.candidates)
+
+
+# ---- classifiers -----------------------------------------------------------------
+PRIVATE = [
+    BatchTrainingClassifier,
+    BatchPredictionClassifier,
+    LaplaceForestClassifier,
+    SubsampleAggregateClassifier,
+]
+SCHEMA = schema_of("c3", "o2", "c2")
+
+
+def raw(n_records, seed=0):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, SCHEMA.domain_shape, (n_records, 3))
+    return codes, np.array(["no", "yes"])[(codes.sum(axis=1) + codes[:, 0]) % 2]
+
+
+@pytest.mark.parametrize("Classifier", PRIVATE)
+@pytest.mark.parametrize(
+    "options",
+    [{"n_trees": math.inf}, {"splits": "binary"}, {"splits": "threshold"}],
+    ids=str,
+)
+def test_all_classifiers_take_every_kind_of_forest(Classifier, options):
+    X, y = raw(300)
+    settings = {"n_trees": 16, "depth": 3, "random_state": 0} | options
+    if Classifier is not LaplaceForestClassifier:
+        settings["template"] = "identity"
+    model = Classifier(SCHEMA, epsilon=1e6, **settings).fit(X, y)
+    queries, labels = raw(12, seed=1)
+    assert (model.predict(queries) == labels).mean() > 0.9
+
+
+def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
+    X, y = raw(200)
+    model = BatchTrainingClassifier(
+        SCHEMA, epsilon=1, n_trees=math.inf, depth=2, voting="weight"
+    ).fit(X, y)
+    cells = rf_reference.cells(SCHEMA.domain_shape)
+    tables = np.split(model.leaf_counts_[0], np.cumsum([6, 6]))
+    expected = np.zeros((12, 2))
+    for (i, j), table in zip([(0, 1), (0, 2), (1, 2)], tables, strict=True):
+        width = SCHEMA.domain_shape[j]
+        expected += table[cells[:, i] * width + cells[:, j]]
+    votes = weight_votes(model.ensembles_[0].forest, model.leaf_counts_[0], cells)
+    np.testing.assert_allclose(votes, expected)
+    # the release is consistent: it is a table of cells seen through all marginals
+    T = all_marginals(SCHEMA.domain_shape, 2).to_dense().astype(float)
+    leaf_counts = model.leaf_counts_[0]
+    table = np.linalg.pinv(T) @ leaf_counts
+    np.testing.assert_allclose(T @ table, leaf_counts, atol=1e-8)
+    np.testing.assert_allclose(T.T @ T @ table, votes, atol=1e-8)
+    exact = expected_error(
+        training_workload(model.ensembles_[0].forest), Identity(12), epsilon=1
+    )
+    assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
+
+
+def test_every_ensemble_is_complete_on_its_attributes():
+    X, y = raw(50)
+    model = BatchTrainingClassifier(
+        SCHEMA,
+        epsilon=1,
+        n_trees=math.inf,
+        depth=1,
+        n_ensembles=2,
+        max_features=2,
+        random_state=0,
+    ).fit(X, y)
+    for ensemble in model.ensembles_:
+        assert ensemble.forest.subsets == ((0,), (1,))
+        shape = tuple(SCHEMA.domain_shape[i] for i in ensemble.features)
+        assert ensemble.forest.domain_shape == shape
+
+
+def test_infinitely_many_trees_are_multiway():
+    X, y = raw(5)
+    model = BatchTrainingClassifier(
+        SCHEMA, epsilon=1, n_trees=math.inf, splits="binary"
+    )
+    with pytest.raises(ValueError, match=r"n_trees=inf .* needs splits='multiway'"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="'threshold', got 'oblique'"):
+        model.set_params(splits="oblique").fit(X, y)
+    with pytest.raises(TypeError, match="n_trees must be an integer"):
+        model.set_params(n_trees=-math.inf).fit(X, y)
+
+
+def test_prediction_workload_of_a_complete_forest():
+    forest = complete_forest((3, 2, 2), 2)
+    queries = rf_reference.cells((3, 2, 2))[::2]
+    T = all_marginals((3, 2, 2), 2).to_dense()
+    expected = (T.T @ T)[::2]
+    assert np.array_equal(prediction_workload(forest, queries).to_dense(), expected)
+
+
+def test_kinds_of_the_kernels_are_what_growth_thinks():
+    schema = schema_of("c3", "o3", "n3")
+    two_way = np.array([True, True, False])
+    kinds, starts, table = growth._value_tables(
+        schema, two_way, np.array([False, True, True]), True
+    )
+    expected = [_kernels.EQUALITY, _kernels.THRESHOLD, _kernels.MULTIWAY]
+    assert kinds.tolist() == expected
+    assert starts.tolist() == [0, 3, 6]
+    assert table.tolist() == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):
+    from mmech_rf.__main__ import main
+
+    options = ["evaluate", "--data", "monks-1", "--repeats", "1", "--quiet"]
+    methods = ["--methods", "laplace", "non-private"]
+    assert main([*options, "--trees", "inf", *methods]) == 0
+    assert "monks-1, all multiway trees, depth auto" in capsys.readouterr().out
+    assert main([*options, "--trees", "4", "--splits", "binary", *methods]) == 0
+    assert "4 trees, depth auto, binary splits" in capsys.readouterr().out
+    assert main([*options, "--trees", "some", *methods]) == 2
+    assert "got 'some'; or inf" in capsys.readouterr().err

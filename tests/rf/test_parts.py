@@ -1,0 +1,183 @@
+"""Records in parts: one release of all, the same as of one table of them."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from replay import entropy, watched
+from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
+
+from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech.exceptions import BudgetExceededError
+from mmech_rf import (
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    datasets,
+)
+
+CAR = datasets.load_car()
+X, Y = np.asarray(CAR.data)[::9], np.asarray(CAR.target)[::9]
+FORESTS = {
+    "default": PrivateForestClassifier,
+    "drawn": DrawnForestClassifier,
+    "blocks": BlockForestClassifier,
+    "labels": LabelForestClassifier,
+}
+
+
+def on_random_forest(name, **settings):
+    rows, labels = records(60)
+    return classifier(name, epsilon=2, **settings), rows, labels, CELLS
+
+
+def private_forest(name, **settings):
+    model = FORESTS[name](CAR.schema, epsilon=2, **settings)
+    return model, X.repeat(2, axis=0), Y.repeat(2), X
+
+
+CASES = {name: lambda name=name: on_random_forest(name) for name in PRIVATE}
+CASES |= {name: lambda name=name: private_forest(name) for name in FORESTS}
+CASES |= {
+    "boosted": lambda: private_forest("drawn", n_records=40_000),
+    "boosted under zcdp": lambda: private_forest(
+        "drawn", n_records=40_000, privacy="zcdp", delta=1e-6
+    ),
+}
+
+
+def seen(model, queries):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        labels = model.predict(np.asarray(queries).astype(str))
+    released = [np.asarray(c) for c in vars(model).get("leaf_counts_", [])]
+    return labels, model.privacy_statement_, released
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [20, 20, 47]], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_parts_are_released_as_one_table_is(name, cuts):
+    model, rows, labels, queries = CASES[name]()
+    with entropy(3):
+        expected = seen(model.fit(rows, labels), queries)
+    model, *_ = CASES[name]()
+    with entropy(3):
+        for i, (x, y) in enumerate(
+            zip(np.split(rows, cuts), np.split(labels, cuts), strict=True)
+        ):
+            assert model.count(x, y, chunk_id=i) is model
+        found = seen(model.release(), queries)
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1] == expected[1]
+    for ours, theirs in zip(found[2], expected[2], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["default", "labels", "batch training"])
+def test_nothing_is_spent_before_the_release(name):
+    model, rows, labels, _ = CASES[name]()
+    ledger = PrivacyLedger(2)
+    model.set_params(ledger=ledger).count(rows, labels)
+    assert ledger.spent == 0
+    model.release()
+    assert ledger.spent == 2
+    # Parts are released once.
+    with pytest.raises(ValueError, match=r"count\(\) some first"):
+        model.release()
+
+
+@pytest.mark.parametrize("name", ["default", "labels"])
+def test_what_cannot_be_counted_changes_nothing(name):
+    model, rows, labels, queries = CASES[name]()
+    model.count(rows[:30], labels[:30], chunk_id="a")
+    wrong = rows[30:].copy()
+    wrong[2, 3] = "no such value"
+    with pytest.raises(ValueError, match="row 2, column 'persons'"):
+        model.count(wrong, labels[30:], chunk_id="b")
+    with pytest.raises(ValueError, match="one label per row"):
+        model.count(rows[30:], labels[31:], chunk_id="b")
+    with pytest.raises(ValueError, match="requires y"):
+        model.count(rows[30:], None, chunk_id="b")
+    with pytest.raises(ValueError, match="'a' twice"):
+        model.count(rows[30:], labels[30:], chunk_id="a")
+    with entropy(1):
+        found = seen(
+            model.count(rows[30:], labels[30:], chunk_id="b").release(), queries
+        )
+    with entropy(1):
+        expected = seen(CASES[name]()[0].fit(rows, labels), queries)
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_a_budget_that_is_short_leaves_the_parts():
+    model, rows, labels, _ = CASES["default"]()
+    ledger = PrivacyLedger(1)
+    model.set_params(ledger=ledger).count(rows, labels)
+    with pytest.raises(BudgetExceededError):
+        model.release()
+    assert ledger.spent == 0
+    model.set_params(ledger=None).release()
+    assert model.predict(rows[:1]).shape == (1,)
+
+
+def test_parts_agree_on_a_schema():
+    model, rows, labels, _ = CASES["default"]()
+    with pytest.raises(ValueError, match="schema must be given"):
+        PrivateForestClassifier(epsilon=1).count(rows, labels)
+    model.count(rows, labels)
+    other = Schema(CAR.schema.attributes, [*CAR.schema.class_labels, "none"])
+    model.set_params(schema=other)
+    for method in (lambda: model.count(rows, labels), model.release):
+        with pytest.raises(ValueError, match="schema must be the one"):
+            method()
+
+
+@pytest.mark.parametrize("name", ["default", "labels", *PER_BATCH])
+def test_counted_records_stay_where_they_are(name, tmp_path):
+    model, rows, labels, _ = CASES[name]()
+    model.count(rows, labels)
+    assert "holds sensitive counts" in repr(model)
+    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"release\(\) them first"):
+            leave(model)
+    with pytest.raises(ValueError, match="fit would leave out"):
+        model.fit(rows, labels)
+    model.release()
+    if name not in PER_BATCH:
+        assert "holds sensitive counts" not in repr(model)
+        model.count(rows, labels)
+        with pytest.raises(TypeError, match=r"release\(\) them first"):
+            model.save(tmp_path / "model")
+
+
+def test_another_process_refuses(monkeypatch):
+    model, rows, labels, _ = CASES["default"]()
+    model.count(rows, labels)
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    for method in (lambda: model.count(rows, labels), model.release):
+        with pytest.raises(BudgetExceededError, match="process that made it"):
+            method()
+
+
+@pytest.mark.parametrize("name", ["default", "drawn"])
+def test_trees_are_drawn_from_distinct_records(name):
+    """However often each is there."""
+    model, rows, labels, _ = CASES[name]()
+    sizes = []
+
+    def note(draw, sample):
+        if draw.kind == "tree":
+            sizes.append(draw.exact["class_codes"].size)
+            assert draw.exact["multiplicities"].sum() == len(labels)
+        return sample()
+
+    distinct = len({(*row, label) for row, label in zip(rows, labels, strict=True)})
+    assert distinct < len(labels)
+    with watched(note):
+        model.fit(rows, labels)
+        model.count(rows[:90], labels[:90]).count(rows[90:], labels[90:]).release()
+    assert set(sizes) == {distinct}

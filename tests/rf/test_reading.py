@@ -1,0 +1,203 @@
+"""Files in parts: every record once, as the reader of whole files has it."""
+
+import gzip
+
+import numpy as np
+import pytest
+from replay import entropy
+
+import mmech_rf.reading as reading
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
+
+SCHEMA = Schema(
+    [
+        Attribute.categorical("colour", ["red", "blå", "?"]),
+        Attribute.numeric("size", lower=0, upper=10, n_bins=5),
+    ],
+    ["yes", "no"],
+    target="answer",
+)
+LINES = [
+    "size,other,answer,colour",
+    *(
+        "3.5,x,yes,red",
+        ",x,no,red",
+        "7,,no,blå",
+        "0,x,yes,?",
+        "10,x,no,",
+        "3.5,y,yes,red",
+    ),
+]
+POLICIES = {"handle_missing": "drop"}
+
+
+@pytest.fixture(params=["lines", "arrow"])
+def reader(request, monkeypatch):
+    """With pyarrow and without it."""
+    if request.param == "lines":
+        monkeypatch.setattr(reading, "_arrow", lambda: None)
+    else:
+        pytest.importorskip("pyarrow")
+
+
+def written(path, lines, end="\n"):
+    data = end.join([*lines, ""]).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def encoded(parts):
+    """Codes and classes of all parts, and their names."""
+    found = [(*SCHEMA.encode(X, y, **POLICIES), chunk) for X, y, chunk in parts]
+    codes, classes, chunks = zip(*found, strict=True)
+    return np.concatenate(codes).tolist(), np.concatenate(classes).tolist(), chunks
+
+
+def whole(path, **settings):
+    bunch = datasets.load_csv(path, SCHEMA, decode=False, **settings)
+    codes, classes = SCHEMA.encode(bunch.data, bunch.target, **POLICIES)
+    return codes.tolist(), classes.tolist()
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("chunk_rows", [1, 2, 100])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("change", ["none", "quotes", "empty lines", "mark"])
+def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
+    lines = list(LINES)
+    if change == "quotes":
+        lines.insert(2, '4,"a ""word"", x",no,"red"')
+    elif change == "empty lines":
+        lines[3:3] = ["", ""]
+    elif change == "mark":
+        lines[0] = "\ufeff" + lines[0]
+    path = written(tmp_path / name, lines, end)
+    codes, classes, chunks = encoded(read(path, SCHEMA, chunk_rows=chunk_rows))
+    assert (codes, classes) == whole(path)
+    stops = [stop for _, _, stop in chunks]
+    assert [first for _, first, _ in chunks] == [0, *stops[:-1]]
+    assert {file for file, *_ in chunks} == {str(path)}
+    assert stops[-1] == len(lines) - 1 - 2 * (change == "empty lines")
+    assert max(np.diff([0, *stops])) <= chunk_rows
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_folder_is_all_its_files(tmp_path):
+    (tmp_path / "more").mkdir()
+    first = written(tmp_path / "a.csv", LINES)
+    second = written(tmp_path / "more" / "b.csv.gz", LINES[:3])
+    written(tmp_path / "notes.txt", ["no table"])
+    expected = [x + y for x, y in zip(whole(first), whole(second), strict=True)]
+    for source in (tmp_path, [first, second], str(tmp_path)):
+        assert list(encoded(read(source, SCHEMA))[:2]) == expected
+    with pytest.raises(ValueError, match="twice"):
+        read([first, tmp_path / "more" / ".." / "a.csv"], SCHEMA)
+    for nothing in (tmp_path / "no.csv", []):
+        with pytest.raises(FileNotFoundError):
+            read(nothing, SCHEMA)
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3,secret,yes", "line 4 of the file has 3 fields"),
+        ("3,secret,yes,red,5", "line 4 of the file has 5 fields"),
+        ('3,"secret,yes,red', "line 4 of the file opens a quote"),
+        ("3,secret\r,yes,red", "line 4 of the file"),
+    ],
+)
+def test_lines_that_do_not_parse_are_named_and_not_shown(line, message, tmp_path):
+    path = written(tmp_path / "a.csv", [*LINES[:3], line, *LINES[3:]])
+    with pytest.raises(ValueError, match=message) as caught:
+        list(read(path, SCHEMA))
+    assert "a.csv" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("header", ["size,other,answer", "size,size,answer,colour"])
+def test_every_column_is_there_once(header, tmp_path):
+    path = written(tmp_path / "a.csv", [header, *LINES[1:]])
+    with pytest.raises(ValueError, match="the schema needs exactly one"):
+        list(read(path, SCHEMA))
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_file_without_records_is_a_part_without_records(tmp_path):
+    path = written(tmp_path / "a.csv", LINES[:1])
+    codes, classes, chunks = encoded(read(path, SCHEMA))
+    assert codes == classes == []
+    assert chunks == ((str(path), 0, 0),)
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_file_that_changes_is_noticed(tmp_path):
+    path = written(tmp_path / "a.csv", LINES)
+    parts = read(path, SCHEMA, chunk_rows=2)
+    next(parts)
+    with path.open("a") as stream:
+        stream.write("1,x,yes,red\n")
+    with pytest.raises(ValueError, match="changed while it was read"):
+        list(parts)
+
+
+@pytest.mark.usefixtures("reader")
+def test_a_file_is_fitted_in_parts_as_it_is_as_a_whole(tmp_path):
+    car = datasets.load_car()
+    lines = [
+        ",".join([*car.schema.feature_names, car.schema.target]),
+        *(
+            ",".join(map(str, (*x, y)))
+            for x, y in zip(car.data, car.target, strict=True)
+        ),
+    ]
+    path = written(tmp_path / "car.csv", lines)
+    model = PrivateForestClassifier(car.schema, epsilon=2, n_records=40_000)
+    with entropy(5):
+        expected = model.fit(car.data, car.target).predict(car.data)
+    with entropy(5):
+        for X, y, chunk_id in read(path, car.schema, chunk_rows=500):
+            model.count(X, y, chunk_id=chunk_id)
+        found = model.release().predict(car.data)
+    np.testing.assert_array_equal(found, expected)
+    model.count(X, y, chunk_id=chunk_id)
+    with pytest.raises(ValueError, match="twice"):
+        model.count(X, y, chunk_id=chunk_id)
+
+
+@pytest.mark.parametrize("chunk_rows", [2, 100])
+def test_parquet(chunk_rows, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = arrow.table(
+        {
+            "size": [3.5, None, 7.0, 0.0, 10.0],
+            "answer": ["yes", "no", "no", "yes", "no"],
+            "other": [1, 2, 3, 4, 5],
+            "colour": ["red", "red", "blå", "?", None],
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=3)
+    expected = SCHEMA.encode(
+        table.select(["colour", "size"]), table["answer"], **POLICIES
+    )
+    codes, classes, chunks = encoded(read(tmp_path, SCHEMA, chunk_rows=chunk_rows))
+    assert codes == expected[0].tolist()
+    assert classes == expected[1].tolist()
+    assert chunks[-1][2] == 5
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"b.parquet.*cut off"):
+        list(read(tmp_path, SCHEMA))
+    parquet.write_table(table.drop(["size"]), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="no column named 'size'"):
+        list(read(tmp_path / "b.parquet", SCHEMA))
+
+
+def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_arrow", lambda: None)
+    path = tmp_path / "a.parquet"
+    path.touch()
+    with pytest.raises(ImportError, match=r"mmech\[arrow\]"):
+        list(read(path, SCHEMA))

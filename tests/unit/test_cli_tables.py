@@ -1,0 +1,191 @@
+"""The command ``mmech tables``: files in, files out, errors in one sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mmech
+from mmech import Domain
+from mmech.cli import main
+
+DOMAIN = {
+    "features": [
+        {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+        {"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]},
+        {"name": "age", "type": "numeric", "lower": 0, "upper": 90, "n_bins": 3},
+    ]
+}
+COLUMNS = ["count", "standard_error", "lower", "upper"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Folder with the files of a user, where the command runs."""
+    monkeypatch.chdir(tmp_path)
+    Path("d.json").write_text(json.dumps(DOMAIN), encoding="utf-8")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": range(200),
+            "age": rng.integers(0, 91, 200),
+            "sex": rng.choice(["f", "m"], 200),
+            "size": rng.choice(["s", "m", "l"], 200),
+        }
+    )
+    frame.to_csv("in.csv", index=False)
+    Path("wrong.csv").write_text("sex,size,age\nf,s,300\n", encoding="utf-8")
+    Path("short.csv").write_text("sex,size,age\nf,s\n", encoding="utf-8")
+    Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
+    Path("empty.csv").write_text("", encoding="utf-8")
+    Path("no.json").write_text("{", encoding="utf-8")
+    Path("full").mkdir()
+    Path("full", "kept.txt").write_text("kept", encoding="utf-8")
+    return tmp_path
+
+
+def run(line, capsys):
+    code = main(line.split())
+    return code, *capsys.readouterr()
+
+
+def test_tables_are_released_into_a_folder(folder, capsys):
+    line = "tables in.csv --domain d.json --ways 1 2 --epsilon 1/2 --out made"
+    code, out, err = run(f"{line} --synthetic 30 --level 0.9", capsys)
+    assert (code, err) == (0, "")
+    assert "epsilon = 1/2 (pure differential privacy)" in out
+    assert "Written to" in out
+    table = pd.read_csv("made/sex_x_age.csv")
+    assert list(table.columns) == ["sex", "age", *COLUMNS]
+    totals = {
+        int(pd.read_csv(file)["count"].sum()) for file in Path("made").glob("*_x_*.csv")
+    }
+    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    assert totals == {facts["total"]}
+    assert facts["level"] == 0.9
+    assert len(facts["files"]) == 6
+    synthetic = pd.read_csv("made/synthetic.csv")
+    assert Domain.from_json("d.json").encode(synthetic).shape == (30, 3)
+    statement = Path("made/statement.txt").read_text(encoding="utf-8")
+    assert " ".join(statement.split()) in " ".join(out.split())
+
+
+def test_chosen_tables_under_rho(folder, capsys):
+    line = "tables in.csv --domain d.json --table size,sex --table age --rho 0.1"
+    code, out, _ = run(f"{line} --neighbours replace --out made", capsys)
+    assert code == 0
+    assert "rho = 1/10 (zero-concentrated" in out
+    assert "replacing one record" in out
+    names = {path.name for path in Path("made").glob("*.csv")}
+    assert names == {"sex_x_size.csv", "age.csv"}
+
+
+def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
+    before = sorted(folder.rglob("*"))
+    line = "tables --domain d.json --ways 2 --epsilon 1 --dry-run"
+    code, out, err = run(line, capsys)
+    assert (code, err) == (0, "")
+    rows = out.splitlines()
+    assert rows[0].startswith("table       cells  std. error  90 % within")
+    assert [row.split("  ")[0] for row in rows[1:4]] == [
+        "sex x size",
+        "sex x age",
+        "size x age",
+    ]
+    errors = [float(number) for number in rows[1].split()[-3:]]
+    assert 0 < errors[0] < errors[1] < errors[2]
+    assert "nothing was spent" in " ".join(out.split())
+    assert max(map(len, rows)) <= 80
+    # The errors to expect do not depend on records that are named.
+    assert run(f"{line[:7]} wrong.csv {line[7:]}", capsys)[1] == out
+    assert sorted(folder.rglob("*")) == before
+
+
+USUAL = "tables in.csv --domain d.json --ways 2 --epsilon 1 --out made"
+
+WRONG = {
+    "no command of this name": ("table", "invalid choice: 'table'"),
+    "no domain": ("tables in.csv --ways 2 --epsilon 1 --out made", "--domain"),
+    "no file of a domain": (USUAL.replace("d.json", "x.json"), "'x.json'"),
+    "a domain that is no JSON": (USUAL.replace("d.json", "no.json"), "not valid JSON"),
+    "a domain that is a table": (USUAL.replace("d.json", "in.csv"), "not valid JSON"),
+    "no file of records": (USUAL.replace("in.csv", "x.csv"), "'x.csv'"),
+    "a folder of records": (USUAL.replace("in.csv", "full"), "'full'"),
+    "no records named": (USUAL.replace("in.csv ", ""), "--dry-run"),
+    "no output named": (USUAL.replace(" --out made", ""), "--out"),
+    "no tables": (USUAL.replace("--ways 2 ", ""), "--ways --table"),
+    "tables in two ways": (f"{USUAL} --table sex", "not allowed with"),
+    "ways of nothing": (USUAL.replace("--ways 2", "--ways"), "--ways"),
+    "ways of zero": (USUAL.replace("ways 2", "ways 0"), "from 1 to"),
+    "ways in words": (USUAL.replace("ways 2", "ways two"), "'two'"),
+    "more ways than attributes": (USUAL.replace("ways 2", "ways 4"), "at most 3"),
+    "an unknown attribute": (USUAL.replace("ways 2", "table sex,hat"), "'hat'"),
+    "an attribute twice": (USUAL.replace("ways 2", "table sex,sex"), "each once"),
+    "an empty name": (USUAL.replace("ways 2", "table sex,"), "''"),
+    "no cost": (USUAL.replace("--epsilon 1 ", ""), "--epsilon --rho"),
+    "two costs": (f"{USUAL} --rho 1", "not allowed with"),
+    "a cost of zero": (USUAL.replace("epsilon 1", "epsilon 0"), "finite number > 0"),
+    "a negative cost": (USUAL.replace("epsilon 1", "epsilon -1"), "--epsilon"),
+    "a cost in words": (USUAL.replace("epsilon 1", "epsilon low"), "'low'"),
+    "a level of one": (f"{USUAL} --level 1", "between 0 and 1"),
+    "a level in words": (f"{USUAL} --level high", "between 0 and 1"),
+    "a negative number of records": (f"{USUAL} --synthetic -3", "--synthetic"),
+    "an unknown relation": (f"{USUAL} --neighbours swap", "'swap'"),
+    "persons without records": (f"{USUAL} --records-per-person 0", "from 1 to"),
+    "an unknown policy": (f"{USUAL} --handle-missing fill", "'fill'"),
+    "a policy that nobody can follow": (
+        f"{USUAL} --handle-missing category",
+        "--handle-missing category",
+    ),
+    "an unknown option": (f"{USUAL} --speed", "--speed"),
+    "an output that is a file": (USUAL.replace("made", "in.csv"), "it is a file"),
+    "an output that is not empty": (USUAL.replace("made", "full"), "not empty"),
+    "an output in no folder": (USUAL.replace("made", "a/b/c"), "no folder"),
+    "a value out of bounds": (
+        USUAL.replace("in.csv", "wrong.csv"),
+        "row 0, column 'age'",
+    ),
+    "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
+    "a column that is missing": (USUAL.replace("in.csv", "other.csv"), "'age'"),
+    "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "'sex'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_input_is_one_sentence_and_leaves_nothing(case, folder, capsys):
+    line, words = WRONG[case]
+    before = sorted(folder.rglob("*"))
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("mmech: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+    assert "Traceback" not in err
+    assert sorted(folder.rglob("*")) == before
+    assert Path("full", "kept.txt").read_text(encoding="utf-8") == "kept"
+
+
+def test_the_command_is_a_module_and_explains_itself(folder):
+    environment = {**os.environ, "PYTHONPATH": str(Path(mmech.__file__).parents[1])}
+    found = subprocess.run(
+        [sys.executable, "-m", "mmech", "tables", "--help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert "--dry-run" in found.stdout
+    assert max(map(len, found.stdout.splitlines())) <= 80
+
+
+def test_help_and_version(capsys):
+    assert run("--version", capsys)[:2] == (0, f"mmech {mmech.__version__}\n")
+    assert "tables" in run("", capsys)[1]

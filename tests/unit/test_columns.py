@@ -1,0 +1,154 @@
+"""Columns of every kind: each value means what it means by itself."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mmech import Attribute, Domain
+from mmech.domain.dictionary import FEW, Dictionary
+
+WORDS = Attribute.categorical("a", ["x", "1", "2.5", "True", "-7", "?"])
+NUMBERS = Attribute.numeric("a", lower=-5, upper=300, n_bins=7, other="none")
+MANY = Attribute.categorical("a", [*range(-3, 200), "x"], other="x")
+ATTRIBUTES = [WORDS, NUMBERS, MANY]
+POLICIES = {"handle_unknown": "category", "handle_missing": "category"}
+
+INTEGERS = [-7, -1, 0, 1, 2, 99, 127]
+COLUMNS = {
+    "bool": np.array([True, False, True]),
+    "int8": np.array(INTEGERS, np.int8),
+    "int8 from end to end": np.array([-128, 1, 127], np.int8),
+    "int16 from end to end": np.array([-(2**15), 1, 2**15 - 1], np.int16),
+    "int64": np.array(INTEGERS * 300),
+    "int64 of a range that is neither short nor wide": np.arange(-900, 900)[::2],
+    "int64 far apart": np.array([-(2**63), 1, 2**63 - 1]),
+    "int64 at the lower end": np.array([-(2**63), 2 - 2**63]),
+    "uint64 at 2^63": np.array([2**63 - 1, 2**63 + 1], np.uint64),
+    "float": np.array([1.0, np.nan, -0.0, 2.5, -7, np.inf]),
+    "text": np.array(["x", "1", "1.0", "True", "true", "", "?", " ", "nan", "y"]),
+    "text objects": np.array(["x", None, "1.0", np.nan, "true", "x"], dtype=object),
+    "objects": np.array([1, True, "1", 2.5, None, "x", [1], pd.NA], dtype=object),
+    "equal but not alike": np.array([True, 1, 1.0, "True"], dtype=object),
+}
+
+
+def codes_one_by_one(attribute, values):
+    """Codes of a column whose rows are tables of their own."""
+    table = np.empty((1, 1), dtype=object)
+    found = []
+    for value in values:
+        table[0, 0] = value
+        found.append(int(Domain([attribute]).encode(table, **POLICIES)[0, 0]))
+    return found
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_value_means_what_it_means_by_itself(attribute, name):
+    values = COLUMNS[name]
+    expected = codes_one_by_one(attribute, values)
+    frame = pd.DataFrame({"a": values})
+    for table in (values[:, None], frame):
+        codes = Domain([attribute]).encode(table, **POLICIES)
+        assert codes.dtype == np.int64
+        assert codes[:, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
+@pytest.mark.parametrize("values", [["x", "1", None, "2.5", "x"], [1, 99, 2, 1]])
+def test_categories_of_pandas(attribute, values):
+    column = pd.Series(values, dtype=object).astype("category")
+    codes = Domain([attribute]).encode(pd.DataFrame({"a": column}), **POLICIES)
+    assert codes[:, 0].tolist() == codes_one_by_one(attribute, values)
+
+
+@pytest.mark.parametrize("size", [2, 256, 257, 70_000])
+def test_the_narrowest_type_holds_every_code(size):
+    domain = Domain([Attribute.numeric("a", lower=0, upper=size, n_bins=size)])
+    X = np.array([[0.5], [size - 0.5]])
+    codes = domain.encode(X, narrow=True)
+    assert codes.dtype == np.min_scalar_type(size - 1)
+    assert codes.tolist() == domain.encode(X).tolist() == [[0], [size - 1]]
+
+
+@pytest.mark.parametrize("kind", ["category", "object", "str"])
+@pytest.mark.parametrize(
+    ("bad", "problem"), [("y", "outside the domain"), (None, "missing value")]
+)
+def test_errors_name_row_and_column_and_not_the_value(kind, bad, problem):
+    domain = Domain([Attribute.categorical("a", ["x", "z"])])
+    column = pd.Series(["x", "z", bad, "x", bad], dtype=object).astype(kind)
+    with pytest.raises(ValueError, match="row 2, column 'a'") as caught:
+        domain.encode(pd.DataFrame({"a": column}))
+    assert problem in str(caught.value)
+    assert "'y'" not in str(caught.value)
+    found = domain.check(pd.DataFrame({"a": column}))
+    assert [misfit.row for misfit in found] == [2, 4]
+
+
+def test_dictionaries_of_integers_hold_what_is_there():
+    for width in (FEW, FEW + 1, 10 * FEW):
+        column = np.arange(0, width, width - 1).repeat(20 * FEW)
+        held = Dictionary.of_integers(column)
+        assert held.values().tolist() == column.tolist()
+        assert len(held.entries) == (width if width <= FEW else 2)
+    assert Dictionary.of_integers(np.array([0, 10**6])) is None
+    assert Dictionary.of_integers(np.array([0.5])) is None
+
+
+@pytest.mark.parametrize("method", ["collect", "compute"])
+def test_lazy_tables_are_to_be_read_first(method):
+    lazy = type("Lazy", (SimpleNamespace,), {method: None})(columns=["a"])
+    with pytest.raises(TypeError, match=rf"in memory, got a lazy Lazy; call .{method}"):
+        Domain([WORDS]).encode(lazy)
+    # Names of columns are not methods.
+    frame = pd.DataFrame({method: ["x"]})
+    named = Domain([Attribute.categorical(method, ["y", "x"])])
+    assert named.encode(frame).tolist() == [[1]]
+
+
+TABLES = {
+    "text": ["x", "1", None, "2.5", "y"],
+    "integers": [1, 2, 99, 1, -7],
+    "integers and gaps": [1, None, 99, 1, -7],
+    "numbers and gaps": [1.0, None, 2.5, 1.0, -7.0],
+    "booleans and gaps": [True, None, False],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_arrow(attribute, name):
+    arrow = pytest.importorskip("pyarrow")
+    values = TABLES[name]
+    plain = arrow.table({"b": [0] * len(values), "a": arrow.array(values)})
+    tables = [plain, arrow.concat_tables([plain.slice(0, 2), plain.slice(2)])]
+    if values:
+        tables += [plain.to_batches()[0]]
+        held = arrow.array(values).dictionary_encode()
+        parts = [held.slice(0, 1), arrow.array(values[1:]).dictionary_encode()]
+        tables += [
+            arrow.table({"a": held}),
+            arrow.table({"a": arrow.chunked_array(parts)}),
+        ]
+    for table in tables:
+        codes = Domain([attribute]).encode(table, **POLICIES)
+        assert codes[:, 0].tolist() == codes_one_by_one(attribute, values)
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_polars(attribute, name):
+    polars = pytest.importorskip("polars")
+    values = TABLES[name]
+    frame = polars.DataFrame({"b": [0] * len(values), "a": values})
+    expected = codes_one_by_one(attribute, values)
+    assert Domain([attribute]).encode(frame, **POLICIES)[:, 0].tolist() == expected
+    if name == "text":
+        held = frame.with_columns(polars.col("a").cast(polars.Categorical))
+        assert Domain([attribute]).encode(held, **POLICIES)[:, 0].tolist() == expected
+    with pytest.raises(TypeError, match=r"lazy LazyFrame; call .collect\(\)"):
+        Domain([attribute]).encode(frame.lazy())

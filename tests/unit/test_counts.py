@@ -1,0 +1,108 @@
+"""Counts of occupied cells: exact, and the same however records are cut in parts."""
+
+import pickle
+from collections import Counter
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytest
+
+from mmech import Counts
+from mmech.marginals.counts import occupied_cells
+
+SHAPES = [(1,), (2, 3), (5, 1, 7), (2,) * 15, (60,) * 12, (2,) * 130, (3, 2**62, 2)]
+
+
+def listed(codes, multiplicities):
+    return Counter(dict(zip(map(tuple, codes.tolist()), multiplicities, strict=True)))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{len(shape)} attributes")
+@pytest.mark.parametrize("n_records", [0, 1, 2, 300])
+def test_every_distinct_row_is_there_as_often_as_it_was(shape, n_records, rng):
+    codes = rng.integers(0, shape, (n_records, len(shape)))
+    codes = codes[rng.integers(0, n_records, 2 * n_records)] if n_records else codes
+    expected = Counter(map(tuple, codes.tolist()))
+    rows, numbers = occupied_cells(codes, shape)
+    assert listed(rows, numbers) == expected
+    assert rows.tolist() == [list(row) for row in sorted(expected)]
+    # Once more, with numbers of its own for every row.
+    again = rng.permutation(np.repeat(np.arange(len(rows)), 2))
+    weights = rng.integers(1, 2**40, again.size)
+    doubled = Counter()
+    for row, weight in zip(rows[again].tolist(), weights.tolist(), strict=True):
+        doubled[tuple(row)] += weight
+    assert listed(*occupied_cells(rows[again], shape, weights)) == doubled
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64, np.int64])
+@pytest.mark.parametrize("shape", [(2, 3), (200,) * 9], ids=["small", "large"])
+def test_the_type_of_the_codes_does_not_matter(kind, shape, rng):
+    codes = rng.integers(0, shape, (50, len(shape)))
+    assert Counts(codes.astype(kind), shape) == Counts(codes, shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{len(shape)} attributes")
+def test_parts_add_up_to_the_whole_in_any_order(shape, rng):
+    codes = rng.integers(0, shape, (90, len(shape)))
+    whole = Counts(codes, shape)
+    parts = [Counts(part, shape) for part in np.split(codes, [0, 20, 21, 70])]
+    assert reduce(add, parts) == whole
+    assert reduce(add, parts[::-1]) == whole
+    first, second, third, *_ = parts[1:]
+    assert (first + second) + third == first + (second + third)
+
+
+def test_a_part_counts_once():
+    one = Counts([[0]], (2,), chunk_id=("a.csv", 0, 100))
+    same = Counts([[1]], (2,), chunk_id=("a.csv", 0, 100))
+    other = Counts([[0]], (2,), chunk_id=("a.csv", 100, 200))
+    both = one + other
+    for again in (one, same, both):
+        with pytest.raises(ValueError, match=r"chunk_id.*'a.csv'.*twice"):
+            both + again
+    # Equal contents are other records, unless they have one name.
+    assert Counts([[0]], (2,)) + Counts([[0]], (2,)) == Counts([[0], [0]], (2,))
+
+
+def test_too_many_records_are_refused():
+    counts = Counts([[0]], (2,))
+    for _ in range(62):
+        counts = counts + counts
+    with pytest.raises(OverflowError, match=r"2\^62"):
+        counts + counts
+
+
+def test_text_shows_nothing_of_the_records():
+    texts = {repr(Counts(np.zeros((n, 2), int), (2, 3))) for n in (0, 1, 1000)}
+    assert len(texts) == 1
+
+
+def test_workers_may_send_them():
+    counts = Counts([[0, 1], [1, 2]], (2, 3), chunk_id=3)
+    sent = pickle.loads(pickle.dumps(counts))
+    assert sent == counts
+    with pytest.raises(ValueError, match="3 twice"):
+        sent + counts
+
+
+def test_what_does_not_add():
+    with pytest.raises(ValueError, match="same domain"):
+        Counts([[0]], (2,)) + Counts([[0]], (3,))
+    with pytest.raises(TypeError):
+        Counts([[0]], (2,)) + 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "error"),
+    [
+        ([[2]], ValueError),
+        ([[-1]], ValueError),
+        ([0], ValueError),
+        ([[0.5]], TypeError),
+    ],
+)
+def test_codes_outside_the_domain_are_refused(codes, error):
+    with pytest.raises(error, match="codes"):
+        Counts(codes, (2,))
