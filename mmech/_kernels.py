@@ -582,6 +582,41 @@ def geometric_differences(table, stream, events, out):
     return out.size, found
 
 
+@kernel
+def weighted_rows(logarithms, words, weights, out):
+    # One index per row, its weight exp(logarithm * 2**-36) over the sum of the row:
+    # logarithms (n, m) int64, the least int64 for a weight of zero; words (n,) uint64,
+    # a uniform number each; scratch weights (m,) float64 -> out (n,) int64, -1 where
+    # the number is so close to a border that rounding might decide.
+    n, m = logarithms.shape
+    impossible = np.int64(-(2**63))
+    # Of sums of up to m doubles and their exponentials, and of the cut-off word.
+    margin = (m + 16) * 2.0**-52
+    for row in range(n):
+        best = impossible
+        for i in range(m):
+            best = max(best, logarithms[row, i])
+        total = 0.0
+        for i in range(m):
+            weight = 0.0
+            if logarithms[row, i] != impossible:
+                gap = np.float64(best - logarithms[row, i]) * 2.0**-36
+                if gap < 150.0:
+                    weight = np.exp(-gap)
+            weights[i] = weight
+            total += weight
+        left = np.float64(words[row] >> np.uint64(11)) * 2.0**-53 * total
+        out[row] = -1
+        for i in range(m):
+            if left < weights[i] - margin * total:
+                if left > margin * total:
+                    out[row] = i
+                break
+            left -= weights[i]
+            if left < margin * total:
+                break
+
+
 # ---- scans along an axis ------------------------------------------------------
 
 

@@ -23,13 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_epsilon
+from mmech.checks import check_epsilon, check_integer
 from mmech.noise import (
     FRACTION_BITS,
+    IMPOSSIBLE,
     check_insecure_rng,
     flip_negative_exponential,
     random_permutation,
     weighted_choice,
+    weighted_choices,
 )
 from mmech.noise.seam import drawn
 from mmech.privacy.cost import bounded_range_epsilon, one_cost
@@ -71,7 +73,8 @@ def fixed_point_rate(
         Largest number of sums of weights that take part in one choice, a public
         number.
     score_unit : int, default=1
-        Most that one record changes a score.
+        Most that one record changes a score. Of monotone scores no more is asked than
+        that an added record moves all of them within a window of this length.
 
     Returns
     -------
@@ -121,6 +124,7 @@ def exponential_mechanism(
     rho: Any = None,
     released: str,
     monotone: bool = False,
+    window: int | None = None,
     neighbours: str = "add_remove",
     records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
@@ -129,9 +133,10 @@ def exponential_mechanism(
     r"""Choose among candidates, those of high score with higher probability.
 
     Candidate i is drawn with probability proportional to :math:`e^{\rho q_i}`, with
-    :math:`\rho = \epsilon` for monotone scores, such as counts, and half of it
-    otherwise. The best is missed by more than :math:`(\log n + t) / \rho` with
-    probability at most :math:`e^{-t}`.
+    :math:`\rho = \epsilon` for monotone scores, such as counts, half of it otherwise,
+    and :math:`\epsilon / w` for scores that one record moves within a window w. The
+    best is missed by more than :math:`(\log n + t) / \rho` with probability at most
+    :math:`e^{-t}`.
 
     Parameters
     ----------
@@ -145,6 +150,9 @@ def exponential_mechanism(
         What is chosen, in words, for the ledger.
     monotone : bool, default=False
         Whether an added record never lowers a score.
+    window : int, optional
+        In place of `monotone`, for scores in other units: an added record changes every
+        score by something between two whole numbers that are this far apart.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation; ``"replace"`` halves the rate.
     records_per_person : int, default=1
@@ -193,6 +201,7 @@ def exponential_mechanism(
         currency,
         released=released,
         monotone=monotone,
+        window=None if window is None else check_integer(window, "window"),
         relation=Relation(neighbours, records_per_person),
         ledger=ledger,
         noise=check_insecure_rng(insecure_rng),
@@ -207,14 +216,22 @@ def select(
     *,
     released: str,
     monotone: bool = False,
+    window: int | None = None,
     relation: Relation,
     ledger: PrivacyLedger | None,
     noise: np.random.Generator | None,
 ) -> tuple[int, LedgerEntry]:
     """Charge for a draw by the exponential mechanism, then draw."""
     epsilon = epsilon_of_draw(cost, currency)
-    rate = fixed_point_rate(epsilon, monotone=monotone, relation=relation, roundings=1)
-    entry = LedgerEntry(cost, released, "exponential", currency=currency)
+    rate = fixed_point_rate(
+        epsilon,
+        monotone=monotone or window is not None,
+        relation=relation,
+        roundings=1,
+        score_unit=window or 1,
+    )
+    size = window or 1
+    entry = LedgerEntry(cost, released, "exponential", size, currency=currency)
     entry = charge(ledger, entry, relation, noise)
     exact = in_64_bits(scores)
 
@@ -228,9 +245,78 @@ def select(
         epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS),
         monotone=monotone,
+        window=window,
         relation=relation,
     )
     return chosen, entry
+
+
+def choose_rows(
+    scores: NDArray[np.int64],
+    epsilon: Fraction,
+    *,
+    window: int,
+    relation: Relation,
+    noise: np.random.Generator | None,
+    priors: NDArray[np.int64] | int = 0,
+    possible: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int64]:
+    """Choose a candidate of every row by the exponential mechanism.
+
+    Each row costs epsilon for the records that its scores depend on, which the caller
+    has paid: once, where every record counts in one row.
+
+    Parameters
+    ----------
+    scores : ndarray of int64, shape (n, m)
+        Scores of the candidates of every row. Sensitive.
+    epsilon : Fraction
+        Budget of one row, nats.
+    window : int
+        Length of an interval that holds, for every candidate of a row, what an added
+        record changes its score by.
+    relation : Relation
+        Neighbour relation; a replacement is a removal and an addition.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
+    priors : ndarray of int64, shape (n, m), default=0
+        Public logarithms of prior weights, in units of 2**-36.
+    possible : ndarray of bool, shape (n, m), optional
+        Candidates that there are, at least one in each row; public.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    rate = fixed_point_rate(
+        epsilon, monotone=True, relation=relation, roundings=1, score_unit=window
+    )
+
+    def choose() -> NDArray[np.int64]:
+        logs = logarithms(scores, rate, priors) if scores.size else scores
+        allowed = np.ones(scores.shape, np.bool_) if possible is None else possible
+        if logs.dtype == np.int64:
+            logs = np.where(allowed, logs, IMPOSSIBLE)
+            return weighted_choices(logs, insecure_rng=noise)
+        chosen = [
+            places[weighted_choice(row[places], insecure_rng=noise)]
+            for row, places in zip(logs, map(np.flatnonzero, allowed), strict=True)
+        ]
+        return np.array(chosen, np.int64)
+
+    return np.asarray(
+        drawn(
+            "exponential_rows",
+            scores,
+            choose,
+            epsilon=epsilon,
+            rate=Fraction(rate, 2**FRACTION_BITS),
+            window=window,
+            relation=relation,
+            priors=priors,
+            possible=possible,
+        )
+    )
 
 
 def epsilon_of_draw(cost: Fraction, currency: str) -> Fraction:

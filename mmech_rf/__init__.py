@@ -28,6 +28,9 @@ if _TYPE_CHECKING:
         fletcher_islam_depth,
         grow_random_forest,
     )
+    from mmech_rf.literature.classifier import RecipeForestClassifier
+    from mmech_rf.literature.presets import recipes
+    from mmech_rf.literature.recipe import Recipe
     from mmech_rf.private.batch_prediction import BatchPredictionClassifier
     from mmech_rf.private.batch_training import BatchTrainingClassifier
     from mmech_rf.private.laplace_forest import LaplaceForestClassifier
@@ -71,7 +74,11 @@ __all__ = [
     "LaplaceForestClassifier",
     "NonPrivateForestClassifier",
     "PrivateForestClassifier",
+    "RecipeForestClassifier",
     "SubsampleAggregateClassifier",
+    # forests of the literature
+    "Recipe",
+    "recipes",
     # settings of classifiers, with their provenance
     "BlockSettings",
     "DrawnSettings",
@@ -95,6 +102,8 @@ _HOMES = {
         "fletcher_islam_depth",
         "grow_random_forest",
     ],
+    "literature.presets": ["recipes"],
+    "literature.recipe": ["Recipe"],
     "reading": ["Part", "read"],
     "schema": ["Attribute", "Schema"],
     "tuning": ["TunedSetting", "Tuning", "tune"],

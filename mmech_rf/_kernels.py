@@ -1010,3 +1010,22 @@ def root_log_weights(
         out[j, 1] = log_prior[root]
         for x in range(size):
             _add_log_sum(ways[x], n_views + 1, rate, far, out[j])
+
+
+# ---- recipes ------------------------------------------------------------------
+
+
+@kernel
+def node_histograms(codes, class_codes, record, weight, node, first, stop, starts, out):
+    # Counts of the values of every attribute and of the classes in the nodes from
+    # first to stop: codes (N, d), class_codes (N,) int64; a row per record and tree:
+    # record, weight, node (M,) int64; starts (d + 1,) int64, where the values of an
+    # attribute begin -> out (stop - first, values, k) int64, added to
+    for row in range(record.shape[0]):
+        here = node[row] - first
+        if node[row] < first or node[row] >= stop:
+            continue
+        one = record[row]
+        label = class_codes[one]
+        for a in range(codes.shape[1]):
+            out[here, starts[a] + codes[one, a], label] += weight[row]

@@ -182,6 +182,17 @@ _ROWS = (
         {"data": "disjoint", "voting": "hard"},
     ),
     Method(
+        "recipe",
+        "RecipeForestClassifier",
+        "literature.classifier",
+        "forest of the literature",
+        "labels or counts of leaves",
+        "a forest of the literature by the name of its recipe, see `mmech-rf recipes`",
+        ("#1B7837", "d", "--"),
+        "fit",
+        ("n_records", "recipe", "random_state"),
+    ),
+    Method(
         "non-private",
         "NonPrivateForestClassifier",
         "private.nonprivate",

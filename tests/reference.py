@@ -5,6 +5,7 @@ Nothing here imports the package, so that an error cannot hide on both sides.
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -412,6 +413,21 @@ def geometric_differences(table, stream, events, out):
                     found += 1
         out[draw] = total
     return len(out), found
+
+
+def weighted_rows(logarithms, words, weights, out):
+    """Return the index that a number of 64 bits falls on, in exact fractions."""
+    for row, word in enumerate(words.tolist()):
+        possible = np.flatnonzero(logarithms[row] > -(2**63))
+        best = int(logarithms[row].max())
+        gaps = [best - int(logarithms[row, i]) for i in possible]
+        shares = [Fraction(math.exp(-gap / 2**36)) for gap in gaps]
+        left = Fraction(word, 2**64) * sum(shares)
+        for i, share in zip(possible.tolist(), shares, strict=True):
+            left -= share
+            if left < 0:
+                out[row] = i
+                break
 
 
 def pidentity_pinv_along(q1, q2, scales, x, inner, out):

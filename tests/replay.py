@@ -26,7 +26,7 @@ from entropy import system_entropy
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
 
-FREE = ("ties", "key", "assignment")
+FREE = ("ties", "key", "assignment", "samples")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""
 
 
@@ -186,11 +186,19 @@ def _repeated(draw, number, tape, people):
     before = tape.played[number]
     same(f"the kind of {words}", before.draw.kind, draw.kind)
     same(f"the public side of {words}", dict(before.draw.public), dict(draw.public))
+    if draw.kind == "samples":
+        # Those who are new are in the last sample, once.
+        rows = dict(zip(tape.people.counted, before.outcome, strict=True))
+        new = np.eye(1, draw.public["n_samples"], dtype=np.int64)[0, ::-1]
+        found = [rows.get(name, new) for name in people.counted]
+        return np.array(found, np.int64).reshape(-1, new.size)
     if draw.kind != "assignment":
         same(f"the shape of {words}", _shape(before.draw.exact), _shape(draw.exact))
         if draw.kind == "tree":
             return _of_these_views(before, draw.public["views"])
         return _copy(before.outcome)
+    if draw.exact == before.draw.exact != len(people.counted):
+        return _copy(before.outcome)  # other people, who are the same
     # Each record keeps its part; those who are new get any.
     known = dict(zip(tape.people.counted, before.outcome.tolist(), strict=True))
     n_parts = draw.public["n_parts"]
@@ -265,7 +273,8 @@ def _price(draw):
     """Return what a draw is to cost at most, and in what."""
     if "entry" in draw.public:
         return draw.public["entry"].cost, draw.public["entry"].currency
-    return draw.public.get("epsilon", 0), "epsilon"
+    rows = len(draw.exact) if draw.kind == "exponential_rows" else 1
+    return draw.public.get("epsilon", 0) * rows, "epsilon"
 
 
 def loss(before, after):
@@ -283,6 +292,8 @@ def loss(before, after):
             abs(number) * weight for (*_, weight), number in changed
         )
     change = np.asarray(after.exact) - np.asarray(before.exact)
+    if before.kind == "exponential_rows":
+        return public["rate"] * _widths(public, change).sum()
     change = change.astype(object).reshape(len(change) if change.ndim else 1, -1)
     if before.kind == "laplace":
         return sum(
@@ -308,6 +319,15 @@ def loss(before, after):
         return Fraction(np.max(norms, axis=0).sum()) / scale
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
     return public["rate"] * Fraction(change.max() - change.min())
+
+
+def _widths(public, change):
+    """Return how far apart the changes of the scores of every row are."""
+    if public["possible"] is None:
+        return np.ptp(change, axis=1) if change.size else np.zeros(1, np.int64)
+    above = np.where(public["possible"], change, change.min(initial=0)).max(axis=1)
+    below = np.where(public["possible"], change, change.max(initial=0)).min(axis=1)
+    return above - below
 
 
 def in_rho(kind, cost):
@@ -340,6 +360,12 @@ def _check_scores(words, before, after):
         assert all(0 <= weight <= public["unit"] for (*_, weight), _ in changed)
         return
     change = after.exact - before.exact
+    if before.kind == "exponential_rows":
+        most = public["window"] * steps
+        assert _widths(public, change).max() <= most, f"{words} moves scores by more"
+        return
+    if public.get("window") is not None:
+        return
     most = records if public["monotone"] else steps
     assert abs(change).max() <= most, f"{words} has scores that change by more"
     if public["monotone"] and steps == records:
@@ -465,6 +491,12 @@ def without_records(first=0):
             return rng.integers(-20, 60, shape)
         if draw.kind in ("exponential", "permute_and_flip"):
             return int(rng.integers(shape[0]))
+        if draw.kind == "exponential_rows":
+            possible = public["possible"]
+            ranks = rng.random(shape)
+            return (ranks if possible is None else ranks * possible).argmax(axis=1)
+        if draw.kind == "samples":
+            return np.ones((draw.exact, public["n_samples"]), np.int64)
         if draw.kind == "tree":
             n_labels = public["n_classes"] + (draw.exact["predicted"] is not None)
             return any_tree(rng, public["views"], n_labels)

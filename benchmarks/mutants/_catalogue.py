@@ -36,6 +36,8 @@ CHOICES = "tests/statistical/test_selection_audit.py"
 FITS = "tests/rf/test_classifiers.py"
 LABELS = "tests/rf/test_label_forest.py"
 PRIVACY = "tests/rf/test_privacy.py"
+RECIPE_DRAWS = "tests/rf/test_recipes_privacy.py"
+RECIPE_SHARES = "tests/rf/test_recipes.py"
 SUMS = "tests/rf/test_additive_scores.py"
 TREES = "tests/rf/test_selected_trees.py"
 TREE_DRAW = "tests/rf/test_tree_selection.py"
@@ -795,6 +797,60 @@ FILES = (
     ),
 )
 
+RECIPES = (
+    Mutant(
+        "labels as if one count changed",
+        "mmech/privacy/neighbours.py",
+        '(1 if self.neighbours == "add_remove" else 2)',
+        '(2 if self.neighbours == "replace" else 1)',
+        (
+            f"{SELECTION}::test_a_replaced_label_is_a_record_that_leaves_and_one_that_comes",
+        ),
+    ),
+    Mutant(
+        "windows of scores left out of the rate",
+        "mmech/selection.py",
+        "roundings=1, score_unit=window",
+        "roundings=1, score_unit=1",
+        (f"{SELECTION}::test_rows_follow_priors_and_rates",),
+    ),
+    Mutant(
+        "a border that rounding decides",
+        "mmech/_kernels.py",
+        "margin = (m + 16) * 2.0**-52",
+        "margin = 0.0",
+        (f"{SELECTION}::test_numbers_next_to_a_border_are_settled_exactly",),
+    ),
+    Mutant(
+        "bags at the price of the records",
+        "mmech_rf/literature/samples.py",
+        "return poisson_bag_epsilon(own)",
+        "return own",
+        (f"{RECIPE_DRAWS}::test_a_random_sample_costs_what_it_says",),
+    ),
+    Mutant(
+        "equal parts of a list",
+        "mmech_rf/literature/samples.py",
+        "trees = assign_records(n_records, n_trees, insecure_rng=noise)",
+        "trees = np.arange(n_records) % n_trees",
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "medians of several attributes paid for once",
+        "mmech_rf/literature/grow.py",
+        "own_cost = cost / (n_candidates + 1)",
+        "own_cost = cost / 2",
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "windows of Gini scores as if they moved by one",
+        "mmech_rf/literature/scores.py",
+        "(2 ** (GRID + 1) + 2) * unit",
+        "2**GRID * unit",
+        (f"{RECIPE_SHARES}::test_an_added_record_moves_scores_within_the_window",),
+    ),
+)
+
 MUTANTS = (
     *CALIBRATION,
     *NEIGHBOURS,
@@ -804,4 +860,5 @@ MUTANTS = (
     *SELECTING,
     *LEAKS,
     *FILES,
+    *RECIPES,
 )

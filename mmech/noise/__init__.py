@@ -15,8 +15,10 @@ a released number carries anything about the count beneath it (the attack of Mir
 from mmech.noise.bernoulli import flip_negative_exponential
 from mmech.noise.choice import (
     assign_records,
+    bernoulli_samples,
     integers_below,
     keyed_argmax,
+    poisson_bags,
     random_argmax,
     random_key,
     random_permutation,
@@ -26,15 +28,22 @@ from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
 from mmech.noise.laws import GAUSSIAN, LAPLACE, LAWS, Law, k_norm, law_and_cost
 from mmech.noise.norm import norm_noise, norm_noise_variance
 from mmech.noise.system import check_insecure_rng
-from mmech.noise.weighted import FRACTION_BITS, weighted_choice
+from mmech.noise.weighted import (
+    FRACTION_BITS,
+    IMPOSSIBLE,
+    weighted_choice,
+    weighted_choices,
+)
 
 __all__ = [
     "FRACTION_BITS",
+    "IMPOSSIBLE",
     "GAUSSIAN",
     "LAPLACE",
     "LAWS",
     "Law",
     "assign_records",
+    "bernoulli_samples",
     "check_insecure_rng",
     "discrete_gaussian",
     "discrete_gaussian_variance",
@@ -47,8 +56,10 @@ __all__ = [
     "law_and_cost",
     "norm_noise",
     "norm_noise_variance",
+    "poisson_bags",
     "random_argmax",
     "random_key",
     "random_permutation",
     "weighted_choice",
+    "weighted_choices",
 ]

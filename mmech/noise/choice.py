@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.noise.seam import drawn
 from mmech.noise.system import random_words
+from mmech.noise.thresholds import exp_bits
 
 __all__ = [
     "assign_records",
+    "bernoulli_samples",
     "integers_below",
     "keyed_argmax",
+    "poisson_bags",
     "random_argmax",
     "random_permutation",
     "random_key",
@@ -91,6 +98,109 @@ def assign_records(
         return integers_below(np.full(n_records, n_parts), insecure_rng=insecure_rng)
 
     return np.asarray(drawn("assignment", n_records, assign, n_parts=n_parts))
+
+
+def bernoulli_samples(
+    n_records: int,
+    n_samples: int,
+    share: Fraction,
+    *,
+    insecure_rng: np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    """Draw which records are in each of several samples, exactly and independently.
+
+    Parameters
+    ----------
+    n_records, n_samples : int
+        Number of records, and of samples.
+    share : Fraction
+        Probability that a record is in a sample, in (0, 1].
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records, n_samples)
+        One where a record is in a sample, otherwise zero.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.noise import bernoulli_samples
+    >>> bernoulli_samples(2, 3, Fraction(1))
+    array([[1, 1, 1],
+           [1, 1, 1]])
+    """
+
+    def sample() -> NDArray[np.int64]:
+        bounds = np.full((n_records, n_samples), share.denominator)
+        below = integers_below(bounds.ravel(), insecure_rng=insecure_rng)
+        return (below < share.numerator).astype(np.int64).reshape(bounds.shape)
+
+    return np.asarray(drawn("samples", n_records, sample, n_samples=n_samples))
+
+
+def poisson_bags(
+    n_records: int, n_bags: int, *, insecure_rng: np.random.Generator | None = None
+) -> NDArray[np.int64]:
+    """Draw how often each record is in each of several bags: Poisson with mean one.
+
+    Exactly: a uniform number is compared with the distribution function, 64 bits at a
+    time, until it is known between which two of its values it lies.
+
+    Parameters
+    ----------
+    n_records, n_bags : int
+        Number of records, and of bags.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_records, n_bags)
+
+    Examples
+    --------
+    >>> from mmech.noise import poisson_bags
+    >>> poisson_bags(100, 4).shape
+    (100, 4)
+    """
+
+    def sample() -> NDArray[np.int64]:
+        words = random_words(n_records * n_bags, insecure_rng)
+        below = np.array(poisson_thresholds(64), np.uint64)
+        counts = np.searchsorted(below, words, side="right")
+        # A word that is a threshold itself leaves open on which side the number lies.
+        for place in np.flatnonzero(np.isin(words, below)):
+            number, bits = int(words[place]), 64
+            while number in poisson_thresholds(bits):
+                number = number << 64 | int(random_words(1, insecure_rng)[0])
+                bits += 64
+            counts[place] = sum(number > t for t in poisson_thresholds(bits))
+        return counts.reshape(n_records, n_bags).astype(np.int64)
+
+    return np.asarray(drawn("samples", n_records, sample, n_samples=n_bags))
+
+
+@lru_cache(maxsize=8)
+def poisson_thresholds(bits: int) -> tuple[int, ...]:
+    """Return floor(2**bits P(K <= k)) for k = 0, 1, ... until it is 2**bits - 1.
+
+    For K that is Poisson with mean one, where P(K <= k) is a rational times exp(-1).
+    """
+    guard = 64
+    inverse_e = exp_bits(Fraction(1), bits + guard)
+    found: list[int] = []
+    term = total = Fraction(1)
+    while not found or found[-1] < 2**bits - 1:
+        below = inverse_e * total
+        above = (inverse_e + 1) * total
+        floor = math.floor(below / 2**guard)
+        assert floor == math.floor(above / 2**guard), "a threshold needs more bits"
+        found.append(floor)
+        term /= len(found)
+        total += term
+    return tuple(found)
 
 
 def random_key(insecure_rng: np.random.Generator | None = None) -> int:

@@ -7,6 +7,7 @@ import operator
 from bisect import bisect_right
 from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +15,19 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.noise.bernoulli import bernoulli
 from mmech.noise.system import random_words
 
-__all__ = ["FRACTION_BITS", "position_by_weight", "weighted_choice"]
+__all__ = [
+    "FRACTION_BITS",
+    "IMPOSSIBLE",
+    "position_by_weight",
+    "weighted_choice",
+    "weighted_choices",
+]
 
 FRACTION_BITS = 36
 """Logarithms of weights are integers, in units of 2**-36."""
+
+IMPOSSIBLE = -(2**63)
+"""Logarithm of a weight of zero, in rows of `weighted_choices`."""
 
 NEAR = 150.0
 """Weights below exp(-150) of the largest one are left to the slow path: all of them
@@ -76,7 +86,7 @@ def weighted_choice(
     gaps = logarithms.max() - logarithms
     exponents = np.ldexp(np.minimum(gaps, 2**62).astype(np.float64), -FRACTION_BITS)
     near = np.flatnonzero(exponents <= NEAR)
-    weights = _whole(np.exp(-exponents[near]))
+    weights = _whole(_weights(gaps[near]))
     if near.size < gaps.size and not random_words(HEAD_WORDS, insecure_rng).any():
         far = np.flatnonzero(exponents > NEAR)
         small = [_small_weight(int(gap)) for gap in gaps[far]]
@@ -89,8 +99,79 @@ def weighted_choice(
     return int(near[position_by_weight(weights, insecure_rng)])
 
 
+def weighted_choices(
+    log_weights: NDArray[np.int64],
+    *,
+    insecure_rng: np.random.Generator | None = None,
+) -> NDArray[np.int64]:
+    r"""Draw an index of every row with probability proportional to its weight.
+
+    The law of each row is that of `weighted_choice`, exactly. A uniform number of 64
+    bits decides, unless it is closer to a border between two indices than roundings
+    are large; then exact integers do, with as many more bits as it takes. A row takes
+    about 10 ns per candidate.
+
+    Parameters
+    ----------
+    log_weights : ndarray of int64, shape (n, m)
+        Logarithms in units of 2**-36 nats, below 2**62 in magnitude, or `IMPOSSIBLE`;
+        at least one of each row is possible.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.noise import IMPOSSIBLE, weighted_choices
+    >>> weighted_choices(np.array([[0, 1 << 46], [0, IMPOSSIBLE]]))
+    array([1, 0])
+    """
+    from mmech import _kernels
+
+    rows = np.ascontiguousarray(log_weights, np.int64)
+    n, m = rows.shape
+    words = random_words(n, insecure_rng)
+    out = np.empty(n, np.int64)
+    _kernels.weighted_rows(rows, words, np.empty(m), out)
+    for row in np.flatnonzero(out < 0):
+        out[row] = _settled(rows[row], int(words[row]), insecure_rng)
+    return out
+
+
+def _settled(
+    log_weights: NDArray[np.int64], word: int, insecure_rng: np.random.Generator | None
+) -> int:
+    """Return the index that a uniform number falls on, given its first 64 bits."""
+    possible = np.flatnonzero(log_weights != IMPOSSIBLE)
+    gaps = log_weights[possible].max() - log_weights[possible]
+    near = np.ldexp(gaps.astype(np.float64), -FRACTION_BITS) < NEAR
+    small = [_small_weight(int(gap)) for gap in gaps[~near]]
+    lowest = min([_POWER, *(power for _, power in small)])
+    weights = np.zeros(gaps.size, object)
+    weights[near] = [w << (_POWER - lowest) for w in _whole(_weights(gaps[near]))]
+    weights[~near] = [whole << (power - lowest) for whole, power in small]
+    borders = np.cumsum(weights)
+    number, bits, total = word, 64, int(borders[-1])
+    while True:
+        # The number lies in [number, number + 1) / 2**bits.
+        first = next(i for i, b in enumerate(borders) if number * total < b << bits)
+        if (number + 1) * total <= borders[first] << bits:
+            return int(possible[first])
+        number = number << 64 | int(random_words(1, insecure_rng)[0])
+        bits += 64
+
+
 _POWER = -320
 """Doubles down to exp(-150) are whole numbers of 2**-320."""
+
+
+def _weights(gaps: NDArray[Any]) -> NDArray[np.float64]:
+    """Return exp(-gap) of gaps in units of 2**-36."""
+    return np.exp(-np.ldexp(gaps.astype(np.float64), -FRACTION_BITS))
 
 
 def _whole(weights: NDArray[np.float64]) -> list[int]:

@@ -35,6 +35,10 @@ takes off for roundings covers it too: it allows for the errors of four probabil
 of two neighbours and in numerator and denominator. Here they are those of two
 neighbours and two candidates, while errors in Z cancel like Z itself.
 
+**Random samples.** A release that is run on a random sample of the records costs less,
+or for a bag with repetitions more, than on all of them: `poisson_bag_epsilon` and
+`bernoulli_sample_epsilon` say what it may cost inside.
+
 References
 ----------
 .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications, extensions,
@@ -51,17 +55,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import ROUND_FLOOR, localcontext
 from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_delta, check_epsilon
 
 __all__ = [
+    "bernoulli_sample_epsilon",
     "bounded_range_epsilon",
     "delta_from_rho",
     "epsilon_from_rho",
     "in_rho",
     "one_cost",
+    "poisson_bag_epsilon",
     "rho_from_epsilon_delta",
 ]
 
@@ -125,6 +132,87 @@ def bounded_range_epsilon(rho: Fraction) -> Fraction:
     Fraction(1, 1)
     """
     return Fraction(math.isqrt(math.floor(8 * rho * RESOLUTION**2)), RESOLUTION)
+
+
+def poisson_bag_epsilon(epsilon: Fraction) -> Fraction:
+    r"""Return what a release on a bag may cost, if the bag is to cost `epsilon`.
+
+    A bag holds each record K times, K being Poisson with mean one, independently. With
+    K copies of the added record, and a release of pure :math:`\epsilon_0`, an outcome
+    is at most :math:`e^{K \epsilon_0}` times as probable as without the record, and on
+    average over K :math:`E e^{K \epsilon_0} = e^{e^{\epsilon_0} - 1}` times. So
+    :math:`\epsilon_0 = \log (1 + \epsilon)`, for records that are added or removed.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the bag, in nats, per record that is added or removed.
+
+    Returns
+    -------
+    Fraction
+        Rounded down, by less than one in 2^40 of it.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import poisson_bag_epsilon
+    >>> round(float(poisson_bag_epsilon(Fraction(1, 10))), 6)
+    0.09531
+    """
+    return _log1p_below(epsilon)
+
+
+def bernoulli_sample_epsilon(epsilon: Fraction, share: Fraction) -> Fraction:
+    r"""Return what a release on a sample may cost, if the sample is to cost `epsilon`.
+
+    Each record is in the sample with probability p, independently:
+    :math:`\epsilon = \log (1 + p (e^{\epsilon_0} - 1))`.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Cost of the release on the sample, in nats, per record that is added or removed.
+    share : Fraction
+        The probability p, in (0, 1].
+
+    Returns
+    -------
+    Fraction
+        Rounded down, by less than one in 2^40 of it.
+
+    References
+    ----------
+    .. [1] Balle, Barthe, Gaboardi, "Privacy amplification by subsampling: tight
+       analyses via couplings and divergences", NeurIPS 2018, Theorem 8.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import bernoulli_sample_epsilon
+    >>> round(float(bernoulli_sample_epsilon(Fraction(1), Fraction(1, 2))), 4)
+    1.4899
+    """
+    if share == 1:
+        return epsilon
+    with localcontext(prec=_digits(epsilon), rounding=ROUND_FLOOR) as context:
+        power = context.divide(epsilon.numerator, epsilon.denominator).exp()
+        return _log1p_below(Fraction(power.next_minus() - 1) / share)
+
+
+def _digits(x: Fraction) -> int:
+    """Return enough decimal digits to tell 1 + x, or e^x, from their neighbours."""
+    return 40 + max(0, x.denominator.bit_length() - x.numerator.bit_length())
+
+
+def _log1p_below(x: Fraction) -> Fraction:
+    """Return a fraction at most log(1 + x), and close to it.
+
+    Decimal logarithms and exponentials are correctly rounded: off by less than a unit.
+    """
+    with localcontext(prec=_digits(x), rounding=ROUND_FLOOR) as context:
+        below = context.divide((1 + x).numerator, (1 + x).denominator).ln()
+        return Fraction(below.next_minus())
 
 
 def delta_from_rho(rho: Any, epsilon: Any) -> float:

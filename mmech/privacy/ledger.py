@@ -32,6 +32,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "exponential": "drawn by the exponential mechanism, score of sensitivity {:g}",
         "permute_and_flip": "drawn by permute-and-flip, scores of sensitivity {:g} in "
         "one leaf",
+        "random_samples": "all releases on random samples of the records, at the price "
+        "of samples",
         "other": "sensitivity {:g}",
     }
 )

@@ -10,7 +10,13 @@ from mmech.checks import check_choice, check_integer
 
 __all__ = ["NEIGHBOURS", "Relation"]
 
-NEIGHBOURS = ("add_remove", "replace")
+NEIGHBOURS = ("add_remove", "replace", "labels")
+
+HOW = {
+    "add_remove": "adding or removing {}",
+    "replace": "replacing {}",
+    "labels": "replacing the label of {}; attributes are public and not protected",
+}
 
 
 @dataclass(frozen=True)
@@ -26,8 +32,12 @@ class Relation:
 
     Attributes
     ----------
-    neighbours : {"add_remove", "replace"}
-        Whether the records of a person are added or removed, or replaced by as many.
+    neighbours : {"add_remove", "replace", "labels"}
+        Whether the records of a person are added or removed, or replaced by as many,
+        or only their labels are replaced. Under ``"labels"`` everything else, and the
+        number of records, is public and gets no protection. A label that is replaced is
+        a record that is removed and one that is added, so that whatever is calibrated
+        for ``"replace"`` is private for ``"labels"``, at the same cost.
     records_per_person : int
         Largest number of records of one person; public.
 
@@ -54,16 +64,15 @@ class Relation:
     @property
     def factor(self) -> int:
         """How many additions or removals of one record lead to a neighbour."""
-        return self.records_per_person * (2 if self.neighbours == "replace" else 1)
+        return self.records_per_person * (1 if self.neighbours == "add_remove" else 2)
 
     @property
     def words(self) -> str:
         """How neighbouring data sets differ, such as "by adding one record"."""
-        how = {"add_remove": "adding or removing", "replace": "replacing"}
         whose = "one record"
         if self.records_per_person > 1:
             whose = f"one person with up to {self.records_per_person} records"
-        return f"by {how[self.neighbours]} {whose}"
+        return f"by {HOW[self.neighbours].format(whose)}"
 
 
 def exact_size(sensitivity: Any) -> Fraction:

@@ -95,7 +95,11 @@ WORDS: dict[str, str | None] = {
 }
 """What is in files and behind commands, and what Python calls it."""
 
-OPTIONS = {"n_trees": "--trees", "random_state": "--seed"}
+OPTIONS = {
+    "X_unlabelled": "--unlabelled",
+    "n_trees": "--trees",
+    "random_state": "--seed",
+}
 """Options that are called otherwise than the parameter that they set."""
 
 

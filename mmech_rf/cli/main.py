@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mmech_rf.cli.common import PROG, Parser, in_options, paragraphs, say
 from mmech_rf.cli.compare import add_demo, add_evaluate
-from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch
+from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch, add_recipes
 from mmech_rf.cli.schemas import add_schema
 from mmech_rf.cli.show import add_show
 
@@ -131,5 +131,6 @@ def _parser() -> argparse.ArgumentParser:
     add_predict(commands)
     add_predict_batch(commands)
     add_show(commands)
+    add_recipes(commands)
     add_schema(commands)
     return parser

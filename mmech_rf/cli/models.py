@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from mmech_rf.private.base import ForestClassifier
     from mmech_rf.schema import Schema
 
-__all__ = ["add_fit", "add_predict", "add_predict_batch"]
+__all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]
 
 # Repeated here because importing them would make --help slow.
 DEFAULT_SEED = 0
+NEIGHBOURS = ("add_remove", "replace", "labels")
 TEMPLATES = (
     "auto",
     "identity",
@@ -111,6 +112,8 @@ _NOT_PROTECTED = (
     f"{PROG}: warning: queries are public and not protected, but these are the "
     "training records: their labels tell of them; use fit and predict, or other queries"
 )
+
+_POLICIES = ("handle_unknown", "handle_missing")
 
 _QUERY_WORDS = {"Schema.check": f"`{PROG} schema check --queries`"}
 
@@ -190,6 +193,19 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         help="for --privacy zcdp: probability that epsilon may not hold, well below "
         "one over the number of records",
     )
+    command.add_argument(
+        "--recipe",
+        metavar="NAME",
+        help=f"for --method {_among('recipe')}: one of those that `{PROG} recipes` "
+        "lists (default: spe)",
+    )
+    command.add_argument(
+        "--unlabelled",
+        dest="X_unlabelled",
+        metavar="CSV",
+        help=f"for --method {_among('recipe')} and semi-supervised recipes: records of "
+        "other persons, whose classes are not looked at",
+    )
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("fit")))
 
@@ -212,6 +228,22 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     add_columns(command)
     # The schema of a model is what it is.
     command.set_defaults(words={"schema": None, **_QUERY_WORDS})
+
+
+def add_recipes(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``recipes``."""
+    add_command(
+        commands,
+        "recipes",
+        _recipes,
+        short="list the forests of the literature that fit --method recipe offers",
+        description="List the forests of the literature by name: where they are from, "
+        "what they guarantee, and what was corrected of them. What is not private as "
+        "published is offered in a corrected form only.",
+        epilog=f"examples:\n  {PROG} recipes\n"
+        f"  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\\n"
+        "      --method recipe --recipe fi-2021\n",
+    )
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -276,10 +308,11 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--neighbours",
-        choices=("add_remove", "replace"),
+        choices=NEIGHBOURS,
         default="add_remove",
-        help="what is hidden: that a record is there (add_remove), or what it holds "
-        "where the number of records is public (replace) (default: add_remove)",
+        help="what is hidden: that a record is there (add_remove), what it holds where "
+        "the number of records is public (replace), or its class only, where all else "
+        "is public (labels) (default: add_remove)",
     )
     command.add_argument(
         "--records-per-person",
@@ -368,11 +401,33 @@ def _fit(args: argparse.Namespace) -> None:
 
     schema = read_schema(args.schema, n_bins=args.bins)
     model = _unfitted(args, "fit", schema)
+    extra = {}
+    if args.X_unlabelled is not None:
+        if args.method not in _among("recipe").split(" or "):
+            raise InputError(
+                f"--unlabelled does not go with --method {args.method}; leave it out, "
+                f"or choose --method {_among('recipe')}"
+            )
+        from mmech_rf.datasets import load_csv
+
+        others = load_csv(
+            args.X_unlabelled, schema, with_target=False, multiline=args.multiline
+        )
+        extra = {"X_unlabelled": others.data}
     count_records(args, args.data, model)
-    model.release().save(args.out)
+    model.release(**extra).save(args.out)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
+
+
+def _recipes(args: argparse.Namespace) -> None:
+    from mmech_rf import recipes
+
+    for name, paper, guarantee, corrected in recipes().rows():
+        print(name)
+        for line in (paper, guarantee, f"corrected: {corrected}"):
+            print_wrapped(line, bullet=True)
 
 
 def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
@@ -390,8 +445,7 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
     if "random_state" in method.options:
         given.setdefault("random_state", DEFAULT_SEED)
     shared = ("epsilon", "neighbours", "records_per_person")
-    policies = ("handle_unknown", "handle_missing")
-    given |= {name: getattr(args, name) for name in (*shared, *policies)}
+    given |= {name: getattr(args, name) for name in (*shared, *_POLICIES)}
     return method.make(schema, **given)
 
 

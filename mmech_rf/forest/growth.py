@@ -346,13 +346,13 @@ def _value_tables(
             kinds[i] = _kernels.THRESHOLD
             weights = np.ones(size - 1, np.int64)
             if not equal_steps:
-                weights = _cut_weights(schema_or_domain_shape.attributes[i])  # type: ignore[union-attr]
+                weights = cut_weights(schema_or_domain_shape.attributes[i])  # type: ignore[union-attr]
             parts.append(np.concatenate([[0], np.cumsum(weights)]))
     starts = np.cumsum([0, *(part.size for part in parts[:-1])])
     return kinds, starts, np.concatenate(parts).astype(np.int64)
 
 
-def _cut_weights(attribute: Attribute) -> Integers:
+def cut_weights(attribute: Attribute) -> Integers:
     """Return how likely each cut of an ordered attribute is, (n_i - 1,), all >= 1."""
     uniform = np.ones(attribute.size - 1, np.int64)
     if attribute.kind != "numeric" or len(attribute.cut_points) < 2:

@@ -340,11 +340,11 @@ def test_cuts_of_numbers_follow_the_public_range():
     forest = grow_random_forest(schema, 6000, 1, splits="threshold", seed=6)
     cuts = np.bincount(forest.value[forest.node_offsets[:-1]], minlength=4)
     assert chi_square(cuts, [4, 8, 12, 16]) < CHI2_QUANTILE[3]
-    equal = growth._cut_weights(Attribute.numeric("x", lower=0, upper=1, n_bins=10))
+    equal = growth.cut_weights(Attribute.numeric("x", lower=0, upper=1, n_bins=10))
     assert np.ptp(equal) <= 1
     # the cell for missing values counts as one step; without bounds, outer bins too
     open_ended = Attribute.numeric("x", cut_points=[0, 1, 3], other="?")
-    weights = growth._cut_weights(open_ended)
+    weights = growth.cut_weights(open_ended)
     np.testing.assert_allclose(weights / weights.sum() * 12, [2, 3, 4, 3])
 
 

@@ -236,3 +236,18 @@ def test_merge_blocks(cap, price, rng):
     for found, wanted in zip(own, twin, strict=True):
         if found is not own[1]:
             np.testing.assert_allclose(found[left], wanted[left], rtol=1e-12)
+
+
+def test_weighted_rows(rng):
+    """An index that the kernel is sure of is the one of exact fractions."""
+    logarithms = rng.integers(-(2**40), 2**36, (500, 5))
+    logarithms[rng.random((500, 5)) < 0.2] = -(2**63)
+    logarithms[:, 2] = 0
+    words = rng.integers(0, 2**64, 500, dtype=np.uint64)
+    words[:3] = 0, 2**63, 2**64 - 1
+    out, exact = np.empty((2, 500), np.int64)
+    _kernels.weighted_rows(logarithms, words, np.empty(5), out)
+    reference.weighted_rows(logarithms, words, np.empty(5), exact)
+    decided = out >= 0
+    assert np.array_equal(out[decided], exact[decided])
+    assert (~decided).sum() <= 3  # at the ends there may be candidates that are rare

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from unittest import mock
@@ -11,18 +12,31 @@ import pytest
 from entropy import Script, system_entropy
 from scipy.stats import chisquare
 
+import mmech.noise.choice as choice
 import mmech.noise.weighted as weighted
-from mmech import PrivacyLedger, exponential_mechanism, permute_and_flip
-from mmech.exceptions import BudgetExceededError
+from mmech import (
+    PrivacyLedger,
+    exponential_mechanism,
+    noisy_release,
+    permute_and_flip,
+)
+from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
 from mmech.noise import (
     FRACTION_BITS,
+    IMPOSSIBLE,
+    bernoulli_samples,
     flip_negative_exponential,
+    poisson_bags,
     random_permutation,
     weighted_choice,
+    weighted_choices,
 )
+from mmech.noise.choice import poisson_thresholds
 from mmech.noise.thresholds import exp_bits
+from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
-from mmech.selection import fixed_point_rate, logarithms
+from mmech.selection import choose_rows, fixed_point_rate, logarithms
+from mmech.testing import watch_draws
 
 ONE = 1 << FRACTION_BITS
 
@@ -434,3 +448,160 @@ def test_the_best_is_rarely_missed_by_much():
         for _ in range(300)
     ]
     assert max(misses) < math.log(100) + 25
+
+
+# ------------------------------------------------------------------ many rows at once
+class Words:
+    """Random words that are given."""
+
+    def __init__(self, *words):
+        self.words = list(words)
+
+    def __call__(self, size, insecure_rng):
+        taken, self.words = self.words[:size], self.words[size:]
+        return np.array(taken, np.uint64)
+
+
+ROW = [0, -ONE, IMPOSSIBLE, -3 * ONE // 2, ONE // 3, -200 * ONE]
+
+
+def borders(row):
+    """Return the sums of exact probabilities up to every candidate."""
+    possible = [i for i, log in enumerate(row) if log != IMPOSSIBLE]
+    best = max(row)
+    weights = dict.fromkeys(range(len(row)), Fraction(0))
+    for i in possible:
+        weights[i] = Fraction(float(np.exp((row[i] - best) / ONE)))
+    return list(
+        itertools.accumulate(w / sum(weights.values()) for w in weights.values())
+    )
+
+
+def test_rows_have_the_exact_distribution_over_all_numbers(monkeypatch):
+    """All numbers of 16 bits: each candidate as often as its probability says."""
+    words = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
+    monkeypatch.setattr(weighted, "random_words", lambda n, rng: words[:n])
+    drawn = weighted_choices(np.tile(np.array(ROW), (2**16, 1)))
+    sums = borders(ROW)
+    expected = [
+        sum(Fraction(j, 2**16) >= border for border in sums) for j in range(2**16)
+    ]
+    assert drawn.tolist() == expected
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("rest", [0, 2**64 - 1])
+def test_numbers_next_to_a_border_are_settled_exactly(monkeypatch, place, more, rest):
+    border = borders(ROW)[place]
+    first = math.floor(border * 2**64) + more
+    stream = Words(first, rest, rest, rest)
+    monkeypatch.setattr(weighted, "random_words", stream)
+    number = Fraction(first, 2**64) + Fraction(rest, 2**128)
+    expected = sum(number >= b for b in borders(ROW))
+    assert weighted_choices(np.array([ROW])).tolist() == [expected]
+
+
+def test_rows_that_64_bits_do_not_hold(rng):
+    scores = np.array([[0, 2**62], [2**62, 0]])
+    options = {"window": 1, "relation": Relation(), "noise": rng}
+    assert choose_rows(scores, Fraction(1), **options).tolist() == [1, 0]
+    possible = np.array([[True, False], [True, True]])
+    found = choose_rows(scores, Fraction(1), possible=possible, **options)
+    assert found.tolist() == [0, 0]
+
+
+def test_rows_follow_priors_and_rates(rng):
+    scores = np.zeros((40_000, 3), np.int64)
+    scores[:, 1] = 2
+    priors = np.array([0, 0, ONE])
+    found = choose_rows(
+        scores, Fraction(2), window=4, relation=Relation(), noise=rng, priors=priors
+    )
+    weights = np.exp([0, 1, 1])
+    counts = np.bincount(found, minlength=3)
+    assert chisquare(counts, weights / weights.sum() * counts.sum()).pvalue > 1e-6
+
+
+def test_a_window_divides_the_rate():
+    seen = []
+
+    def watcher(draw, sample):
+        seen.append(draw.public["rate"])
+        return sample()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        with watch_draws(watcher):
+            for window in (None, 1, 2, 10):
+                exponential_mechanism([1, 2], epsilon=1, window=window, released="one")
+    rate = Fraction(ONE - 12, ONE)
+    assert seen[1] == rate
+    assert seen[0] < seen[1] / 2 + Fraction(1, ONE)
+    assert seen[2:] == [Fraction((ONE - 12) // w, ONE) for w in (2, 10)]
+
+
+# ---------------------------------------------------------------------- random samples
+@pytest.mark.parametrize("bits", [64, 128])
+def test_poisson_thresholds_are_exact(bits):
+    """Against sixty digits of e and the sums of 1 / k!."""
+    with localcontext(prec=80):
+        e = Decimal(1).exp()
+        total = Decimal(0)
+        for k, found in enumerate(poisson_thresholds(bits)):
+            total += 1 / Decimal(math.factorial(k))
+            assert found == int(2**bits * total / e)
+    assert poisson_thresholds(bits)[-1] == 2**bits - 1
+
+
+@pytest.mark.parametrize("k", [0, 1, 5])
+@pytest.mark.parametrize("later", [0, 2**64 - 1])
+def test_a_number_on_a_threshold_is_settled_by_more_bits(monkeypatch, k, later):
+    stream = Words(poisson_thresholds(64)[k], later)
+    monkeypatch.setattr(choice, "random_words", stream)
+    assert poisson_bags(1, 1).item() == k + (later > 0)
+
+
+def test_samples_have_their_laws(rng):
+    bags = poisson_bags(5000, 4, insecure_rng=rng)
+    counts = np.bincount(np.minimum(bags.ravel(), 4), minlength=5)
+    law = np.array([1, 1, 1 / 2, 1 / 6]) / math.e
+    assert chisquare(counts, np.append(law, 1 - law.sum()) * bags.size).pvalue > 1e-6
+    samples = bernoulli_samples(5000, 4, Fraction(1, 3), insecure_rng=rng)
+    assert set(np.unique(samples)) == {0, 1}
+    assert (
+        chisquare(
+            [samples.sum(), samples.size - samples.sum()],
+            [samples.size / 3, samples.size * 2 / 3],
+        ).pvalue
+        > 1e-6
+    )
+
+
+@pytest.mark.parametrize("epsilon", ["1e-30", "1/1000", "1", "20"])
+def test_costs_of_samples_are_below_their_formulas_and_close(epsilon):
+    epsilon, share = Fraction(epsilon), Fraction(1, 3)
+    with localcontext(prec=160):
+        e = Decimal(epsilon.numerator) / Decimal(epsilon.denominator)
+        bag, sample = (1 + e).ln(), (1 + (e.exp() - 1) * 3).ln()
+        for found, exact in (
+            (poisson_bag_epsilon(epsilon), bag),
+            (bernoulli_sample_epsilon(epsilon, share), sample),
+        ):
+            own = Decimal(found.numerator) / Decimal(found.denominator)
+            assert exact * (1 - Decimal(2) ** -40) < own <= exact
+    assert bernoulli_sample_epsilon(epsilon, Fraction(1)) == epsilon
+
+
+def test_a_replaced_label_is_a_record_that_leaves_and_one_that_comes():
+    relation = Relation("labels", 3)
+    assert relation.factor == 6
+    assert "attributes are public" in relation.words
+    ledger = PrivacyLedger(1, neighbours="labels")
+    noisy = noisy_release(
+        [3, 4], sensitivity=1, epsilon=1, released="labels", neighbours="labels",
+        ledger=ledger,
+    )  # fmt: skip
+    assert noisy.scale == 2
+    with pytest.raises(ValueError, match="replacing the label of one record"):
+        exponential_mechanism([1, 2], epsilon=1, released="one", ledger=ledger)

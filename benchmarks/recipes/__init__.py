@@ -1,0 +1,1 @@
+"""Every recipe on the sets that it was published with."""

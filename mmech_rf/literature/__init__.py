@@ -1,0 +1,15 @@
+"""Private decision forests of the literature, as points in one space of choices.
+
+==========  =====================================================================
+recipe      the choices that make a forest, and what they say in words
+presets     the forests of the literature by name, and what is refused
+budgets     exact shares of the budget for every level of a tree
+samples     which records train which tree, and what that costs
+scores      what makes a test good, in whole numbers of bounded sensitivity
+grow        trees whose tests are drawn from the records
+leaves      what is released of the leaves
+votes       what a released leaf says, and how trees vote
+fitting     one fit: what is paid for, drawn and released
+classifier  the estimator
+==========  =====================================================================
+"""

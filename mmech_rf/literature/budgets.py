@@ -1,0 +1,132 @@
+"""Exact shares of the budget of a tree for the tests and counts of every level.
+
+Node levels are numbered from the root, 0, to the leaves, `n_levels`. A rule says which
+weight the tests of levels 0 .. n_levels - 1 and the class counts of levels 0 ..
+n_levels have; shares are weights over their sum, so that they add up exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["RULES", "Budget", "shares"]
+
+ROOT_BITS = 40
+"""Powers of the cube root of two are rounded down to multiples of 2**-40."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the releases of one tree cost, level by level, in nats.
+
+    Attributes
+    ----------
+    tests : tuple of Fraction
+        Cost of the tests of every level, from the root.
+    counts : tuple of Fraction
+        Cost of class counts of every level, from the root; the last are the leaves'.
+    """
+
+    tests: tuple[Fraction, ...]
+    counts: tuple[Fraction, ...]
+
+    @property
+    def total(self) -> Fraction:
+        """Cost of the tree."""
+        return sum((*self.tests, *self.counts), Fraction(0))
+
+
+Weights = Sequence[Fraction]
+Rule = Callable[[int, Fraction], tuple[Weights, Weights]]
+
+
+def _at_leaves(n_levels: int, weight: Fraction) -> Weights:
+    return [Fraction(0)] * n_levels + [weight]
+
+
+def _uniform(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    return _powers(n_levels, leaves, Fraction(1))
+
+
+def _powers(
+    n_levels: int, leaves: Fraction, ratio: Fraction
+) -> tuple[Weights, Weights]:
+    raw = [ratio**level for level in range(n_levels)]
+    tests = [(1 - leaves) * weight / sum(raw) for weight in raw]
+    return tests, _at_leaves(n_levels, leaves)
+
+
+def _geometric(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    return _powers(n_levels, leaves, Fraction(3, 2))
+
+
+def _hou(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    # Level i of d has 2 / (d - i + 1), half of it for a count, half for a choice; the
+    # leaves have no choice.
+    halves = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return halves[:-1], halves
+
+
+def _liu(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    weights = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return weights[:-1], _at_leaves(n_levels, weights[-1])
+
+
+def _guan(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    roots = [_cube_root(2**level) for level in range(n_levels)] or [Fraction(1)]
+    counts = [leaves * root / sum(roots) for root in roots]
+    counts = [Fraction(0)] * (n_levels + 1 - len(counts)) + counts
+    return _uniform(n_levels, leaves)[0], counts
+
+
+def _alternating(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    one = Fraction(1)
+    return [one] * n_levels, [one * (n_levels == 0)] + [one] * n_levels
+
+
+def _cube_root(number: int) -> Fraction:
+    """Return the cube root of a whole number, rounded down to 2**-40."""
+    scaled, low, high = number << 3 * ROOT_BITS, 0, number << ROOT_BITS + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= scaled else (low, middle - 1)
+    return Fraction(low, 2**ROOT_BITS)
+
+
+RULES: dict[str, Rule] = {
+    "uniform": _uniform,
+    "geometric": _geometric,
+    "hou": _hou,
+    "liu": _liu,
+    "guan": _guan,
+    "alternating": _alternating,
+}
+"""Rules by name: weights of the tests and of the counts, given how many levels have
+tests and the share of the leaves, which only some rules ask for."""
+
+
+def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
+    """Return the share of every release of a tree; they sum to one.
+
+    Parameters
+    ----------
+    rule : str
+        One of `RULES`.
+    n_levels : int
+        Number of levels of tests.
+    leaves : Fraction
+        Share of the leaves, where the rule asks for it.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech_rf.literature.budgets import shares
+    >>> shares("liu", 2, Fraction(1, 2))  # doctest: +NORMALIZE_WHITESPACE
+    Budget(tests=(Fraction(2, 11), Fraction(3, 11)),
+           counts=(Fraction(0, 1), Fraction(0, 1), Fraction(6, 11)))
+    """
+    tests, counts = RULES[rule](n_levels, leaves)
+    total = sum((*tests, *counts), Fraction(0))
+    return Budget(tuple(w / total for w in tests), tuple(w / total for w in counts))

@@ -1,0 +1,253 @@
+"""One fit of a recipe: what is paid for, drawn and released, in this order."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mmech import MatrixMechanism, PrivacyLedger, optimize
+from mmech.noise import LAPLACE
+from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.neighbours import Relation
+from mmech.release import charge, measure
+from mmech.selection import select
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import grow_random_forest
+from mmech_rf.literature.budgets import Budget
+from mmech_rf.literature.grow import Grower, Integers
+from mmech_rf.literature.leaves import (
+    Floats,
+    count_leaves,
+    draw_leaf_labels,
+    release_levels,
+)
+from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
+from mmech_rf.literature.scores import score_for
+from mmech_rf.literature.votes import first_trees, join, leaf_votes
+from mmech_rf.workloads import training_workload
+
+__all__ = ["Fitting"]
+
+
+class Fitting:
+    """One fit of a recipe: pays for releases and draws them.
+
+    Parameters
+    ----------
+    model : RecipeForestClassifier
+        Knows the ledger, the relation and where noise comes from.
+    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+        Records. Sensitive.
+    n_levels : int
+        Levels of tests.
+    n_records : float
+        Public number of records, roughly.
+    unlabelled : ndarray of int64, shape (M, d), optional
+        Records without labels.
+    seed : SeedSequence
+        Of what is random and public.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        codes: Integers,
+        class_codes: Integers,
+        n_levels: int,
+        n_records: float,
+        unlabelled: Integers | None,
+        seed: Any,
+    ) -> None:
+        self.model, self.recipe, self.schema = model, model.recipe_, model.schema_
+        self.codes, self.class_codes = codes, class_codes
+        self.n_levels, self.n_records = n_levels, n_records
+        self.unlabelled = unlabelled
+        self.rng = np.random.default_rng(seed)
+        self.noise = model._insecure_rng
+        self.outer = model._terms.relation
+        self.sampled = self.recipe.records in RANDOM_SAMPLES
+        # Random samples are paid for at their own price, as a whole.
+        self.relation = Relation() if self.sampled else self.outer
+        self.ledger = model.ledger_
+        self.times = 1
+
+    def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
+        """Return what the releases of one tree cost."""
+        recipe = self.recipe
+        own = tree_epsilon(recipe.records, epsilon, n_trees, recipe.sample, self.outer)
+        return recipe.budget(own, self.n_levels)
+
+    def trees(self, n_trees: int, epsilon: Fraction) -> tuple[Forest, Floats]:
+        """Release all trees and their leaves."""
+        recipe = self.recipe
+        budget = self.budget(n_trees, epsilon)
+        self.times = n_trees if recipe.records == "all" else 1
+        if self.sampled:
+            what = f"{n_trees} trees of random samples of the records"
+            self._charge(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
+        weights = multiplicities(
+            recipe.records, len(self.codes), n_trees, recipe.sample, self.noise
+        )
+        if recipe.structure != "two-phase":
+            return self._phase(weights, budget, 1)
+        first = max(1, math.floor(recipe.first_phase * n_trees))
+        forest, counts = self._phase(weights[:, :first], budget, 1)
+        if first == n_trees:
+            return forest, counts
+        labels = counts.argmax(axis=1)
+        predicted = labels[forest.apply(self.codes) + forest.leaf_offsets[:-1]]
+        wrong = (predicted != self.class_codes[:, None]).sum(axis=1)
+        later, more = self._phase(weights[:, first:] * wrong[:, None], budget, first)
+        return join([forest, later]), np.concatenate([counts, more])
+
+    def _phase(
+        self, weights: Integers, budget: Budget, unit: int
+    ) -> tuple[Forest, Floats]:
+        forest = self._structure(weights, budget, unit)
+        return forest, self._leaves(forest, weights, budget, unit)
+
+    def _structure(self, weights: Integers, budget: Budget, unit: int) -> Forest:
+        recipe, n_trees = self.recipe, weights.shape[1]
+        if not recipe.draws:
+            return grow_random_forest(
+                self.schema,
+                n_trees,
+                self.n_levels,
+                splits=recipe.splits,
+                seed=self.rng,
+            )
+        codes, class_codes, ledger = self.codes, self.class_codes, self.ledger
+        if self.unlabelled is not None:
+            codes = self.unlabelled
+            if recipe.selection == "exact":  # from all public attributes
+                codes = np.concatenate([codes, self.codes])
+            else:
+                # Of this fit: who has a label in another one may have none here.
+                persons = f"persons of fit {self.model._tie_key:x}"
+                ledger = ledger.part(persons, "without labels")
+                self.ledger = self.ledger.part(persons, "with labels")
+            class_codes = np.zeros(len(codes), np.int64)
+            records = "all" if recipe.selection == "exact" else recipe.records
+            weights = multiplicities(
+                records, len(codes), n_trees, recipe.sample, self.noise
+            )
+
+        def pay(cost: Fraction, what: str, kind: str, size: float) -> None:
+            self._pay(cost, what, kind, size, ledger)
+
+        k = self.schema.n_classes
+        stops = budget.counts if recipe.stopping == "noisy-counts" else ()
+        return Grower(
+            schema=self.schema,
+            recipe=recipe,
+            codes=np.ascontiguousarray(codes),
+            class_codes=class_codes,
+            weights=weights,
+            unit=unit,
+            score=score_for(recipe.score, k, self.n_records, unit),
+            medians=score_for("median", k, self.n_records, unit),
+            relation=self.relation,
+            noise=self.noise,
+            pay=pay,
+            release=self._noisy,
+            rng=self.rng,
+        ).grow(budget.tests, stops)
+
+    def _leaves(
+        self, forest: Forest, weights: Integers, budget: Budget, unit: int
+    ) -> Floats:
+        recipe, k = self.recipe, self.schema.n_classes
+        stopped = recipe.draws and recipe.stopping == "noisy-counts"
+        cost = budget.counts[-1] if stopped else sum(budget.counts, Fraction(0))
+        if recipe.leaves == "matrix":
+            return self._matrix_counts(forest, cost * self.times)
+        counts = count_leaves(forest, self.codes, self.class_codes, k, weights)
+        if recipe.leaves == "levels":
+            return release_levels(
+                forest, counts, budget.counts, unit, self._pay, self._noisy
+            )
+        if recipe.leaves == "laplace":
+            what = "class counts of leaves"
+            self._pay(cost, what, "laplace", unit)
+            return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
+        flipping = recipe.leaves == "permute-and-flip"
+        kind = "permute_and_flip" if flipping else "exponential"
+        self._pay(cost, "labels of leaves", kind, unit)
+        labels = draw_leaf_labels(
+            counts, cost, unit=unit, flipping=flipping, relation=self.relation,
+            noise=self.noise,
+        )  # fmt: skip
+        return (labels[:, None] == np.arange(k)).astype(np.float64)
+
+    def _matrix_counts(self, forest: Forest, cost: Fraction) -> Floats:
+        """Release class counts of leaves through an optimized strategy."""
+        k, n_cells = self.schema.n_classes, forest.n_cells
+        cells = np.ravel_multi_index(tuple(self.codes.T), forest.domain_shape)
+        table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
+        workload = training_workload(forest)
+        mechanism = MatrixMechanism(
+            workload,
+            optimize(workload).strategy,
+            epsilon=cost,
+            neighbours=self.outer.neighbours,
+            records_per_person=self.outer.records_per_person,
+            ledger=self.ledger,
+            insecure_rng=self.noise,
+        )
+        measured = mechanism.measure(
+            table.reshape(n_cells, k), released="class counts of leaves"
+        )
+        self.model._note(measured.entry)
+        return np.asarray(mechanism.answer_from(measured), np.float64)
+
+    def selected(
+        self, forest: Forest, counts: Floats, epsilon: Fraction
+    ) -> tuple[Forest, Floats]:
+        """Draw how many of the trees vote, for the records that they get right."""
+        right = np.zeros(forest.n_trees, np.int64)
+        rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
+        saying = leaf_votes(forest, counts, self.recipe.vote)
+        votes = np.zeros((len(self.codes), counts.shape[1]))
+        for tree in range(forest.n_trees):
+            votes += saying[rows[:, tree]]
+            right[tree] = (votes.argmax(axis=1) == self.class_codes).sum()
+        chosen, entry = select(
+            right, epsilon, "epsilon", released="how many of the trees vote",
+            monotone=True, relation=self.outer, ledger=self.ledger, noise=self.noise,
+        )  # fmt: skip
+        self.model._note(entry)
+        kept = first_trees(forest, chosen + 1)
+        return kept, counts[: kept.n_leaves]
+
+    # ---- paying and noise ------------------------------------------------------
+
+    def _pay(
+        self,
+        cost: Fraction,
+        what: str,
+        kind: str,
+        size: float,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
+        """Pay for a release in every tree, unless samples were paid for as a whole."""
+        if not self.sampled:
+            size *= self.outer.factor * (self.times if kind == "laplace" else 1)
+            entry = LedgerEntry(cost * self.times, what, kind, size)
+            self._charge(entry, ledger or self.ledger)
+
+    def _charge(self, entry: LedgerEntry, ledger: PrivacyLedger) -> None:
+        self.model._note(charge(ledger, entry, self.outer, self.noise))
+
+    def _noisy(
+        self, values: Integers, own: Fraction, cost: Fraction, what: str
+    ) -> Integers:
+        """Add noise that was paid for; one record changes each of its trees by own."""
+        flat = values if values.ndim < 3 else values.reshape(-1, values.shape[-1])
+        measured = measure(
+            flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
+            released=what, relation=self.relation, ledger=None, noise=self.noise,
+        )  # fmt: skip
+        return measured.values.reshape(values.shape)

@@ -1,0 +1,477 @@
+"""Trees whose tests are drawn from the records, level by level, all trees at once.
+
+Every node is drawn, with records or without: which nodes there are follows from the
+domain and from earlier draws only. A node holds the records of a box of the domain,
+kept as the values that it allows of each attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.noise import FRACTION_BITS
+from mmech.privacy.neighbours import Relation
+from mmech.selection import choose_rows
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import cut_weights
+from mmech_rf.literature.recipe import Recipe
+from mmech_rf.literature.scores import Score
+from mmech_rf.schema import Schema
+
+__all__ = ["Grower", "Integers", "Pay", "Release"]
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+HISTOGRAM_ENTRIES = 2**23
+"""Most counts of one pass over the records: nodes by values by classes."""
+
+Release = Callable[[Integers, Fraction, Fraction, str], Integers]
+"""From values, how much one record changes those of a tree, the cost in one tree and
+words to noisy values. It was paid for."""
+
+
+Pay = Callable[[Fraction, str, str, float], None]
+"""Takes the cost in one tree, words, the kind of release, and its sensitivity there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes of one level, ordered by tree; tests are -1 at leaves.
+
+    Attributes
+    ----------
+    tree : ndarray of int64, shape (n,)
+        Tree of every node.
+    attribute, value : ndarray of int64, shape (n,)
+        Test of every node; a value of -1 is a child per value.
+    """
+
+    tree: Integers
+    attribute: Integers
+    value: Integers
+
+
+@dataclass(eq=False)
+class Grower:
+    """Draws the tests of trees from weighted records.
+
+    Attributes
+    ----------
+    schema : Schema
+        Attributes and classes.
+    recipe : Recipe
+        What tests are made of and how they are drawn.
+    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
+        Records. Sensitive.
+    weights : ndarray of int64, shape (N, n_trees)
+        How much every record counts in every tree. Sensitive.
+    unit : int
+        Largest weight of a record.
+    score : Score
+        What makes a test good.
+    medians : Score
+        What makes a cut good that is drawn before the attribute.
+    relation : Relation
+        What draws are calibrated to.
+    noise : numpy.random.Generator or None
+        Predictable source for tests.
+    pay : callable
+        Called with the cost in one tree, words and the kind of release, before the
+        nodes of a level are drawn or measured.
+    release : callable
+        Adds noise to counts that were paid for.
+    rng : numpy.random.Generator
+        Public: which attributes are candidates where.
+    """
+
+    schema: Schema
+    recipe: Recipe
+    codes: Integers
+    class_codes: Integers
+    weights: Integers
+    unit: int
+    score: Score
+    medians: Score
+    relation: Relation
+    noise: np.random.Generator | None
+    pay: Pay
+    release: Release
+    rng: np.random.Generator
+    _sizes: Integers = field(init=False)
+    _starts: Integers = field(init=False)
+    _ordered: Flags = field(init=False)
+    _two_way: Flags = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sizes = np.array(self.schema.domain_shape, np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(self._sizes)])
+        kinds = [attribute.kind for attribute in self.schema.attributes]
+        self._ordered = np.array([kind != "categorical" for kind in kinds], np.bool_)
+        self._two_way = self._ordered | (self.recipe.splits == "binary")
+        self._priors = self._log_widths()
+        # One row per record and tree, ordered by tree.
+        tree, record = np.nonzero(self.weights.T)
+        self._record = record
+        self._weight = self.weights[record, tree]
+        self._node = tree.astype(np.int64)
+
+    def _log_widths(self) -> Integers:
+        """Return public priors of all values: cuts between wide bins are likelier."""
+        logs = np.zeros(self._starts[-1])
+        for a, attribute in enumerate(self.schema.attributes):
+            if self._ordered[a] and self._sizes[a] > 1:
+                widths = cut_weights(attribute)
+                part = slice(self._starts[a], self._starts[a + 1] - 1)
+                logs[part] = np.log(widths / widths.mean())
+        return np.rint(np.ldexp(logs, FRACTION_BITS)).astype(np.int64)
+
+    # ---- levels ------------------------------------------------------------
+
+    def grow(self, tests: tuple[Fraction, ...], stops: tuple[Fraction, ...]) -> Forest:
+        """Draw all trees.
+
+        Parameters
+        ----------
+        tests : tuple of Fraction
+            What the tests of each level may cost in one tree.
+        stops : tuple of Fraction
+            What noisy numbers of records may cost, by which nodes of a level stop;
+            empty, or zero, for none.
+        """
+        n_trees = self.weights.shape[1]
+        tree = np.arange(n_trees)
+        boxes = np.ones((n_trees, self._starts[-1]), np.bool_)
+        levels = []
+        for number, cost in enumerate(tests):
+            attribute = np.full(tree.size, -1)
+            value = np.full(tree.size, -1)
+            stopped = np.zeros(tree.size, np.bool_)
+            if stops and stops[number]:
+                stopped = self._stopped(tree.size, stops[number])
+            if self.recipe.selection != "exact":
+                what = f"tests of level {number + 1}"
+                if self.recipe.selection == "noisy-counts":
+                    self.pay(cost, what, "laplace", self.unit * len(self._sizes))
+                else:
+                    self.pay(cost, what, "exponential", self.score.size)
+            for part in self._parts(tree.size):
+                attribute[part], value[part] = self._draw(
+                    part, boxes[part], stopped[part], cost
+                )
+            levels.append(Level(tree, attribute, value))
+            tree, boxes = self._descend(tree, boxes, attribute, value)
+            if not tree.size:
+                break
+        levels.append(Level(tree, np.full(tree.size, -1), np.full(tree.size, -1)))
+        ordered = tuple(bool(flag) for flag in self._ordered)
+        return lay_out(levels, self.schema.domain_shape, ordered)
+
+    def _parts(self, n_nodes: int) -> Iterator[slice]:
+        """Yield nodes whose histograms fit into memory together."""
+        entries = int(self._starts[-1]) * self.schema.n_classes
+        most = max(1, HISTOGRAM_ENTRIES // entries)
+        for first in range(0, n_nodes, most):
+            yield slice(first, min(first + most, n_nodes))
+
+    def _histogram(self, part: slice) -> Integers:
+        """Return exact counts (nodes, values of all attributes, classes)."""
+        from mmech_rf import _kernels
+
+        shape = part.stop - part.start, self._starts[-1], self.schema.n_classes
+        counts = np.zeros(shape, np.int64)
+        _kernels.node_histograms(
+            self.codes,
+            self.class_codes,
+            self._record,
+            self._weight,
+            self._node,
+            part.start,
+            part.stop,
+            self._starts,
+            counts,
+        )
+        return counts
+
+    def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
+        """Return which nodes are too small, by noisy numbers of records."""
+        inside = self._node >= 0
+        counts = np.zeros(n_nodes, np.int64)
+        np.add.at(counts, self._node[inside], self._weight[inside])
+        what = "numbers of records of nodes"
+        self.pay(cost, what, "laplace", self.unit)
+        noisy = self.release(counts, Fraction(self.unit), cost, what)
+        return noisy < 2**0.5 * self.schema.n_classes / float(cost)
+
+    def _draw(
+        self, part: slice, boxes: Flags, stopped: Flags, cost: Fraction
+    ) -> tuple[Integers, Integers]:
+        """Return the attribute and value of the test of every node of a part."""
+        counts = self._histogram(part)
+        possible = self._candidates(boxes)
+        possible[stopped] = False
+        inner = np.flatnonzero(possible.any(axis=1))
+        place = np.full(boxes.shape[0], -1)
+        if inner.size:
+            draw = {
+                "joint": self._joint,
+                "cut-then-attribute": self._cut_then_attribute,
+                "noisy-counts": self._by_noisy_counts,
+                "exact": self._exact,
+            }[self.recipe.selection]
+            place[inner] = draw(counts[inner], possible[inner], cost)
+        attribute = np.searchsorted(self._starts, place, side="right") - 1
+        value = place - self._starts[attribute]
+        attribute[place < 0] = -1
+        value[(attribute < 0) | ~self._two_way[attribute]] = -1
+        return attribute, value
+
+    def _candidates(self, boxes: Flags) -> Flags:
+        """Return which tests a node may have, by the value that they compare with.
+
+        A child per value stands at the first value of its attribute. Public.
+        """
+        possible = np.zeros(boxes.shape, np.bool_)
+        for a, start in enumerate(self._starts[:-1]):
+            own = boxes[:, start : self._starts[a + 1]]
+            several = own.sum(axis=1) > 1
+            if self._ordered[a]:
+                above = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
+                possible[:, start : self._starts[a + 1]] = own & (above > 1)
+            elif self._two_way[a]:
+                possible[:, start : self._starts[a + 1]] = own & several[:, None]
+            else:
+                possible[:, start] = several & own.all(axis=1)
+        if self.recipe.grid is not None:
+            possible &= self._on_grid(self.recipe.grid)
+        n_candidates = self.recipe.n_candidates(len(self._sizes))
+        if n_candidates < len(self._sizes):
+            order = self.rng.random((boxes.shape[0], len(self._sizes)))
+            order[~np.logical_or.reduceat(possible, self._starts[:-1], axis=1)] = 2.0
+            last = np.partition(order, n_candidates - 1, axis=1)[:, n_candidates - 1]
+            kept = order <= last[:, None]
+            possible &= np.repeat(kept, self._sizes, axis=1)
+        return possible
+
+    def _on_grid(self, points: int) -> Flags:
+        """Return the values of attributes with an order that `points` cuts leave."""
+        kept = np.ones(self._starts[-1], np.bool_)
+        for a in np.flatnonzero(self._ordered):
+            cuts = np.arange(self._sizes[a])
+            chosen = np.rint(np.linspace(-1, self._sizes[a] - 1, points + 2)[1:-1])
+            kept[self._starts[a] : self._starts[a + 1]] = np.isin(cuts, chosen)
+        return kept
+
+    # ---- selections ----------------------------------------------------------
+
+    def _scores(self, score: Score, counts: Integers) -> Integers:
+        """Return the scores of all tests, (nodes, values)."""
+        found = np.zeros(counts.shape[:2], np.int64)
+        for a, start in enumerate(self._starts[:-1]):
+            part = slice(start, self._starts[a + 1])
+            own = counts[:, part]
+            total = own.sum(axis=1, keepdims=True)
+            if self._ordered[a]:
+                left = np.cumsum(own, axis=1)
+                found[:, part] = score.two_way(left, total - left)
+            elif self._two_way[a]:
+                found[:, part] = score.two_way(own, total - own)
+            else:
+                found[:, start] = score.multiway(own)
+        return found
+
+    def _choose(
+        self,
+        scores: Integers,
+        possible: Flags,
+        cost: Fraction,
+        window: int,
+        priors: Integers | int = 0,
+    ) -> Integers:
+        return choose_rows(
+            np.where(possible, scores, 0),
+            cost,
+            window=window,
+            relation=self.relation,
+            noise=self.noise,
+            priors=priors,
+            possible=possible,
+        )
+
+    def _joint(self, counts: Integers, possible: Flags, cost: Fraction) -> Integers:
+        """Draw attribute and cut together."""
+        scores = self._scores(self.score, counts)
+        return self._choose(scores, possible, cost, self.score.window, self._priors)
+
+    def _cut_then_attribute(
+        self, counts: Integers, possible: Flags, cost: Fraction
+    ) -> Integers:
+        """Draw a cut of every candidate attribute, then one of the attributes.
+
+        Each of the draws costs the same: one per candidate and one among them.
+        """
+        n_candidates = self.recipe.n_candidates(len(self._sizes))
+        own_cost = cost / (n_candidates + 1)
+        medians = self._scores(self.medians, counts)
+        rows = np.arange(len(counts))
+        places = np.zeros((len(counts), n_candidates), np.int64)
+        left = np.logical_or.reduceat(possible, self._starts[:-1], axis=1)
+        usable = np.zeros(places.shape, np.bool_)
+        for j in range(n_candidates):
+            attribute = left.argmax(axis=1)
+            usable[:, j] = left.any(axis=1)
+            mine = possible & np.repeat(
+                np.arange(len(self._sizes)) == attribute[:, None], self._sizes, axis=1
+            )
+            some = np.flatnonzero(usable[:, j])
+            if some.size:
+                places[some, j] = self._cut(
+                    counts[some], medians[some], mine[some], attribute[some], own_cost
+                )
+            left[rows, attribute] = False
+        scores = self._scores(self.score, counts)[rows[:, None], places]
+        chosen = self._choose(scores, usable, own_cost, self.score.window)
+        return places[rows, chosen]
+
+    def _cut(
+        self,
+        counts: Integers,
+        medians: Integers,
+        possible: Flags,
+        attribute: Integers,
+        cost: Fraction,
+    ) -> Integers:
+        """Draw a cut of one attribute per node."""
+        if self.recipe.cuts != "class-means":
+            window = self.medians.window
+            return self._choose(medians, possible, cost, window, self._priors)
+        return self._between_means(counts, possible, attribute, cost)
+
+    def _between_means(
+        self, counts: Integers, possible: Flags, attribute: Integers, cost: Fraction
+    ) -> Integers:
+        """Return the cut halfway between the extreme noisy means of the classes.
+
+        Of codes. Half of the cost goes into class counts, half into class sums.
+        """
+        position = np.arange(self._starts[-1]) - np.repeat(
+            self._starts[:-1], self._sizes
+        )
+        own = np.repeat(
+            np.arange(len(self._sizes)) == attribute[:, None], self._sizes, axis=1
+        )
+        numbers = (counts * own[..., None]).sum(axis=1)
+        sums = (counts * (own * position)[..., None]).sum(axis=1)
+        largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
+        n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
+        s = self.release(sums, largest, cost / 2, "class sums of cuts")
+        means = np.clip(s / np.maximum(n, 1), 0, self._sizes[attribute, None] - 1)
+        middle = (means.max(axis=1) + means.min(axis=1)) / 2
+        distance = np.where(possible, abs(position - middle[:, None]), np.inf)
+        return distance.argmin(axis=1)
+
+    def _by_noisy_counts(
+        self, counts: Integers, possible: Flags, cost: Fraction
+    ) -> Integers:
+        """Choose by noisy class counts of the values of all attributes."""
+        noisy = self.release(
+            counts,
+            Fraction(self.unit * len(self._sizes)),
+            cost,
+            "class counts of tests",
+        )
+        scores = self._scores(self.score, np.maximum(noisy, 0))
+        return np.where(possible, scores, scores.min() - 1).argmax(axis=1)
+
+    def _exact(self, counts: Integers, possible: Flags, cost: Fraction) -> Integers:
+        """Choose the best test, from public records."""
+        scores = self._scores(self.score, counts)
+        return np.where(possible, scores, scores.min() - 1).argmax(axis=1)
+
+    # ---- children ------------------------------------------------------------
+
+    def _descend(
+        self, tree: Integers, boxes: Flags, attribute: Integers, value: Integers
+    ) -> tuple[Integers, Flags]:
+        """Move all records to the children; return their trees and boxes."""
+        n_children = children_of(attribute, value, self._sizes)
+        first = np.cumsum(n_children) - n_children
+        parent = np.repeat(np.arange(tree.size), n_children)
+        branch = np.arange(parent.size) - first[parent]
+        below = boxes[parent]
+        position = np.arange(self._starts[-1]) - np.repeat(
+            self._starts[:-1], self._sizes
+        )
+        for a in np.unique(attribute[attribute >= 0]):
+            rows = np.flatnonzero(attribute[parent] == a)
+            part = slice(self._starts[a], self._starts[a + 1])
+            passed = self._branch(a, position[part], value[parent[rows], None])
+            below[rows, part] &= passed == branch[rows, None]
+        node = self._node
+        inside = np.flatnonzero(node >= 0)
+        tested = attribute[node[inside]]
+        leaving = inside[tested < 0]
+        inside, tested = inside[tested >= 0], tested[tested >= 0]
+        codes = self.codes[self._record[inside], tested]
+        moved = np.zeros(inside.size, np.int64)
+        for a in np.unique(tested):
+            rows = np.flatnonzero(tested == a)
+            moved[rows] = self._branch(a, codes[rows], value[node[inside[rows]]])
+        node[inside] = first[node[inside]] + moved
+        node[leaving] = -1
+        return tree[parent], below
+
+    def _branch(self, a: int, codes: Integers, value: Integers) -> Integers:
+        """Return the branch that codes of an attribute take."""
+        failed = codes > value if self._ordered[a] else codes != value
+        return np.where(value < 0, codes, failed)
+
+
+def children_of(attribute: Integers, value: Integers, sizes: Integers) -> Integers:
+    """Return how many children every node has."""
+    return np.where(attribute < 0, 0, np.where(value < 0, sizes[attribute], 2))
+
+
+def lay_out(
+    levels: list[Level], domain_shape: tuple[int, ...], ordered: tuple[bool, ...]
+) -> Forest:
+    """Return the forest of all levels: nodes are numbered depth first there."""
+    sizes = np.array(domain_shape, np.int64)
+    n_children = [children_of(one.attribute, one.value, sizes) for one in levels]
+    # Nodes and leaves below every node, itself not counted among the nodes.
+    below = [np.zeros(one.tree.size, np.int64) for one in levels]
+    leaves = [(n == 0).astype(np.int64) for n in n_children]
+    for i in range(len(levels) - 2, -1, -1):
+        parent = np.repeat(np.arange(levels[i].tree.size), n_children[i])
+        np.add.at(below[i], parent, 1 + below[i + 1])
+        np.add.at(leaves[i], parent, leaves[i + 1])
+    node_offsets = np.concatenate([[0], np.cumsum(1 + below[0])])
+    leaf_offsets = np.concatenate([[0], np.cumsum(leaves[0])])
+    feature = np.empty(node_offsets[-1], np.int32)
+    child, value = np.empty_like(feature), np.empty_like(feature)
+    number, free, leaf = node_offsets[:-1], node_offsets[:-1] + 1, 0 * leaf_offsets[:-1]
+    for i, one in enumerate(levels):
+        feature[number] = one.attribute
+        value[number] = one.value
+        child[number] = np.where(one.attribute < 0, leaf, free)
+        if i + 1 == len(levels):
+            break
+        parent = np.repeat(np.arange(one.tree.size), n_children[i])
+        first = np.repeat(np.cumsum(n_children[i]) - n_children[i], n_children[i])
+        number = free[parent] + np.arange(parent.size) - first
+
+        def before(amounts: Integers, first: Integers = first) -> Integers:
+            """Return the sum of amounts of the siblings to the left."""
+            sums = np.cumsum(amounts) - amounts
+            return np.asarray(sums - sums[first] if sums.size else sums)
+
+        leaf = leaf[parent] + before(leaves[i + 1])
+        free = (free + n_children[i])[parent] + before(below[i + 1])
+    return Forest(
+        domain_shape, feature, child, node_offsets, leaf_offsets, value, ordered
+    )

@@ -1,0 +1,435 @@
+"""The choices that make a private forest, and what they say in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from mmech import ParameterError
+from mmech.checks import check_choice, check_integer
+from mmech.storage.codec import storable
+from mmech_rf.forest.growth import fletcher_islam_depth
+from mmech_rf.literature.budgets import RULES, Budget, shares
+from mmech_rf.literature.samples import RANDOM_SAMPLES, RECORDS
+from mmech_rf.literature.scores import SCORES
+from mmech_rf.schema import Schema
+
+__all__ = ["GUARANTEES", "VOTES", "Recipe"]
+
+GUARANTEES = {
+    "pure": "pure epsilon, for whole records",
+    "labels": "pure epsilon, for labels only: attributes are public",
+}
+
+VOTES = ("hard", "weight", "mean", "probabilistic", "most-confident", "log-odds")
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "structure": ("random", "drawn", "two-phase"),
+    "splits": ("multiway", "threshold", "binary"),
+    "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
+    "score": SCORES,
+    "cuts": ("exponential", "class-means"),
+    "stopping": ("depth", "size", "noisy-counts"),
+    "records": RECORDS,
+    "leaves": ("laplace", "exponential", "permute-and-flip", "levels", "matrix"),
+    "vote": VOTES,
+    "pruning": ("none", "signal-to-noise", "selective"),
+    "guarantee": tuple(GUARANTEES),
+}
+
+DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support")
+N_TREES = ("log-records", "support")
+
+LEAF_RECORDS = 10
+"""Stopping by public size: about so many records are in a leaf, two levels above."""
+
+SELECTION_SHARE = Fraction(1, 10)
+"""Share of epsilon that the draw of which trees vote costs, under "selective"."""
+
+WORDS = {
+    ("structure", "random"): "Tests are random and look at no record.",
+    ("structure", "drawn"): "Tests are drawn from the records.",
+    ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
+    "the trees says how much every record weighs in the others.",
+    ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
+    "mechanism.",
+    ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
+    "then one of the attributes; every draw is paid for.",
+    ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
+    ("selection", "exact"): "Tests are the best ones, from public attributes.",
+    ("records", "disjoint"): "Every record trains one tree, drawn for it by itself, "
+    "so that each tree has all of epsilon.",
+    ("records", "all"): "Every record trains every tree at epsilon / trees.",
+    ("records", "poisson"): "Every tree has a bag of records, each Poisson(1) times, "
+    "and log(1 + epsilon / trees) inside.",
+    ("records", "bernoulli"): "Every tree has a random sample of the records, and a "
+    "larger epsilon inside.",
+    ("leaves", "laplace"): "Class counts of leaves are released with Laplace noise.",
+    ("leaves", "exponential"): "The label of a leaf is drawn by the exponential "
+    "mechanism.",
+    ("leaves", "permute-and-flip"): "The label of a leaf is drawn by permute-and-flip.",
+    ("leaves", "levels"): "Class counts of nodes of all levels are released with "
+    "Laplace noise and made consistent by least squares.",
+    ("leaves", "matrix"): "Class counts of all leaves are released through the matrix "
+    "mechanism.",
+    ("stopping", "size"): "The depth is limited by the public number of records.",
+    ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
+    ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
+    "with those of a node above.",
+    ("pruning", "selective"): "How many of the trees vote is drawn, paid for.",
+}
+"""What a choice says in `Recipe.describe`."""
+
+
+NUMBERS = {
+    "log-records trees": "As many trees as the logarithm of the number of records",
+    "support trees": "As many trees as leave signal in leaves",
+    "attributes": "as deep as there are attributes",
+    "half": "half as deep as there are attributes",
+    "half-or-log": "half as deep as there are attributes, or the logarithm of the "
+    "number of records",
+    "fletcher-islam": "so deep that half of the attributes are tested",
+    "support": "as deep as leaves have signal",
+}
+"""What a rule for a number says in `Recipe.describe`."""
+
+
+@storable("Recipe")
+@dataclass(frozen=True)
+class Recipe:
+    r"""A private forest: one choice for each of its parts.
+
+    Attributes
+    ----------
+    structure : {"random", "drawn", "two-phase"}
+        Where tests come from. In two phases, the trees of the first say how much every
+        record weighs in the others: as often as they are wrong about it.
+    n_trees : int, "log-records" or "support"
+        Number of trees; the logarithm of the number of records; or as many as
+        leave signal in leaves, for random multiway trees that share epsilon.
+    depth : int or str
+        Levels of tests: a number, the number of "attributes", "half" of it,
+        "half-or-log" of the records, "fletcher-islam", or as long as "support" lasts.
+    stopping : {"depth", "size", "noisy-counts"}
+        What limits the depth further: a public number of records, or noisy ones.
+    splits : {"multiway", "threshold", "binary"}
+        Two outcomes for all tests ("binary"), or a child per value for attributes
+        without order ("threshold"), or for all ("multiway", random tests only).
+    candidates : int, "sqrt" or "all"
+        Attributes that a node looks at, public and random.
+    selection : {"joint", "cut-then-attribute", "noisy-counts", "exact"}
+        How a test is drawn; "exact" for ``guarantee="labels"`` only.
+    score : {"median", "max", "gini", "entropy", "gain"}
+        What makes a test good, see `mmech_rf.literature.scores`.
+    cuts : {"exponential", "class-means"}
+        How "cut-then-attribute" draws cuts: near the median, or between noisy means.
+    grid : int, optional
+        Number of cut points of an attribute that are looked at; all when omitted.
+    levels : str or tuple of Fraction
+        Rule for the share of every level, see `mmech_rf.literature.budgets`; or shares
+        of the levels of tests and of the leaves, which sum to one.
+    leaf_share : Fraction
+        Share of the leaves, where the rule asks for it.
+    records : {"disjoint", "all", "poisson", "bernoulli"}
+        Which records train which tree, see `mmech_rf.literature.samples`.
+    sample : Fraction
+        Probability of a record to be in a Bernoulli sample.
+    first_phase : Fraction
+        Share of the trees that are grown first, in two phases.
+    leaves : {"laplace", "exponential", "permute-and-flip", "levels", "matrix"}
+        What is released of the leaves.
+    vote : str
+        "hard", "weight", "mean", "probabilistic", "most-confident" or "log-odds".
+    pruning : {"none", "signal-to-noise", "selective"}
+        What becomes of the trees after they were released.
+    guarantee : {"pure", "labels"}
+        What is protected: records, or only their labels.
+    unlabelled : bool
+        Whether tests come from ``X_unlabelled``.
+    name, paper, corrected : str
+        Name of a preset, where it is from, and what was corrected of it.
+
+    Raises
+    ------
+    ParameterError
+        If a choice is none of those, or choices do not go together.
+
+    Examples
+    --------
+    >>> from mmech_rf import recipes
+    >>> spe = recipes()["spe"]
+    >>> budget = spe.budget(1, n_levels=4)
+    >>> [round(float(2 * share), 4) for share in budget.tests], budget.counts[-1]
+    ([0.1231, 0.1846, 0.2769, 0.4154], Fraction(1, 2))
+    >>> spe.replace(n_trees=5).n_trees
+    5
+    """
+
+    structure: str = "drawn"
+    n_trees: int | str = 10
+    depth: int | str = "half"
+    stopping: str = "depth"
+    splits: str = "binary"
+    candidates: int | str = "all"
+    selection: str = "joint"
+    score: str = "gini"
+    cuts: str = "exponential"
+    grid: int | None = None
+    levels: str | tuple[Fraction, ...] = "uniform"
+    leaf_share: Fraction = Fraction(1, 2)
+    records: str = "disjoint"
+    sample: Fraction = Fraction(1, 2)
+    first_phase: Fraction = Fraction(3, 10)
+    leaves: str = "laplace"
+    vote: str = "weight"
+    pruning: str = "none"
+    guarantee: str = "pure"
+    unlabelled: bool = False
+    name: str = field(default="own", compare=False)
+    paper: str = field(default="", compare=False)
+    corrected: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        for name, choices in CHOICES.items():
+            check_choice(getattr(self, name), name, choices)
+        _check_number(self.n_trees, "n_trees", N_TREES)
+        _check_number(self.depth, "depth", DEPTHS)
+        _check_number(self.candidates, "candidates", ("sqrt", "all"))
+        if self.grid is not None:
+            check_integer(self.grid, "grid")
+        for name in ("leaf_share", "sample", "first_phase"):
+            share = Fraction(getattr(self, name))
+            object.__setattr__(self, name, share)
+            most = ")" if name == "leaf_share" else "]"  # tests cost something
+            if not 0 < share <= 1 or (share == 1 and most == ")"):
+                words = f"must be a share in (0, 1{most}"
+                raise ParameterError(name, words, str(share))
+        if isinstance(self.levels, str):
+            check_choice(self.levels, "levels", tuple(RULES))
+        else:
+            given = tuple(Fraction(share) for share in self.levels)
+            object.__setattr__(self, "levels", given)
+            if sum(given) != 1 or min(given) <= 0:
+                raise ParameterError(
+                    "levels",
+                    "must be shares > 0 that sum to 1, or they are not the budget",
+                    f"{list(map(str, given))}, which sum to {sum(given)}",
+                    "divide them by their sum",
+                )
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Raise where choices do not go together."""
+        exact = self.selection == "exact"
+        only_labels = self.leaves in ("exponential", "permute-and-flip")
+        by_counts = self.vote != "hard" or self.pruning == "signal-to-noise"
+        sampled = self.records in RANDOM_SAMPLES
+        for name, wrong, need, remedy in (
+            (
+                "selection",
+                exact and self.guarantee != "labels",
+                "exact tests show records, and need {guarantee='labels'}, under which "
+                "attributes are public",
+                "use {selection='joint'}",
+            ),
+            (
+                "score",
+                exact and self.score != "median",
+                "exact tests may look at attributes only",
+                "use {score='median'}",
+            ),
+            (
+                "records",
+                self.structure == "two-phase" and not sampled,
+                "two phases are paid for as random samples",
+                "use {records='poisson'}",
+            ),
+            (
+                "splits",
+                self.score == "median" and self.draws and self.splits != "binary",
+                "medians need two outcomes",
+                "use {splits='binary'}",
+            ),
+            (
+                "splits",
+                self.splits == "multiway" and self.draws,
+                "a child per value of ordered attributes goes with "
+                "{structure='random'} only",
+                "use {splits='threshold'}",
+            ),
+            (
+                "records",
+                self.leaves == "matrix" and self.records != "all",
+                "the matrix mechanism answers for all records at once",
+                "use {records='all'}",
+            ),
+            (
+                "stopping",
+                self.stopping == "noisy-counts"
+                and (self.leaves == "levels" or self.unlabelled),
+                "noisy numbers of records take the budget that counts of levels have, "
+                "and that of labelled records",
+                "use {stopping='depth'}",
+            ),
+            (
+                "unlabelled",
+                self.unlabelled and self.structure != "drawn",
+                "records without labels are for {structure='drawn'} only",
+                "leave it out",
+            ),
+            (
+                "vote",
+                only_labels and by_counts,
+                "leaves of which only the label is released vote hard",
+                "use {vote='hard'} without pruning by counts",
+            ),
+        ):
+            if wrong:
+                raise ParameterError(name, need, getattr(self, name), remedy)
+
+    # ---- what follows from public numbers --------------------------------------
+
+    def replace(self, **choices: Any) -> Recipe:
+        """Return the recipe with other choices."""
+        return replace(self, **choices)
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether something follows from the number of records."""
+        return (
+            self.stopping == "size"
+            or self.depth in ("half-or-log", "support")
+            or isinstance(self.n_trees, str)
+            or (self.draws and self.score in ("entropy", "gain"))
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether tests are drawn from records."""
+        return self.structure != "random"
+
+    @property
+    def draws_from_others(self) -> bool:
+        """Whether tests cost other persons than leaves do."""
+        return self.unlabelled and self.guarantee == "pure"
+
+    def n_candidates(self, n_attributes: int) -> int:
+        """Return how many attributes a node looks at."""
+        if self.candidates == "all":
+            return n_attributes
+        if self.candidates == "sqrt":
+            return math.isqrt(n_attributes - 1) + 1
+        return min(int(self.candidates), n_attributes)
+
+    def trees(self, schema: Schema, epsilon: float, n_records: float) -> int:
+        """Return the number of trees, from public numbers."""
+        if self.n_trees == "log-records":
+            return max(1, math.ceil(math.log(n_records)))
+        if self.n_trees == "support":
+            # Fletcher and Islam 2015: as many as leave two levels with signal.
+            delta = sum(schema.domain_shape) / schema.n_features
+            most = n_records / delta**2
+            fits = most * epsilon / (math.sqrt(2) * schema.n_classes)
+            return min(max(math.ceil(fits) - 1, 1), schema.n_features)
+        return int(self.n_trees)
+
+    def n_levels(self, schema: Schema, epsilon: float, n_records: float) -> int:
+        """Return how many levels have tests, from public numbers."""
+        d = schema.n_features
+        n_trees = self.trees(schema, epsilon, n_records)
+        branching = sum(schema.domain_shape) / d
+        if self.depth == "attributes":
+            levels = d
+        elif self.depth == "half":
+            levels = max(1, d // 2)
+        elif self.depth == "half-or-log":
+            levels = max(1, min(d // 2, int(math.log(n_records, branching)) - 1))
+        elif self.depth == "fletcher-islam":
+            ordered = sum(a.kind != "categorical" for a in schema.attributes)
+            levels = max(1, fletcher_islam_depth(ordered, d - ordered))
+        elif self.depth == "support":
+            theta = math.sqrt(2) * schema.n_classes * n_trees / epsilon
+            levels = max(1, int(math.log(max(n_records / theta, 1), branching)))
+        else:
+            levels = int(self.depth)
+        if self.stopping == "size":
+            per_leaf = n_records / (LEAF_RECORDS * n_trees)
+            levels = min(levels, max(1, math.ceil(math.log2(max(per_leaf, 1)))) + 2)
+        return levels
+
+    def budget(self, epsilon: Any, n_levels: int) -> Budget:
+        """Return what the releases of one tree cost, exactly.
+
+        Parameters
+        ----------
+        epsilon : Fraction or int
+            Cost of the tree in all, nats.
+        n_levels : int
+            Levels of tests.
+
+        Returns
+        -------
+        Budget
+            Its parts sum to epsilon; its tests and its counts do so by themselves
+            where tests come from unlabelled records, which are other persons.
+        """
+        epsilon = Fraction(epsilon)
+        if not self.draws or self.selection == "exact":
+            budget = Budget(
+                (Fraction(0),) * n_levels, (Fraction(0),) * n_levels + (Fraction(1),)
+            )
+        elif isinstance(self.levels, str):
+            budget = shares(self.levels, n_levels, self.leaf_share)
+        elif len(self.levels) != n_levels + 1:
+            raise ParameterError(
+                "levels",
+                f"must be one share for each of {n_levels} levels of tests and one for "
+                "the leaves",
+                f"{len(self.levels)} shares",
+            )
+        else:
+            none = (Fraction(0),) * n_levels
+            budget = Budget(self.levels[:-1], (*none, self.levels[-1]))
+        tests, counts = epsilon, epsilon
+        if self.draws_from_others and n_levels:
+            tests, counts = epsilon / sum(budget.tests), epsilon / sum(budget.counts)
+        return Budget(
+            tuple(tests * share for share in budget.tests),
+            tuple(counts * share for share in budget.counts),
+        )
+
+    # ---- words -------------------------------------------------------------
+
+    def describe(self) -> str:
+        """Return in words what the recipe does, where it is from, what was corrected.
+
+        Returns
+        -------
+        str
+        """
+        lines = [f"{self.name}: {self.paper}" if self.paper else self.name]
+        lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
+        for part in fields(self):
+            words = WORDS.get((part.name, getattr(self, part.name)))
+            if words and (part.name != "selection" or self.draws):
+                lines.append(words)
+        if self.draws:
+            rule = self.levels if isinstance(self.levels, str) else "stated"
+            lines.append(
+                f"Tests are compared by {self.score}; shares of levels: {rule}."
+            )
+        trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
+        depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
+        lines.append(f"{trees}, {depth}, {self.vote} vote.")
+        if self.corrected:
+            lines.append(f"Corrected: {self.corrected}")
+        return "\n".join(lines)
+
+
+def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:
+    if isinstance(value, str):
+        check_choice(value, name, rules)
+    else:
+        check_integer(value, name)

@@ -1,0 +1,82 @@
+r"""Which records train which tree, and what a tree may then cost.
+
+Every record goes to trees by itself, so that an added or removed record moves no other
+one. `multiplicities` says how often each record is in each tree; `tree_epsilon` says
+what a tree may cost so that all trees together cost epsilon:
+
+=========  ==========================================  ================================
+disjoint   each record in one tree, drawn for it       epsilon
+all        each record in each tree                    epsilon / trees
+poisson    a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
+bernoulli  a sample per tree, with probability p       log(1 + (e^(eps/trees) - 1) / p)
+=========  ==========================================  ================================
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.noise import assign_records, bernoulli_samples, poisson_bags
+from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
+from mmech.privacy.neighbours import Relation
+
+__all__ = ["RANDOM_SAMPLES", "RECORDS", "multiplicities", "tree_epsilon"]
+
+RECORDS = ("disjoint", "all", "poisson", "bernoulli")
+
+RANDOM_SAMPLES = frozenset({"poisson", "bernoulli"})
+"""Ways to assign records whose trees cost less, or more, than what is released."""
+
+
+def tree_epsilon(
+    records: str, epsilon: Fraction, n_trees: int, share: Fraction, relation: Relation
+) -> Fraction:
+    """Return what the releases of one tree may cost in all.
+
+    Parameters
+    ----------
+    records : str
+        One of `RECORDS`.
+    epsilon : Fraction
+        Cost of all trees together.
+    n_trees : int
+        Number of trees.
+    share : Fraction
+        Probability of a record to be in a Bernoulli sample.
+    relation : Relation
+        Neighbour relation. Costs of random samples hold for one record that is added
+        or removed, so that their trees are calibrated to that, and neighbours further
+        apart divide epsilon here.
+    """
+    if records == "disjoint":
+        return epsilon
+    if records == "all":
+        return epsilon / n_trees
+    own = epsilon / (n_trees * relation.factor)
+    if records == "poisson":
+        return poisson_bag_epsilon(own)
+    return bernoulli_sample_epsilon(own, share)
+
+
+def multiplicities(
+    records: str,
+    n_records: int,
+    n_trees: int,
+    share: Fraction,
+    noise: np.random.Generator | None,
+) -> NDArray[np.int64]:
+    """Draw how often each record is in each tree, shape (n_records, n_trees).
+
+    Sensitive, because its length is.
+    """
+    if records == "disjoint":
+        trees = assign_records(n_records, n_trees, insecure_rng=noise)
+        return (trees[:, None] == np.arange(n_trees)).astype(np.int64)
+    if records == "all":
+        return np.ones((n_records, n_trees), np.int64)
+    if records == "poisson":
+        return poisson_bags(n_records, n_trees, insecure_rng=noise)
+    return bernoulli_samples(n_records, n_trees, share, insecure_rng=noise)

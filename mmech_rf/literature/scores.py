@@ -1,0 +1,161 @@
+r"""What makes a test good: whole numbers that one record moves within a known window.
+
+A test splits the records of a node into children; with n(v, c) those of class c in
+child v, scores are sums over children of a term of their class counts, so that a record
+changes one term only. The exponential mechanism at rate :math:`\epsilon / w` is
+:math:`\epsilon`-private for scores that an added record moves within an interval of
+length w (`mmech.exponential_mechanism`).
+
+=======  ======================================================  ====================
+median   -abs(n(left) - n(right))                                [-1, 1]
+max      sum_v max_c n(v, c)                                     [0, 1]
+gini     -sum_v (n(v) - sum_c n(v, c)^2 / n(v))                  (-2, 0]
+entropy  -sum_v n(v) H(v), in bits                               log2(kN + 1) + 1.44
+gain     (n H - sum_v n(v) H(v)) / log2(number of children)      twice that
+=======  ======================================================  ====================
+
+Fractions are counted on a grid of 2^-6, rounded term by term. Counts of entropies
+are clamped at a public N.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SCORES", "Score", "score_for"]
+
+Counts = NDArray[np.int64]
+
+GRID = 6
+"""Scores that are not whole are counted in units of 2**-6."""
+
+MOST = 2**24
+"""Larger counts, of which squares do not fit, count as this; that keeps the windows."""
+
+LARGEST_TABLE = 2**22
+"""Most entries of the table of n log n: beyond, counts are clamped earlier."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of tests.
+
+    Attributes
+    ----------
+    term : callable
+        From class counts (..., k) of a child to its term, (...).
+    window : int
+        Length of the interval that an added record moves all scores within.
+    contrast : bool
+        Whether a score is minus the absolute difference of two terms, not their sum.
+    divided : bool
+        Whether gains over the node are divided by the logarithm of their children.
+    grid : int
+        Units of the score to one record, or bit.
+    """
+
+    term: Callable[[Counts], Counts]
+    window: int
+    contrast: bool = False
+    divided: bool = False
+    grid: int = 1
+
+    @property
+    def size(self) -> float:
+        """Length of the window, in records or bits."""
+        return self.window / self.grid
+
+    def two_way(self, left: Counts, right: Counts) -> Counts:
+        """Return the scores of tests with two outcomes."""
+        one, other = self.term(left), self.term(right)
+        if self.contrast:
+            return -abs(one - other)
+        if self.divided:
+            return one + other - self.term(left + right)
+        return one + other
+
+    def multiway(self, children: Counts) -> Counts:
+        """Return the scores of tests with a child per value, from (..., values, k)."""
+        found = self.term(children).sum(axis=-1)
+        if self.divided:
+            n = children.shape[-2]
+            scale = round(2**16 * math.log2(n))
+            return (found - self.term(children.sum(axis=-2))) * 2**16 // scale
+        return found
+
+
+def _size(counts: Counts) -> Counts:
+    return np.asarray(counts.sum(axis=-1))
+
+
+def _largest(counts: Counts) -> Counts:
+    return np.asarray(counts.max(axis=-1))
+
+
+def _gini(counts: Counts) -> Counts:
+    counts = np.minimum(counts, MOST)
+    total = counts.sum(axis=-1)
+    squares = (counts * counts).sum(axis=-1) << GRID
+    return squares // np.maximum(total, 1) - (total << GRID)
+
+
+def _entropy(table: Counts, most: int, counts: Counts) -> Counts:
+    counts = np.minimum(counts, most)
+    return np.asarray(table[counts].sum(axis=-1) - table[counts.sum(axis=-1)])
+
+
+def _n_log_n(most: int) -> Counts:
+    """Return n log2(n) on the grid, for n = 0 .. most."""
+    n = np.arange(most + 1, dtype=np.float64)
+    return np.rint(n * np.log2(np.maximum(n, 1)) * 2**GRID).astype(np.int64)
+
+
+SCORES = ("median", "max", "gini", "entropy", "gain")
+
+
+def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Score:
+    """Return a score, with the window that holds for records of weights up to `unit`.
+
+    Parameters
+    ----------
+    name : str
+        One of `SCORES`.
+    n_classes : int
+        Number of classes k.
+    n_records : float
+        Public number of records, roughly.
+    unit : int, default=1
+        Largest weight of a record: as many records in one place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech_rf.literature.scores import score_for
+    >>> gini = score_for("gini", n_classes=2, n_records=100)
+    >>> gini.two_way(np.array([3, 1]), np.array([0, 4])) / 64
+    np.float64(-1.5)
+    """
+    if name == "median":
+        return Score(_size, 2 * unit, contrast=True)
+    if name == "max":
+        return Score(_largest, unit)
+    if name == "gini":
+        return Score(_gini, (2 ** (GRID + 1) + 2) * unit, grid=2**GRID)
+    most = min(math.ceil(2 * n_records) * unit, LARGEST_TABLE // n_classes)
+    table = _n_log_n(n_classes * most)
+    # A term changes by a step of the table at n(v, c), less one at n(v) >= n(v, c);
+    # steps increase, but for the rounding of the table.
+    steps = np.diff(table)
+    overshoot = (np.maximum.accumulate(steps) - steps).max()
+    window = int(steps.max() - steps.min() + overshoot) * unit
+    term = partial(_entropy, table, most)
+    if name == "entropy":
+        return Score(term, window, grid=2**GRID)
+    # The node and one child change, and a quotient is rounded down.
+    return Score(term, 2 * window + 2, divided=True, grid=2**GRID)

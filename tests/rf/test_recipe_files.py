@@ -1,0 +1,91 @@
+"""Recipes as files, and on the command line."""
+
+import numpy as np
+import pytest
+
+from mmech_rf import Recipe, RecipeForestClassifier, datasets, load_model, recipes
+from mmech_rf.cli.main import main
+
+CAR = datasets.load_car()
+
+
+@pytest.mark.parametrize("name", list(recipes()))
+def test_a_saved_model_is_the_same(name, tmp_path):
+    recipe = recipes()[name]
+    settings = {"neighbours": "labels"} if recipe.guarantee == "labels" else {}
+    extra = {"X_unlabelled": CAR.data[:300]} if recipe.unlabelled else {}
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=name, **settings)
+    model.fit(CAR.data[300:], CAR.target[300:], **extra).save(tmp_path / "m.npz")
+    copy = load_model(tmp_path / "m.npz")
+    assert (copy.predict(CAR.data) == model.predict(CAR.data)).all()
+    np.testing.assert_array_equal(
+        copy.predict_proba(CAR.data[:50]), model.predict_proba(CAR.data[:50])
+    )
+    assert copy.describe() == model.describe()
+    assert copy.privacy_statement_ == model.privacy_statement_
+    assert copy.ledger_.remaining == 0
+
+
+def test_a_recipe_of_ones_own_is_saved(tmp_path):
+    recipe = Recipe(n_trees=2, levels=("1/4", "3/4"), depth=1, grid=3)
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe)
+    model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
+    assert load_model(tmp_path / "m.npz").recipe == recipe
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A csv file of cars, one of cars without labels, and a schema."""
+    names = [*CAR.schema.feature_names, "class"]
+    rows = np.column_stack([CAR.data, CAR.target]).astype(str)
+    for name, part in (("cars", rows[300:]), ("others", rows[:300, :-1])):
+        head = ",".join(names[: part.shape[1]])
+        lines = [head, *(",".join(row) for row in part)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "car.json").write_text(CAR.schema.to_json())
+    return tmp_path
+
+
+def fit(files, *options):
+    return main(
+        [
+            *("fit", str(files / "cars.csv"), "--schema", str(files / "car.json")),
+            *("--epsilon", "1", "--out", str(files / "m.npz"), "--method"),
+            *options,
+        ]
+    )
+
+
+def test_fit_and_predict_on_the_command_line(files, capsys):
+    assert fit(files, "recipe", "--recipe", "fi-2021") == 0
+    assert "labels of leaves: epsilon = 1" in capsys.readouterr().out
+    assert main(["predict", str(files / "m.npz"), str(files / "others.csv")]) == 0
+    assert len(capsys.readouterr().out.split()) == 301
+
+
+def test_records_without_labels_on_the_command_line(files, capsys):
+    others = "--unlabelled", str(files / "others.csv")
+    options = "recipe", "--recipe", "pte", "--neighbours", "labels"
+    assert fit(files, *options) == 2
+    assert "give --unlabelled to the fit" in capsys.readouterr().err
+    assert fit(files, "drawn", *others) == 2
+    assert "--unlabelled does not go with --method drawn" in capsys.readouterr().err
+    assert fit(files, *options, *others) == 0
+    assert "attributes are public" in " ".join(capsys.readouterr().out.split())
+
+
+def test_refusals_on_the_command_line(files, capsys):
+    assert fit(files, "recipe", "--recipe", "fi-2017") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "use --recipe fi-2021" in error
+    assert fit(files, "drawn", "--recipe", "spe") == 2
+    assert "--recipe does not go with --method drawn" in capsys.readouterr().err
+    assert not (files / "m.npz").exists()
+
+
+def test_the_table_on_the_command_line(capsys):
+    assert main(["recipes"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for name, recipe in recipes().items():
+        assert name in printed
+        assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")

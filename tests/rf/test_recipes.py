@@ -1,0 +1,375 @@
+"""Recipes: their shares, their numbers, what they refuse."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from mmech import ParameterError, PrivacyLedger
+from mmech.noise import FRACTION_BITS
+from mmech.privacy.neighbours import Relation
+from mmech.selection import fixed_point_rate
+from mmech_rf import (
+    Attribute,
+    Recipe,
+    RecipeForestClassifier,
+    Schema,
+    datasets,
+    recipes,
+)
+from mmech_rf._kernels import node_histograms
+from mmech_rf.literature.leaves import ancestors, release_levels
+from mmech_rf.literature.presets import refused
+from mmech_rf.literature.samples import tree_epsilon
+from mmech_rf.literature.scores import MOST, SCORES, score_for
+from mmech_rf.literature.votes import leaf_votes, pruned
+
+NURSERY = datasets.load_nursery().schema
+CAR = datasets.load_car()
+
+
+def schema_of(n_continuous, n_discrete):
+    numeric = [
+        Attribute.numeric(f"s{i}", lower=0, upper=1) for i in range(n_continuous)
+    ]
+    words = [Attribute.categorical(f"r{i}", ["a", "b"]) for i in range(n_discrete)]
+    return Schema([*numeric, *words], ["no", "yes"])
+
+
+# ------------------------------------------------------------------------- budgets
+@pytest.mark.parametrize("name", list(recipes()))
+@pytest.mark.parametrize("n_levels", [1, 2, 5, 8])
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(1, 7), Fraction("2.3")])
+def test_budgets_sum_to_epsilon(name, n_levels, epsilon):
+    recipe = recipes()[name]
+    budget = recipe.budget(epsilon, n_levels)
+    if recipe.draws_from_others:
+        assert sum(budget.tests) == sum(budget.counts) == epsilon
+    else:
+        assert budget.total == epsilon
+    assert len(budget.tests) == n_levels
+    assert len(budget.counts) == n_levels + 1
+    assert min(*budget.tests, *budget.counts) >= 0
+    assert budget.counts[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "n_levels", "published"),
+    [
+        ("hou", 6, [0.068, 0.080, 0.096, 0.119, 0.159, 0.239, 0.239]),
+        ("liu", 4, [0.088, 0.110, 0.146, 0.219, 0.438]),
+    ],
+)
+def test_shares_of_levels_are_as_published(name, n_levels, published):
+    budget = recipes()[name].budget(1, n_levels)
+    tests = np.array([*budget.tests, 0], float)
+    found = tests + np.array(budget.counts, float)
+    np.testing.assert_allclose(found, published, atol=6e-4)  # three digits
+
+
+def test_shares_of_cuts_are_as_published():
+    tests = recipes()["spe"].budget(2, 4).tests
+    assert [round(float(share), 4) for share in tests] == [
+        0.1231, 0.1846, 0.2769, 0.4154,
+    ]  # fmt: skip
+    counts = [2 * share for share in recipes()["guan"].budget(1, 7).counts]
+    assert [round(float(counts[i]), 3) for i in (1, 7)] == [0.064, 0.257]
+    assert set(recipes()["friedman-schuster"].budget(1, 5).tests) == {Fraction(1, 10)}
+
+
+def test_shares_that_are_no_budget_are_refused():
+    with pytest.raises(ParameterError, match=r"sum to 5/4; divide them by their sum"):
+        Recipe(levels=(Fraction(1, 2), Fraction(3, 4)))
+    own = Recipe(levels=(Fraction(1, 4), Fraction(3, 4)), depth=3)
+    with pytest.raises(ParameterError, match="3 levels of tests and one for the leav"):
+        fit(own)
+
+
+# ------------------------------------------------------------------ public numbers
+@pytest.mark.parametrize(
+    ("s", "r", "depth"),
+    [
+        *((5, 0, 5), (10, 0, 8), (15, 0, 12), (20, 0, 15), (4, 0, 4), (16, 0, 12)),
+        *((6, 8, 9), (0, 22, 11), (0, 16, 8), (0, 8, 4)),
+    ],
+)
+def test_depths_are_those_of_fletcher_and_islam(s, r, depth):
+    recipe = recipes()["fi-2021"]
+    assert recipe.n_levels(schema_of(s, r), 1.0, 1000.0) == depth
+    assert recipe.trees(schema_of(s, r), 1.0, 1000.0) == 100
+
+
+def test_the_number_of_trees_follows_from_public_support():
+    recipe = recipes()["fi-2015"]
+    assert recipe.trees(NURSERY, 1.0, 12960) == 8
+    assert recipe.trees(NURSERY, 0.01, 12960) == 1
+    theta = 2**0.5 * NURSERY.n_classes * 8 / 1.0
+    assert round(theta, 1) == 56.6
+
+
+def test_the_exponential_mechanism_of_table_6():
+    """Counts (5, 10), epsilon .1: the right label in 62.2 % (1 / (1 + e^-.5))."""
+    rate = fixed_point_rate(
+        Fraction(1, 10), monotone=True, relation=Relation(), roundings=1
+    )
+    assert round(1 / (1 + np.exp(-5 * rate / 2**FRACTION_BITS)), 3) == 0.622
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbours", "expected"),
+    [
+        ("patil-singh", "add_remove", np.log1p(2 / 20)),
+        # Whoever is replaced leaves a bag and enters one.
+        ("patil-singh", "replace", np.log1p(1 / 20)),
+        ("max-tree", "replace", 2 / 50),
+        ("spe", "replace", 2),
+    ],
+)
+def test_what_a_tree_may_cost(name, neighbours, expected):
+    recipe = recipes()[name]
+    own = tree_epsilon(
+        recipe.records,
+        Fraction(2),
+        recipe.n_trees,
+        recipe.sample,
+        Relation(neighbours),
+    )
+    assert expected * (1 - 1e-9) < own <= Fraction(expected) * (1 + Fraction(1, 2**40))
+
+
+# -------------------------------------------------------------------------- scores
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("unit", [1, 3])
+def test_an_added_record_moves_scores_within_the_window(name, unit, rng):
+    """All tests of all small nodes, at once, in both directions of all classes."""
+    score = score_for(name, 3, 20, unit)
+    children = rng.integers(0, 12, (4000, 4, 3)) * rng.integers(0, 2, (4000, 4, 1))
+    children[0] = 0
+    low, high = 0, 0
+    for child in range(4):
+        for c in range(3):
+            for weight in range(1, unit + 1):
+                more = children.copy()
+                more[:, child, c] += weight
+                for scores in (two_way, multiway)[: 1 + (name != "median")]:
+                    change = scores(score, more) - scores(score, children)
+                    low, high = min(low, change.min()), max(high, change.max())
+    assert high - low <= score.window
+    if unit == 1:  # and the window is not much too wide
+        assert high - low >= 0.4 * score.window
+
+
+def two_way(score, children):
+    return score.two_way(children[:, :2].sum(axis=1), children[:, 2:].sum(axis=1))
+
+
+def multiway(score, children):
+    return score.multiway(children)
+
+
+def test_counts_that_are_too_large_keep_the_window():
+    for name in SCORES:
+        score = score_for(name, 2, 10**6)
+        for n in (0, MOST - 1, MOST, 2**30):
+            left, right = np.array([[n, 3]]), np.array([[2, n]])
+            change = score.two_way(left + np.array([0, 1]), right) - score.two_way(
+                left, right
+            )
+            assert abs(int(change[0])) <= score.window
+
+
+def test_histograms_are_those_of_a_loop(rng):
+    codes = np.stack([rng.integers(0, n, 200) for n in (3, 4)], axis=1)
+    classes, starts = rng.integers(0, 2, 200), np.array([0, 3, 7])
+    record, node = rng.integers(0, 200, 300), rng.integers(-1, 6, 300)
+    weight = rng.integers(0, 4, 300)
+    found, expected = np.zeros((2, 3, 7, 2), np.int64)
+    node_histograms(codes, classes, record, weight, node, 2, 5, starts, found)
+    for i, one, w in zip(record, node, weight, strict=True):
+        for a in range(2):
+            if 2 <= one < 5:
+                expected[one - 2, starts[a] + codes[i, a], classes[i]] += w
+    np.testing.assert_array_equal(found, expected)
+
+
+# ------------------------------------------------------------------------- leaves
+def test_levels_are_made_consistent():
+    """Without noise counts of all levels are those of the leaves, whatever depth."""
+    model = fit(recipes()["friedman-schuster"], epsilon=50)
+    forest = model.forest_
+    exact = forest.count_leaves(*encoded(), n_classes=4)
+    costs = (Fraction(1, 4),) * (forest.depth + 1)
+    found = release_levels(
+        forest, exact, costs, 1, lambda *paid: None, lambda values, *rest: values
+    )
+    np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
+def test_paths_begin_at_the_root_and_end_at_the_leaf():
+    forest = fit(recipes()["jpw"]).forest_
+    paths = ancestors(forest)
+    tree = np.searchsorted(forest.leaf_offsets, np.arange(len(paths)), "right") - 1
+    assert (paths[:, 0] == forest.node_offsets[tree]).all()
+    ends = forest.child[paths[:, -1]] + forest.leaf_offsets[tree]
+    assert ends.tolist() == list(range(len(paths)))
+
+
+def test_leaves_of_noise_vote_with_those_around():
+    forest = fit(recipes()["jpw"]).forest_
+    counts = np.zeros((forest.n_leaves, 4))
+    counts[:, 1] = 1
+    kept = pruned(forest, counts, epsilon=1000)
+    np.testing.assert_array_equal(kept, counts)
+    roots = pruned(forest, counts, epsilon=1e-9)
+    sizes = np.repeat(np.diff(forest.leaf_offsets), np.diff(forest.leaf_offsets))
+    assert roots[:, 1].tolist() == sizes.tolist()
+
+
+def test_what_a_leaf_says():
+    forest = fit(recipes()["jpw"]).forest_
+    counts = np.tile([3.0, -1.0, 1.0, 0.0], (forest.n_leaves, 1))
+    assert leaf_votes(forest, counts, "weight")[0].tolist() == [3, -1, 1, 0]
+    assert leaf_votes(forest, counts, "mean")[0].tolist() == [0.75, 0, 0.25, 0]
+    for vote in ("hard", "most-confident"):
+        assert leaf_votes(forest, counts, vote)[0].tolist() == [1, 0, 0, 0]
+    assert leaf_votes(forest, counts, "log-odds")[0].argmax() == 0
+
+
+def test_probabilistic_votes_follow_the_released_shares():
+    model = fit(recipes()["bojarski"].replace(vote="probabilistic"), epsilon=20)
+    shares = model.predict_proba(CAR.data)
+    labels = model.predict(CAR.data)
+    assert (labels == model.predict(CAR.data)).all()
+    found = (labels[:, None] == model.classes_).mean(axis=0)
+    np.testing.assert_allclose(found, shares.mean(axis=0), atol=0.05)
+
+
+# ------------------------------------------------------------------------ the model
+def encoded():
+    return CAR.schema.encode(CAR.data, CAR.target)
+
+
+def fit(recipe, epsilon=2, **settings):
+    model = RecipeForestClassifier(
+        CAR.schema, epsilon=epsilon, recipe=recipe, n_records=1728, random_state=0,
+        **settings,
+    )  # fmt: skip
+    return model.fit(CAR.data, CAR.target)
+
+
+@pytest.mark.parametrize("name", list(recipes()))
+def test_every_preset_fits_predicts_and_explains(name):
+    recipe = recipes()[name]
+    settings = {"neighbours": "labels"} if recipe.guarantee == "labels" else {}
+    ledger = PrivacyLedger(2, **settings)
+    model = RecipeForestClassifier(
+        CAR.schema, epsilon=2, recipe=name, ledger=ledger, random_state=0, **settings
+    )
+    extra = {"X_unlabelled": CAR.data[:300]} if recipe.unlabelled else {}
+    model.fit(CAR.data[300:], CAR.target[300:], **extra)
+    assert 0 < ledger.spent <= 2
+    assert set(model.predict(CAR.data[:300])) <= set(CAR.schema.class_labels)
+    shares = model.predict_proba(CAR.data[:9])
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert recipe.paper in model.describe()
+    assert (recipe.guarantee == "labels") == (
+        "attributes are public" in model.privacy_statement_
+    )
+
+
+def test_without_noise_to_speak_of_trees_know_the_rule():
+    model = fit(Recipe(n_trees=1, depth=9), epsilon=10_000)
+    assert model.score(CAR.data, CAR.target) > 0.9
+
+
+def test_a_clone_has_the_recipe():
+    model = RecipeForestClassifier(CAR.schema, epsilon=1, recipe=Recipe(depth=2))
+    assert clone(model).recipe == Recipe(depth=2)
+
+
+def test_the_table_names_every_recipe():
+    text, page = repr(recipes()), recipes()._repr_html_()
+    assert all(name in text and name in page for name in recipes())
+
+
+# ----------------------------------------------------------------------- refusals
+@pytest.mark.parametrize("name", list(refused()))
+def test_what_is_not_private_is_refused_with_what_is(name):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ParameterError, match="is refused") as error:
+        RecipeForestClassifier(CAR.schema, epsilon=1, recipe=name, ledger=ledger).fit(
+            CAR.data, CAR.target
+        )
+    assert str(error.value).endswith(f"use recipe={refused()[name][1]!r}")
+    assert refused()[name][1] in recipes()
+    assert not ledger.entries
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"recipe": "sppe"}, "must be the name of a recipe, got sppe; did you mean"),
+        ({"recipe": "pte"}, "protects labels only: .* neighbours='labels'"),
+        (
+            {"recipe": "sspe-2", "neighbours": "labels"},
+            "needs X_unlabelled, records without labels .*; give X_unlabelled to",
+        ),
+        ({"recipe": "fi-2021", "schema": "deep"}, r"depth 11 .*\.replace\(depth=\d\)"),
+        ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
+        ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
+        ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
+        (
+            {"recipe": "ssrdt", "neighbours": "labels", "handle_unknown": "drop"},
+            "takes the number of records for public",
+        ),
+    ],
+)
+def test_bad_input_costs_nothing(settings, words):
+    ledger = PrivacyLedger(1, neighbours=settings.get("neighbours", "add_remove"))
+    schemas = {
+        "deep": Schema(
+            [Attribute.categorical(f"x{i}", list("abcdef")) for i in range(22)],
+            ["no", "yes"],
+        ),
+        "no cuts": Schema(
+            [Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"]
+        ),
+    }
+    schema = schemas.get(settings.pop("schema", None), CAR.schema)
+    settings = {"epsilon": 1} | settings
+    model = RecipeForestClassifier(schema, ledger=ledger, **settings)
+    rows = [["a"] * 22, ["b"] * 22] if schema.n_features == 22 else CAR.data[:2]
+    if schema.n_features == 1:
+        rows = [[0.5], [0.6]]
+    labels = CAR.target[:2] if schema is CAR.schema else ["no", "yes"]
+    with pytest.raises(ParameterError, match=words):
+        model.fit(rows, labels)
+    assert not ledger.entries
+
+
+def test_records_without_labels_for_a_recipe_without_use_are_refused():
+    with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
+        RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
+            CAR.data, CAR.target, X_unlabelled=CAR.data
+        )
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"selection": "exact"}, "exact tests show records"),
+        ({"selection": "exact", "guarantee": "labels"}, "look at attributes only"),
+        ({"score": "median", "splits": "threshold"}, "medians need two outcomes"),
+        ({"splits": "multiway"}, "goes with structure='random' only"),
+        ({"leaves": "matrix"}, "answers for all records at once"),
+        ({"leaves": "exponential"}, "vote hard"),
+        ({"leaf_share": 1}, r"must be a share in \(0, 1\)"),
+        ({"sample": 2}, r"must be a share in \(0, 1\]"),
+        ({"vote": "loud"}, "vote must be one of"),
+        ({"depth": "deep"}, "depth must be one of"),
+    ],
+)
+def test_choices_that_do_not_go_together(choices, words):
+    with pytest.raises(ValueError, match=words):
+        Recipe(**choices)
