@@ -199,7 +199,7 @@ NEIGHBOURS = (
     Mutant(
         "replacement as an addition: everywhere",
         "mmech/privacy/neighbours.py",
-        '(2 if self.neighbours == "replace" else 1)',
+        '(1 if self.neighbours == "add_remove" else 2)',
         "1",
         (f"{NORM}::test_every_change_of_one_person_costs_epsilon_at_most",),
     ),
