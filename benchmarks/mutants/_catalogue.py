@@ -478,8 +478,8 @@ SAMPLING = (
     Mutant(
         "weights of a choice rounded to 24 bits",
         "mmech/noise/weighted.py",
-        "weights = _whole(np.exp(-exponents[near]))",
-        "weights = _whole(np.exp(-exponents[near]).astype(np.float32))",
+        "    weights = _whole(_weights(gaps[near]))",
+        "    weights = _whole(_weights(gaps[near]).astype(np.float32))",
         (f"{SELECTION}::test_weights_are_those_of_exact_arithmetic",),
     ),
     Mutant(
@@ -777,8 +777,8 @@ FILES = (
     Mutant(
         "lenient csv: text after a closing quote",
         "mmech/domain/readers.py",
-        "strict=True)",
-        "strict=False)",
+        "strict=True, delimiter=sep)",
+        "strict=False, delimiter=sep)",
         (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(

@@ -160,7 +160,7 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
     """
     workload = as_query_matrix(workload, "workload")
     exact = float(check_epsilon(epsilon))
-    return 2.0 * svd_loss_bound(workload) / exact**2
+    return 2.0 * float(svd_loss_bound(workload)) / exact**2
 
 
 def dual_bound(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
 from typing import Any
@@ -29,9 +30,11 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble, spawn
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
+from mmech_rf.private.shown import grown_trees
 from mmech_rf.private.sizes import TableTooLargeError, check_cells
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
+from mmech_rf.show.trees import Node, ShownTree, labelled
 
 __all__ = ["RecipeForestClassifier"]
 
@@ -61,7 +64,9 @@ class RecipeForestClassifier(AccountedForest):
         ``"labels"``: attributes, and the number of records, are then public.
     records_per_person : int, default=1
         Largest number of records of one person, public: the budget is per person.
-    handle_unknown, handle_missing : str, default="error"
+    handle_unknown : str, default="clip"
+        What happens to values outside the schema, see `Schema.encode`.
+    handle_missing : str, default="error"
         What happens to values outside the schema, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
     $ledger
@@ -388,9 +393,25 @@ class RecipeForestClassifier(AccountedForest):
             "all records, and how many there are, are public, and tests may show them."
         )
 
-    def _describe(self) -> str:
-        sizes = np.diff(self.forest_.leaf_offsets)
-        return (
-            f"{self.recipe_.describe()}\n"
-            f"{self.forest_.n_trees} trees of {sizes.min()} to {sizes.max()} leaves"
-        )
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        labels = self.leaf_counts_.argmax(axis=1)
+
+        def leaves(ensemble: int, part: slice) -> list[Node]:
+            return labelled(labels[part].tolist(), self.schema_.class_labels)
+
+        return grown_trees(self.ensembles_, leaves, self.schema_)
+
+    def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
+        """Return the recipe in words, then what was released, as rules.
+
+        Parameters
+        ----------
+        n_trees, n_rules : int, default=10 and 50
+            Trees to describe, and rules of each, at most.
+
+        Returns
+        -------
+        str
+        """
+        trees = super().describe(n_trees=n_trees, n_rules=n_rules)
+        return f"{self.recipe_.describe()}\n{trees}"

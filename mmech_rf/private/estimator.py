@@ -135,10 +135,12 @@ neighbours : {"add_remove", "replace"}, default="add_remove"
     Neighbour relation of the guarantee.
 records_per_person : int, default=1
     Largest number of records of one person, public: the budget is per person.
-handle_unknown, handle_missing : str, default="clip" and "error"
+handle_unknown : str, default="clip"
     What happens to values outside the schema, see `Schema.encode`: numbers beyond
-    their bounds count as the nearest bound. Queries are never dropped, "drop" counts
-    as "error" for them.""",
+    their bounds count as the nearest bound, other values are errors. Queries are never
+    dropped, "drop" counts as "error" for them.
+handle_missing : str, default="error"
+    The same of missing values.""",
     "ledger": """\
 ledger : PrivacyLedger, default=None
     Budget shared with other releases; ``None`` allows exactly `epsilon` (and

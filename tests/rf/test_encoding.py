@@ -171,7 +171,7 @@ class Sparse:
         (frame().drop(columns="age"), {}, ValueError, "X has no column named 'age'"),
         ([{"colour": "red"}], {}, ValueError, "X has no column named 'size'"),
         ([{"age": 1}, ["red"]], {}, TypeError, "must be a dict when one is, got list"),
-        ({"age": [1]}, {}, TypeError, "X must be a frame, an array or a list of rows"),
+        ({"age": [1]}, {}, ValueError, "X has no column named 'colour'"),
         ("red", {}, TypeError, "X must be a frame, .* got str; wrap a single record"),
         (Sparse(), {}, TypeError, "X must be dense, got a sparse matrix"),
         (ROWS, {"columns": ["age"]}, ValueError, "columns has 1 names but X has 3"),

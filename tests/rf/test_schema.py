@@ -368,8 +368,9 @@ def test_without_bounds_every_finite_number_is_known():
     attribute = Attribute.numeric("a", cut_points=[0])
     assert one(attribute, -1e300) == 0
     assert one(attribute, 1e300) == 1
+    assert one(attribute, np.inf) == 1
     with pytest.raises(ValueError, match=r"outside the bounds .* or infinity"):
-        one(attribute, np.inf)
+        Schema([attribute], [0, 1]).encode([[np.inf]], handle_unknown="error")
 
 
 MIXED = st.sampled_from(

@@ -101,7 +101,7 @@ STRUCTURED = {
 }
 """Public functions of strategies of one kind, and how others are refused."""
 
-ELSEWHERE = {"StrategyResult", "reduce_boxes", "save"}
+ELSEWHERE = {"StrategyResult", "TablePlan", "reduce_boxes", "save"}
 """Tested below: the result itself, and what takes no matrix of numbers or writes."""
 
 

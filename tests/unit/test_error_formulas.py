@@ -12,7 +12,6 @@ from mmech import (
     Conjunctions,
     Dense,
     Diagonal,
-    DomainTooLargeError,
     Identity,
     Kronecker,
     Marginal,
@@ -219,8 +218,7 @@ def test_large_domains_without_an_eigendecomposition():
     wanted = ref.loss(ref.prefix(4), strategy.to_dense())
     with limits.changed(dense_cells=2):
         assert loss(Prefix(4), strategy) == pytest.approx(wanted)
-        with pytest.raises(DomainTooLargeError, match="matrix of size 4, above 2"):
-            svd_bound(Prefix(4), epsilon=1)
+        assert 0 < svd_bound(Prefix(4), epsilon=1) <= 2 * wanted
 
 
 def test_the_laplace_mechanism_on_large_cells():

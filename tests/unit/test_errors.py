@@ -148,7 +148,7 @@ WRONG_VALUE = {
     r"^total must be a finite number > 0, got -inf$": (
         lambda: PrivacyLedger(-math.inf)
     ),
-    r"^neighbours must be one of 'add_remove', 'replace', got 'swap'$": (
+    r"^neighbours must be one of 'add_remove', 'replace', 'labels', got 'swap'$": (
         lambda: PrivacyLedger(1, neighbours="swap")
     ),
 }

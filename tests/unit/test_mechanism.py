@@ -376,7 +376,7 @@ def test_optimizer_seeds_do_not_seed_the_noise():
         (
             {"epsilon": 1, "neighbours": "bounded"},
             ValueError,
-            r"neighbours must be one of 'add_remove', 'replace', got 'bounded'",
+            r"'add_remove', 'replace', 'labels', got 'bounded'",
         ),
         (
             {"epsilon": 1, "workload": [[1, 0, 0]]},

@@ -120,7 +120,7 @@ def test_a_foreign_law_is_used_by_name(foreign):
     assert measured.entry.how == "blurred noise of sensitivity 1"
     with pytest.raises(TypeError, match="has blurred noise but this mechanism measure"):
         MatrixMechanism(Prefix(3), Identity(3), epsilon=1).reconstruct(measured)
-    with pytest.raises(ValueError, match="L2 sensitivity but blurred noise"):
+    with pytest.raises(ValueError, match="optimized for L2 sensitivity but this noise"):
         MatrixMechanism(Prefix(3), optimize(Prefix(3), privacy="zcdp"), **settings)
     assert expected_error(Prefix(3), Identity(3), epsilon=1) == 12.0
 
