@@ -399,7 +399,10 @@ class RecipeForestClassifier(AccountedForest):
         def leaves(ensemble: int, part: slice) -> list[Node]:
             return labelled(labels[part].tolist(), self.schema_.class_labels)
 
-        return grown_trees(self.ensembles_, leaves, self.schema_)
+        forest = self._experts.forest
+        every = np.arange(self.schema_.n_features)
+        whole = Ensemble(every, forest, check_epsilon(self.epsilon))
+        return grown_trees([whole], leaves, self.schema_)
 
     def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
         """Return the recipe in words, then what was released, as rules.
