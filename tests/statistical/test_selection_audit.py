@@ -58,7 +58,7 @@ def label_audit(first, second):
 
     Data sets are classes of records that all have the value 0.
     """
-    model = DrawnForestClassifier(SCHEMA, epsilon=1, n_records=2)
+    model = DrawnForestClassifier(SCHEMA, epsilon=2, n_records=2)
 
     def release(classes):
         rows = np.full((len(classes), 1), "0")
@@ -77,6 +77,11 @@ def label_audit(first, second):
 
 
 def test_a_whole_private_forest():
+    """The label is wrong with chance 0.14, and 0.5 with one more record.
+
+    At epsilon = 1 the two are so near to each other that the tenth of the runs that
+    chooses what to count often cannot tell them apart.
+    """
     bound = label_audit(["yes"], ["yes", "no"])
-    assert not bound.refutes(1.0)
-    assert bound.refutes(0.05)
+    assert not bound.refutes(2.0)
+    assert bound.refutes(0.2)
