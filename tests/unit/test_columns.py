@@ -81,6 +81,8 @@ def test_the_narrowest_type_holds_every_code(size):
 def test_errors_name_row_and_column_and_not_the_value(kind, bad, problem):
     domain = Domain([Attribute.categorical("a", ["x", "z"])])
     column = pd.Series(["x", "z", bad, "x", bad], dtype=object).astype(kind)
+    if bad is None and not column.isna().any():
+        pytest.skip("this pandas makes text of what is missing")
     with pytest.raises(ValueError, match="row 2, column 'a'") as caught:
         domain.encode(pd.DataFrame({"a": column}))
     assert problem in str(caught.value)
