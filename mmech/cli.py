@@ -192,14 +192,14 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         "(default: 1)",
     )
     for option, what, choices in (
-        ("unknown", "values outside the domain", ("error", "category", "drop", "clip")),
+        ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
         ("missing", "missing values", ("error", "category", "drop")),
     ):
         command.add_argument(
             f"--handle-{option}",
             choices=choices,
-            default="error",
-            help=f"what to do with {what} (default: error)",
+            default=choices[0],
+            help=f"what to do with {what} (default: {choices[0]})",
         )
 
 

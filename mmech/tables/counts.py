@@ -20,6 +20,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.reconstruction import MarginalEstimate, MaximumEntropy
 from mmech.tables.model import draw_codes, fit_model, proportional_fit
@@ -132,9 +133,7 @@ def settle(
     model = fit_model(sizes, shares, total, fitted, larger)
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
-        codes = draw_codes(model, total, None)
-        tables = {subset: _tabulate(codes, subset, sizes) for subset in subsets}
-        return Counts(total, tables, model, "records")
+        return Counts(total, _of_records(model, total, subsets), model, "records")
     tables = {
         subset: single[subset[0]]
         if len(subset) == 1
@@ -171,9 +170,26 @@ def _toward(
     return target + apart * signal / (variance + signal)
 
 
-def _tabulate(codes: Integers, subset: Subset, sizes: Sequence[int]) -> Integers:
-    place = np.zeros(codes.shape[0], np.int64)
-    for i in subset:
-        place = place * sizes[i] + codes[:, i]
-    shape = [sizes[i] for i in subset]
-    return np.bincount(place, minlength=product_of(shape)).reshape(shape)
+def _of_records(
+    model: MaximumEntropy, total: int, subsets: Sequence[Subset]
+) -> dict[Subset, Integers]:
+    """Return the tables of one set of whole records of a model.
+
+    A total of little but noise may be more records than can be held: then each that is
+    drawn stands for several, and some of them for one more.
+    """
+    sizes = model.domain_shape
+    n = min(total, max(1, LIMITS.table_entries // len(sizes)))
+    each, more = divmod(total, max(n, 1))
+    codes = draw_codes(model, n, None)
+    tables = {}
+    for subset in subsets:
+        shape = tuple(sizes[i] for i in subset)
+        place = np.zeros(n, np.int64)
+        for i in subset:
+            place = place * sizes[i] + codes[:, i]
+        cells = product_of(shape)
+        table = each * np.bincount(place, minlength=cells)
+        table += np.bincount(place[:more], minlength=cells)
+        tables[subset] = table.reshape(shape)
+    return tables

@@ -32,7 +32,7 @@ def release_tables(
     neighbours: str = "add_remove",
     records_per_person: int = 1,
     ledger: PrivacyLedger | None = None,
-    handle_unknown: str = "error",
+    handle_unknown: str = "clip",
     handle_missing: str = "error",
     dry_run: bool = False,
     callback: Callable[[str], Any] | None = None,
@@ -65,8 +65,12 @@ def release_tables(
         Largest number of records of one person, public: the cost is per person.
     ledger : PrivacyLedger, default=None
         Budget to charge, once.
-    handle_unknown, handle_missing : str, default="error"
-        What to do with values outside the domain, as in `Domain.encode`.
+    handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
+        What to do with values outside the domain, as in `Domain.encode`: a number
+        beyond the bounds of its attribute counts as the nearest one, and any other
+        value stops.
+    handle_missing : {"error", "category", "drop"}, default="error"
+        What to do with missing values.
     dry_run : bool, default=False
         Return a `TablePlan`, which tells the errors to expect, without a look at the
         records (`data` may be None) and without cost.

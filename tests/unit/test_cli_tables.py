@@ -147,7 +147,7 @@ WRONG = {
     "an output that is not empty": (USUAL.replace("made", "full"), "not empty"),
     "an output in no folder": (USUAL.replace("made", "a/b/c"), "no folder"),
     "a value out of bounds": (
-        USUAL.replace("in.csv", "wrong.csv"),
+        USUAL.replace("in.csv", "wrong.csv") + " --handle-unknown error",
         "row 0, column 'age'",
     ),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
