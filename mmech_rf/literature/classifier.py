@@ -67,7 +67,7 @@ class RecipeForestClassifier(AccountedForest):
     handle_unknown : str, default="clip"
         What happens to values outside the schema, see `Schema.encode`.
     handle_missing : str, default="error"
-        What happens to values outside the schema, see `Schema.encode`; queries are
+        What happens to missing values, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
     $ledger
     random_state : int, RandomState, Generator or SeedSequence, default=None
