@@ -4,7 +4,7 @@ Every fit is written to ``trials.csv`` at once, and a later run goes on from the
 ``accuracy.md`` holds the table with the floors that the classifier should reach, and
 ``accuracy.png`` the pictures, where matplotlib is installed. Splits are the same for
 all methods; noise has no seed. ``--ablation`` also takes away each idea of the
-classifier in turn.
+classifier in turn. ``--parity`` adds labels that are the parity of 1 to 7 attributes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ import numpy as np
 
 from benchmarks.accuracy import _trials
 from benchmarks.accuracy._ablation import ABLATION_SETS, ABLATIONS, ablation_table
-from benchmarks.accuracy._data import DATA_SETS
+from benchmarks.accuracy._data import (
+    DATA_SETS,
+    PARITIES,
+    PARITY_ATTRIBUTES,
+    PARITY_FLIPPED,
+)
 from benchmarks.accuracy._methods import METHODS, OURS
 from benchmarks.accuracy._plot import draw
-from benchmarks.accuracy._table import EPSILONS, table
+from benchmarks.accuracy._table import EPSILONS, parity_table, table
 
-SPLITS, QUICK, ABLATION_SPLITS = 20, 3, 10
+SPLITS, QUICK, ABLATION_SPLITS, PARITY_SPLITS = 20, 3, 10, 5
+PARITY_EPSILON = 1.0
 
 INTRODUCTION = """\
 # Accuracy against ε
@@ -66,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--ablation", action="store_true", help="also take away each idea in turn"
     )
+    parser.add_argument(
+        "--parity", action="store_true", help="also labels that are parities"
+    )
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
@@ -83,6 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _trials.run(ablated, path, sets, ABLATIONS, n_splits)
     if ablated:
         parts.append(_ablation(ablated))
+    path = options.output / "parity.csv"
+    stressed = _trials.read(path)
+    if options.parity:
+        n_splits = options.splits or (QUICK if options.quick else PARITY_SPLITS)
+        _trials.run(
+            stressed, path, list(PARITIES), methods, n_splits, (PARITY_EPSILON,)
+        )
+    if stressed:
+        parts.append(_parity(stressed))
     text = "\n".join(parts)
     (options.output / "accuracy.md").write_text(text, encoding="utf-8")
     print(text)
@@ -116,6 +134,20 @@ def _seconds(known: _trials.Known) -> str:
         "Processor time of a fit of the private forest and its predictions, median: "
         + ", ".join(texts)
         + ".\n"
+    )
+
+
+def _parity(known: _trials.Known) -> str:
+    """Return the section of the stress table."""
+    values = _trials.grouped(known, list(PARITIES))
+    n_splits = max(map(len, values.values()))
+    return (
+        "## Labels that are the parity of 1 to 7 attributes\n\n"
+        f"Means over {n_splits} splits at ε = {PARITY_EPSILON:g}, by number of "
+        f"attributes of the parity, among {PARITY_ATTRIBUTES} of 0 and 1; "
+        f"{PARITY_FLIPPED:.0%} of labels are flipped, so that "
+        f"{1 - PARITY_FLIPPED:.2f} is the most.\n\n"
+        + parity_table(values, PARITY_EPSILON)
     )
 
 

@@ -81,6 +81,50 @@ SOURCES = {
 
 DATA_SETS = tuple(SOURCES)
 
+PARITY_ATTRIBUTES = 10
+PARITY_FLIPPED = 0.05
+"""Number of attributes of 0 and 1, and share of labels that are wrong."""
+
+
+def parity(order: int, n_records: int) -> Any:
+    """Return records whose label is the parity of some attributes among noise.
+
+    Any fewer of these attributes tell nothing of the label, so that methods which add
+    one attribute after the other have nothing to go by.
+
+    Parameters
+    ----------
+    order : int
+        Number of attributes that the label depends on.
+    n_records : int
+    """
+    rng = np.random.default_rng([order, n_records])
+    data = rng.integers(0, 2, (n_records, PARITY_ATTRIBUTES))
+    flipped = rng.random(n_records) < PARITY_FLIPPED
+    target = data[:, :order].sum(axis=1) % 2 ^ flipped
+    names = [f"a{i}" for i in range(PARITY_ATTRIBUTES)]
+    schema = Schema([Attribute.categorical(name, [0, 1]) for name in names], [0, 1])
+    return Bunch(
+        data=data,
+        target=target,
+        schema=schema,
+        feature_names=names,
+        name=f"parity of {order}",
+    )
+
+
+PARITIES = {
+    f"parity of {order}, {n} records": (order, n)
+    for n in (1_000, 10_000, 100_000)
+    for order in range(1, 8)
+}
+"""Sets of the stress table: number of attributes of the parity, and of records."""
+
+SOURCES |= {
+    name: Source(name, built_in=partial(parity, *sizes))
+    for name, sizes in PARITIES.items()
+}
+
 
 def load(name: str) -> Any | None:
     """Return data, target and schema of a data set; ``None`` where it has no file.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from benchmarks.accuracy._data import PARITIES
 from benchmarks.accuracy._methods import CEILINGS, METHODS, OURS
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
@@ -65,6 +66,32 @@ def table(values: Values) -> str:
     ]
     for name in dict.fromkeys(key[0] for key in values):
         lines += _rows(values, name)
+    return "\n".join(lines) + "\n"
+
+
+def parity_table(values: Values, epsilon: float) -> str:
+    """Return the Markdown table of parities: methods below, orders beside each other.
+
+    Parameters
+    ----------
+    values : mapping
+        Accuracies on the sets of `PARITIES`.
+    epsilon : float
+        Of the private methods.
+    """
+    orders = sorted({order for order, _ in PARITIES.values()})
+    lines = [
+        "| records | method | " + " | ".join(map(str, orders)) + " |",
+        "|---|---|" + "---|" * len(orders),
+    ]
+    for n in sorted({n for _, n in PARITIES.values()}):
+        names = [name for name, (_, own) in PARITIES.items() if own == n]
+        for label, method in METHODS.items():
+            budget = epsilon if method.private else NO_NOISE
+            found = [values.get((name, label, budget), []) for name in names]
+            if any(found):
+                cells = [f"{np.mean(part):.3f}" if part else "" for part in found]
+                lines.append(f"| {n:,} | {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

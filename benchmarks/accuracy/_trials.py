@@ -49,6 +49,7 @@ def run(
     datasets: Sequence[str],
     methods: Mapping[str, Method],
     n_splits: int,
+    epsilons: Sequence[float] = EPSILONS,
 ) -> None:
     """Run what is not known yet, and add it to `known` and to the file."""
     with open(path, "a", newline="", encoding="utf-8") as stream:
@@ -60,7 +61,7 @@ def run(
                 (label, epsilon, i)
                 for i in range(n_splits)
                 for label, method in methods.items()
-                for epsilon in (EPSILONS if method.private else (NO_NOISE,))
+                for epsilon in (epsilons if method.private else (NO_NOISE,))
                 if (name, label, epsilon, i) not in known
             ]
             bunch = load(name) if plan else None
