@@ -146,4 +146,5 @@ def test_boosted_trees(place):
     assert sum(CLAIMED) == COST
     found = boosted_bound(place)
     assert not found.refutes(CLAIMED[place])
-    assert found.refutes(Fraction(3, 10) * CLAIMED[place])
+    # Pilot runs may look at the class whose share differs by the smaller factor.
+    assert found.refutes(Fraction(1, 5) * CLAIMED[place])
