@@ -5,94 +5,100 @@ was compared by expected errors (`mmech.error`). It is measured through the one 
 noisy numbers (`mmech.release`, `mmech.noise`), paid for in a ledger (`mmech.privacy`),
 and turned into estimates (`mmech.reconstruction`); `MatrixMechanism` does it in one
 call. ``notebooks/architecture.md`` says what each folder holds and may import.
+
+Names are imported when they are first used, so that commands start at once.
 """
 
-import importlib as _importlib
 import logging as _logging
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from mmech.domain.attribute import Attribute
-from mmech.domain.domain import Domain
-from mmech.error.bounds import BoundResult, dual_bound, svd_bound
-from mmech.error.expected import expected_error, loss, per_query_error, rmse, supports
-from mmech.error.report import Report, confidence_interval, report
-from mmech.exceptions import (
-    BudgetExceededError,
-    ConvergenceWarning,
-    DomainTooLargeError,
-    EntropyError,
-    ParameterError,
-    PerformanceWarning,
-    PrivacyLeakWarning,
-    UnsupportedWorkloadError,
-)
-from mmech.export import export_marginals
-from mmech.marginals.counts import Counts
-from mmech.marginals.records import Records
-from mmech.mechanism import MatrixMechanism
-from mmech.operators import (
-    AllRange,
-    Anova,
-    Circulant,
-    Conjunctions,
-    Dense,
-    Diagonal,
-    Hierarchy,
-    HStack,
-    Identity,
-    Kronecker,
-    Marginal,
-    Marginals,
-    Merged,
-    Ones,
-    Partition,
-    PartitionStack,
-    Permuted,
-    PIdentity,
-    Prefix,
-    Product,
-    QueryMatrix,
-    Ranges,
-    Residuals,
-    Scaled,
-    Sparse,
-    Suffix,
-    Sum,
-    Toeplitz,
-    Total,
-    VStack,
-    WidthRange,
-    all_marginals,
-)
-from mmech.prior import SignalPrior
-from mmech.privacy.cost import (
-    delta_from_rho,
-    epsilon_from_rho,
-    rho_from_epsilon_delta,
-)
-from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
-from mmech.reconstruction import (
-    MarginalEstimate,
-    MaximumEntropy,
-    ShrunkEstimate,
-    maximum_entropy,
-    shrink,
-)
-from mmech.reduction.boxes import CellGroups, reduce_boxes
-from mmech.reduction.cells import reduce_domain
-from mmech.release import Measurement, noisy_release
-from mmech.selection import exponential_mechanism, permute_and_flip
-from mmech.strategies import (
-    Candidate,
-    StrategyResult,
-    bayes_risk_strategy,
-    optimize,
-    reweight,
-)
-from mmech.strategies.files import load_strategy as load
-from mmech.strategies.files import save_strategy as save
-from mmech.structure import circulant as _circulant  # noqa: F401  registers its rules
-from mmech.tables import TablePlan, Tables, release_tables
+if _TYPE_CHECKING:
+    from mmech.domain.attribute import Attribute
+    from mmech.domain.domain import Domain
+    from mmech.error.bounds import BoundResult, dual_bound, svd_bound
+    from mmech.error.expected import (
+        expected_error,
+        loss,
+        per_query_error,
+        rmse,
+        supports,
+    )
+    from mmech.error.report import Report, confidence_interval, report
+    from mmech.exceptions import (
+        BudgetExceededError,
+        ConvergenceWarning,
+        DomainTooLargeError,
+        EntropyError,
+        ParameterError,
+        PerformanceWarning,
+        PrivacyLeakWarning,
+        UnsupportedWorkloadError,
+    )
+    from mmech.export import export_marginals
+    from mmech.marginals.counts import Counts
+    from mmech.marginals.records import Records
+    from mmech.mechanism import MatrixMechanism
+    from mmech.operators import (
+        AllRange,
+        Anova,
+        Circulant,
+        Conjunctions,
+        Dense,
+        Diagonal,
+        Hierarchy,
+        HStack,
+        Identity,
+        Kronecker,
+        Marginal,
+        Marginals,
+        Merged,
+        Ones,
+        Partition,
+        PartitionStack,
+        Permuted,
+        PIdentity,
+        Prefix,
+        Product,
+        QueryMatrix,
+        Ranges,
+        Residuals,
+        Scaled,
+        Sparse,
+        Suffix,
+        Sum,
+        Toeplitz,
+        Total,
+        VStack,
+        WidthRange,
+        all_marginals,
+    )
+    from mmech.prior import SignalPrior
+    from mmech.privacy.cost import (
+        delta_from_rho,
+        epsilon_from_rho,
+        rho_from_epsilon_delta,
+    )
+    from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+    from mmech.reconstruction import (
+        MarginalEstimate,
+        MaximumEntropy,
+        ShrunkEstimate,
+        maximum_entropy,
+        shrink,
+    )
+    from mmech.reduction.boxes import CellGroups, reduce_boxes
+    from mmech.reduction.cells import reduce_domain
+    from mmech.release import Measurement, noisy_release
+    from mmech.selection import exponential_mechanism, permute_and_flip
+    from mmech.strategies import (
+        Candidate,
+        StrategyResult,
+        bayes_risk_strategy,
+        optimize,
+        reweight,
+    )
+    from mmech.strategies.files import load, save
+    from mmech.tables import TablePlan, Tables, release_tables
 
 __version__ = "0.1.0"
 
@@ -191,11 +197,49 @@ __all__ = [
     "UnsupportedWorkloadError",
 ]
 
+if not _TYPE_CHECKING:
+    from mmech.lazy import lazy_names as _lazy_names
+
+    _HOMES = {
+        "domain.attribute": "Attribute",
+        "domain.domain": "Domain",
+        "error.bounds": "BoundResult dual_bound svd_bound",
+        "error.expected": "expected_error loss per_query_error rmse supports",
+        "error.report": "Report confidence_interval report",
+        "exceptions": """
+            BudgetExceededError ConvergenceWarning DomainTooLargeError
+            EntropyError ParameterError PerformanceWarning PrivacyLeakWarning
+            UnsupportedWorkloadError
+        """,
+        "export": "export_marginals",
+        "marginals.counts": "Counts",
+        "marginals.records": "Records",
+        "mechanism": "MatrixMechanism",
+        "operators": """
+            AllRange Anova Circulant Conjunctions Dense Diagonal Hierarchy HStack
+            Identity Kronecker Marginal Marginals Merged Ones Partition
+            PartitionStack Permuted PIdentity Prefix Product QueryMatrix Ranges
+            Residuals Scaled Sparse Suffix Sum Toeplitz Total VStack WidthRange
+            all_marginals
+        """,
+        "prior": "SignalPrior",
+        "privacy.cost": "delta_from_rho epsilon_from_rho rho_from_epsilon_delta",
+        "privacy.ledger": "LedgerEntry PrivacyLedger",
+        "reconstruction": """
+            MarginalEstimate MaximumEntropy ShrunkEstimate maximum_entropy shrink
+        """,
+        "reduction.boxes": "CellGroups reduce_boxes",
+        "reduction.cells": "reduce_domain",
+        "release": "Measurement noisy_release",
+        "selection": "exponential_mechanism permute_and_flip",
+        "strategies": """
+            Candidate StrategyResult bayes_risk_strategy optimize reweight
+        """,
+        "strategies.files": "load save",
+        "tables": "TablePlan Tables release_tables",
+    }
+    __getattr__, __dir__ = _lazy_names(
+        __name__, {name: home for home in _HOMES for name in _HOMES[home].split()}
+    )
+
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
-
-
-def __getattr__(name: str) -> _Any:
-    """Import `mmech.audit` when it is first asked for."""
-    if name == "audit":
-        return _importlib.import_module("mmech.audit")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,7 +2,8 @@
 
 Every function returns the normalised value or raises. ``TypeError`` means the
 wrong kind of object, ``ValueError`` the wrong value. A message is one sentence:
-what is needed, what came, and what to do.
+what is needed, what came, and what to do. NumPy is imported by what needs it only, so
+that commands can check their options at once.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Collection, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from mmech.exceptions import ParameterError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "check_choice",
@@ -60,10 +62,7 @@ def sizes_label(sizes: Sequence[int]) -> str:
 
 def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`."""
-    whole = type(value) is int or (
-        isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
-    )
-    if not whole:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(
             f"{name} must be an integer >= {minimum}, got {_describe(value)}"
         )
@@ -96,7 +95,7 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     integers and fractions are exact.
     """
     need = f"{name} must be a finite number > 0"
-    if value is None or isinstance(value, (bool, np.bool_)):
+    if value is None or isinstance(value, bool):
         raise TypeError(f"{need}, got {value!r}; there is no default")
     if isinstance(value, str):
         try:
@@ -125,7 +124,7 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
 def check_delta(value: Any) -> float:
     """Return the delta of (epsilon, delta)-privacy, a probability inside (0, 1)."""
     need = "delta must be a probability between 0 and 1, both excluded"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{need}, got {_describe(value)}")
     if not 0.0 < float(value) < 1.0:
         raise ParameterError("delta", need.removeprefix("delta "), value)
@@ -134,6 +133,8 @@ def check_delta(value: Any) -> float:
 
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
     """Return a real array with `ndim` dimensions and no NaN or infinity."""
+    import numpy as np
+
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -153,6 +154,8 @@ def check_counts(
     value: Any, n_cells: int, *, signed: bool = False
 ) -> NDArray[np.int64]:
     """Return a data vector (n,) or table (n, k) of counts as int64."""
+    import numpy as np
+
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"counts must hold integers, got dtype {array.dtype}")

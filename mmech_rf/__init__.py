@@ -8,10 +8,8 @@ and `mmech_rf.blocks`. ``notebooks/architecture.md`` says what each folder holds
 Names are imported when they are first used, so that the command line starts at once.
 """
 
-import importlib as _importlib
 import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from mmech_rf.methods import ESTIMATORS as _ESTIMATORS
 
@@ -91,39 +89,28 @@ __all__ = [
 ]
 __all__ += [name for name in _ESTIMATORS if name not in __all__]
 
-_HOMES = {
-    "storage": ["load_model"],
-    "blocks.settings": ["BlockSettings"],
-    "drawn.settings": ["DrawnSettings"],
-    "forest": [
-        "Forest",
-        "complete_forest",
-        "default_depth",
-        "fletcher_islam_depth",
-        "grow_random_forest",
-    ],
-    "literature.presets": ["recipes"],
-    "literature.recipe": ["Recipe"],
-    "reading": ["Part", "read"],
-    "schema": ["Attribute", "Schema"],
-    "tuning": ["TunedSetting", "Tuning", "tune"],
-    "workloads": [name for name in __all__ if name.endswith("_workload")],
-}
+if not _TYPE_CHECKING:
+    from mmech.lazy import lazy_names as _lazy_names
 
-
-def __getattr__(name: str) -> _Any:
-    if name in ("datasets", "fetch"):
-        return _importlib.import_module(f"mmech_rf.{name}")
-    homes = (home for home, names in _HOMES.items() if name in names)
-    home = _ESTIMATORS.get(name) or next(homes, None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(_importlib.import_module(f"mmech_rf.{home}"), name)
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
-
+    _HOMES = {
+        "blocks.settings": "BlockSettings",
+        "drawn.settings": "DrawnSettings",
+        "forest.forest": "Forest",
+        "forest.growth": """
+            complete_forest default_depth fletcher_islam_depth grow_random_forest
+        """,
+        "literature.presets": "recipes",
+        "literature.recipe": "Recipe",
+        "reading": "Part read",
+        "schema": "Attribute Schema",
+        "storage": "load_model",
+        "tuning": "TunedSetting Tuning tune",
+        "workloads": "aggregation_workload prediction_workload training_workload",
+    }
+    __getattr__, __dir__ = _lazy_names(
+        __name__,
+        {name: home for home in _HOMES for name in _HOMES[home].split()}
+        | dict(_ESTIMATORS),
+    )
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())

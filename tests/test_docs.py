@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import types
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -229,8 +230,10 @@ def test_pages_name_files_that_exist(page):
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
+        ("import mmech", ("numpy",)),
+        ("import mmech_rf", ("numpy",)),
         (
-            "import mmech",
+            "from mmech import *",
             ("mmech_rf", "sklearn", "joblib", "numba", "matplotlib", "pandas"),
         ),
         # scikit-learn itself imports pandas where it is installed.
@@ -243,6 +246,44 @@ def test_import_is_light(statement, absent):
     loaded = set(run.stdout.split())
     assert loaded & {"mmech", "mmech_rf"}
     assert not loaded & set(absent)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_type_checkers_see_the_names_that_are_imported_when_used(package):
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "_TYPE_CHECKING"
+    )
+    homes = {alias.name: node.module for node in block.body for alias in node.names}
+    assert homes.keys() == set(package.__all__)
+    for name, home in homes.items():
+        assert getattr(import_module(home), name) is getattr(package, name)
+    assert homes.keys() <= set(dir(package))
+
+
+def test_modules_are_attributes_and_what_is_not_there_is_none():
+    run = run_python("-c", "import mmech; print(mmech.structure.shape.__name__)")
+    assert run.stdout.strip() == "mmech.structure.shape"
+    with pytest.raises(AttributeError, match="'mmech' has no attribute 'shape'"):
+        _ = mmech.shape
+
+
+@pytest.mark.parametrize("first", ["operators", "structure.shape", "structure.exact"])
+def test_rules_are_there_whatever_module_is_imported_first(first):
+    code = (
+        f"import mmech.{first}\n"
+        + """if True:
+        from mmech.operators import Circulant
+        from mmech.structure.exact import BOUNDS
+        from mmech.structure.shape import known_rank
+        ring = Circulant([1, 0, 1, 0])
+        print(known_rank(ring), BOUNDS[Circulant](ring))
+    """
+    )
+    run = run_python("-c", code)
+    assert run.stdout.strip() == "2 (2, 2)", run.stderr
 
 
 def test_engine_has_no_import_of_the_layer_above():

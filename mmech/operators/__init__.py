@@ -25,6 +25,7 @@ from mmech.operators.pinv import Pinv
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import HStack, VStack
+from mmech.structure import circulant  # noqa: F401  registers its rules
 
 __all__ = [
     "AllRange",

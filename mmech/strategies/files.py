@@ -10,12 +10,10 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.storage.codec import is_storable, read, write
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["load_strategy", "save_strategy"]
+__all__ = ["load", "save"]
 
 
-def save_strategy(
-    path: str | os.PathLike[str], strategy: Matrix | StrategyResult
-) -> None:
+def save(path: str | os.PathLike[str], strategy: Matrix | StrategyResult) -> None:
     """Write a strategy to one file, to be measured again elsewhere or audited.
 
     A strategy is public: it depends on the workload, never on data. The file is
@@ -61,7 +59,7 @@ def save_strategy(
     write(path, "strategy", strategy)
 
 
-def load_strategy(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
+def load(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
     """Read a strategy that `save` wrote, bit for bit as it was.
 
     Runs no code from the file: it may come from anyone, although a strategy from

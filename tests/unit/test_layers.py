@@ -14,7 +14,7 @@ ENGINE = Path(mmech.__file__).parent
 FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
-    {"exceptions", "checks", "limits", "threads"}
+    {"exceptions", "checks", "lazy", "limits", "threads"}
     | {"writing", "terminal", "storage", "_kernels"},
     {"domain", "privacy", "noise"},
     {"operators"},

@@ -1,0 +1,43 @@
+"""Public names of a package, imported when they are first used."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package (PEP 562).
+
+    The package imports the same names under ``TYPE_CHECKING``, where type checkers and
+    editors see them. Modules of the package are found as attributes, too.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, which has a list ``__all__``.
+    homes : mapping of str to str
+        Module of the package that a public name comes from, by name.
+    """
+    own = sys.modules[package]
+
+    def find(name: str) -> Any:
+        if name in homes:
+            found = getattr(import_module(f"{package}.{homes[name]}"), name)
+            setattr(own, name, found)
+            return found
+        if not name.startswith("_") and find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def listed() -> list[str]:
+        return sorted({*vars(own), *own.__all__})
+
+    return find, listed
