@@ -12,8 +12,8 @@ from mmech.terminal import (
     InputError,
     Parser,
     add_command,
+    command_line,
     in_words,
-    paragraphs,
     print_wrapped,
     read_epsilon,
     run_command,
@@ -96,18 +96,7 @@ def _worded(error: Exception, args: argparse.Namespace) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = Parser(
-        prog=PROG,
-        description=paragraphs(_DESCRIPTION),
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--version", action="store_true", help="print the version and end"
-    )
-    parser.set_defaults(run=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser, commands = command_line(PROG, _DESCRIPTION, _EXAMPLES)
     _add_tables(commands)
     return parser
 

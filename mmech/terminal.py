@@ -11,10 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
+from mmech.checks import check_epsilon
+from mmech.exceptions import ParameterError
+
 __all__ = [
     "InputError",
     "Parser",
     "add_command",
+    "command_line",
     "in_words",
     "paragraphs",
     "print_wrapped",
@@ -78,8 +82,6 @@ def in_words(
     words : mapping
         What is not called as in Python; None stands for nothing of that name.
     """
-    from mmech.exceptions import ParameterError
-
     if not isinstance(error, ParameterError):
         return str(error)
 
@@ -97,6 +99,24 @@ def in_words(
 def paragraphs(text: str) -> str:
     """Return paragraphs filled to lines that every terminal shows."""
     return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
+
+
+def command_line(
+    prog: str, description: str, epilog: str
+) -> tuple[Parser, argparse._SubParsersAction[Parser]]:
+    """Return the parser of a program, and where its commands are added."""
+    parser = Parser(
+        prog=prog,
+        description=paragraphs(description),
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="store_true", help="print the version and end"
+    )
+    parser.set_defaults(run=None)
+    return parser, parser.add_subparsers(title="commands", metavar="COMMAND")
 
 
 def add_command(
@@ -137,8 +157,6 @@ def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
 
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon, or a rho, as the exact fraction that it says."""
-    from mmech.checks import check_epsilon
-
     try:
         return check_epsilon(text)
     except ValueError as error:

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from mmech.cli import build_parser
-from mmech_rf.cli.main import _parser as build_forest_parser
+from mmech_rf.cli.main import build_parser as build_forest_parser
 
 project = "mmech"
 author = "The mmech developers"

@@ -1,84 +1,37 @@
-"""What the commands share: options, their types, and output for people."""
+"""What the commands of forests share: options, their types, and what they call things.
+
+What has nothing to do with forests is in `mmech.terminal`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import os
-import shutil
-import sys
 import textwrap
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, NoReturn
 
-from mmech_rf.methods import METHODS
+from mmech.terminal import InputError, in_words, whole
+from mmech.writing import check_writable
+from mmech_rf.methods import METHODS, SPLITS
 
 __all__ = [
-    "MAX_BINS",
     "PROG",
-    "InputError",
-    "Parser",
-    "add_command",
-    "paragraphs",
     "add_forest",
+    "as_option",
     "check_new",
     "check_readable",
     "in_options",
     "listed_methods",
     "read_depth",
-    "read_epsilon",
     "read_probability",
-    "print_wrapped",
-    "say",
-    "whole",
 ]
 
 PROG = "mmech-rf"
 READ = ("data", "queries", "model", "schema")
 """Arguments that name a file which is read."""
 
-# Repeated here because importing it would make --help slow.
-MAX_BINS = 100_000
 MAX_TREES = 10**6
-SPLITS = ("multiway", "binary", "threshold")
-
-
-class InputError(ValueError):
-    """What the user typed cannot be used."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises instead of printing usage and ending the interpreter."""
-
-    def print_help(self, file: Any = None) -> None:
-        """Print as everything is printed, where argparse hides that it failed."""
-        print(self.format_help(), end="", file=file)
-
-    def error(self, message: str) -> NoReturn:
-        """Raise, to be reported in one sentence."""
-        raise InputError(f"{message}; see {self.prog} --help")
-
-
-def say(message: str, end: str = "\n") -> None:
-    """Print a message for the person at the terminal, on standard error."""
-    print(message, end=end, file=sys.stderr, flush=True)
-
-
-def print_wrapped(text: str, *, bullet: bool = False) -> None:
-    """Print a paragraph in lines that fit the terminal."""
-    width = min(79, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 79
-    start, indent = ("* ", "  ") if bullet else ("", "")
-    print(
-        textwrap.fill(
-            text,
-            width,
-            initial_indent=start,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        )
-    )
-
+"""Trees of a forest above which a number is taken for a slip of the hand."""
 
 WORDS: dict[str, str | None] = {
     "X": "the records (row 0 is below the header)",
@@ -114,18 +67,8 @@ def in_options(error: Exception, args: argparse.Namespace) -> str:
     A remedy that no option of this command gives is left out. A command says in
     ``words`` what is not called as in Python; None stands for nothing of that name.
     """
-    from mmech.exceptions import ParameterError
-
-    if not isinstance(error, ParameterError):
-        return str(error)
-    words = {**WORDS, **getattr(args, "words", {})}
-
-    def word(name: str, value: str | None) -> str | None:
-        option = as_option(name) if hasattr(args, name) else None
-        option = words.get(name, option)
-        return f"{option} {value}" if option and value not in (None, "True") else option
-
-    return error.render(word)
+    options = {name: as_option(name) for name in OPTIONS if hasattr(args, name)}
+    return in_words(error, args, {**WORDS, **options, **getattr(args, "words", {})})
 
 
 def check_readable(args: argparse.Namespace) -> None:
@@ -142,8 +85,6 @@ def check_new(args: argparse.Namespace, path: str) -> None:
 
     It must not be one that the command reads, nor exist already without ``--force``.
     """
-    from mmech.writing import check_writable
-
     target = check_writable(path)
     if not target.exists():
         return
@@ -163,11 +104,6 @@ def check_new(args: argparse.Namespace, path: str) -> None:
 # ---- options ---------------------------------------------------------------
 
 
-def paragraphs(text: str) -> str:
-    """Return paragraphs filled to lines that every terminal shows."""
-    return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
-
-
 def listed_methods(command: str | None = None) -> str:
     """Return the methods of a command, or all, with what they do, for its help."""
     rows = [m for m in METHODS.values() if command in (None, m.command)]
@@ -181,28 +117,6 @@ def listed_methods(command: str | None = None) -> str:
         )
         for row in rows
     )
-
-
-def add_command(
-    commands: argparse._SubParsersAction[Parser],
-    name: str,
-    run: Callable[[argparse.Namespace], None],
-    *,
-    short: str,
-    description: str,
-    epilog: str,
-) -> argparse.ArgumentParser:
-    """Add a command with its help, and return its parser."""
-    command = commands.add_parser(
-        name,
-        help=short,
-        description=paragraphs(description),
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.set_defaults(run=run)
-    return command
 
 
 def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
@@ -235,20 +149,6 @@ def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
     )
 
 
-def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
-    """Return a reader of whole numbers within limits, for an option."""
-
-    def read(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdecimal() else minimum - 1
-        if not minimum <= number <= maximum:
-            raise argparse.ArgumentTypeError(
-                f"it must be a whole number from {minimum} to {maximum:,}, got {text!r}"
-            )
-        return number
-
-    return read
-
-
 def read_trees(text: str) -> float:
     if text == "inf":
         return math.inf
@@ -278,19 +178,3 @@ def read_probability(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"it must be a number between 0 and 1, got {text!r}"
         ) from None
-
-
-def read_epsilon(text: str) -> Fraction:
-    """Read an epsilon as the exact fraction that it says."""
-    try:  # as nearly all are, without the seconds that the library takes to import
-        exact = Fraction(text)
-        if 0 < float(exact) < math.inf:
-            return exact
-    except (ValueError, ArithmeticError):
-        pass
-    from mmech.checks import check_epsilon
-
-    try:
-        return check_epsilon(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

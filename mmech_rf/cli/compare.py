@@ -13,21 +13,23 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf.cli.common import (
-    PROG,
+from mmech.terminal import (
     InputError,
     Parser,
     add_command,
+    print_wrapped,
+    read_epsilon,
+    say,
+    whole,
+)
+from mmech_rf.cli.common import (
+    PROG,
     add_forest,
     as_option,
     check_new,
     in_options,
     listed_methods,
-    print_wrapped,
     read_depth,
-    read_epsilon,
-    say,
-    whole,
 )
 from mmech_rf.cli.files import add_csv, csv_format
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE

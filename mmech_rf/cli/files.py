@@ -15,7 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech_rf.cli.common import InputError, check_new, check_readable, say
+from mmech.terminal import (
+    InputError,
+    say,
+)
+from mmech_rf.cli.common import (
+    check_new,
+    check_readable,
+)
 
 if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat

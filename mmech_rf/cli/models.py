@@ -6,20 +6,23 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf.cli.common import (
-    MAX_BINS,
-    PROG,
+from mmech.limits import LIMITS
+from mmech.privacy.neighbours import NEIGHBOURS
+from mmech.terminal import (
     InputError,
     Parser,
     add_command,
+    print_wrapped,
+    read_epsilon,
+    say,
+    whole,
+)
+from mmech_rf.cli.common import (
+    PROG,
     add_forest,
     as_option,
     listed_methods,
-    print_wrapped,
-    read_epsilon,
     read_probability,
-    say,
-    whole,
 )
 from mmech_rf.cli.files import (
     add_columns,
@@ -38,9 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]
 
-# Repeated here because importing them would make --help slow.
-DEFAULT_SEED = 0
-NEIGHBOURS = ("add_remove", "replace", "labels")
 TEMPLATES = (
     "auto",
     "identity",
@@ -52,6 +52,7 @@ TEMPLATES = (
     "union",
     "low_rank",
 )
+"""Those of `mmech.strategies`, which takes too long to import for --help."""
 
 _FIT = """\
 Release a private forest and save it. The model holds only noisy numbers and privately
@@ -293,7 +294,7 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--bins",
-        type=whole(1, MAX_BINS),
+        type=whole(1, LIMITS.bins),
         default=10,
         metavar="N",
         help="number of bins of numeric attributes for which the schema gives only "
@@ -443,7 +444,7 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
             f"or choose --method {_among(name, command)}"
         )
     if "random_state" in method.options:
-        given.setdefault("random_state", DEFAULT_SEED)
+        given.setdefault("random_state", 0)
     shared = ("epsilon", "neighbours", "records_per_person")
     given |= {name: getattr(args, name) for name in (*shared, *_POLICIES)}
     return method.make(schema, **given)

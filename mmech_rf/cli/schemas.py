@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf.cli.common import (
-    MAX_BINS,
-    PROG,
+from mmech.limits import LIMITS
+from mmech.terminal import (
     InputError,
     Parser,
     add_command,
-    check_readable,
     say,
     whole,
+)
+from mmech_rf.cli.common import (
+    PROG,
+    check_readable,
 )
 from mmech_rf.cli.files import (
     add_csv,
@@ -146,7 +148,7 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     suggest.add_argument(
         "--bins",
-        type=whole(1, MAX_BINS),
+        type=whole(1, LIMITS.bins),
         default=10,
         metavar="N",
         help="number of bins of numeric columns with --read-values (default: 10)",

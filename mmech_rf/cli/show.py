@@ -6,13 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from mmech_rf.cli.common import (
-    PROG,
+from mmech.terminal import (
     Parser,
     add_command,
-    check_new,
     print_wrapped,
     whole,
+)
+from mmech_rf.cli.common import (
+    PROG,
+    check_new,
 )
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from mmech.storage.codec import storable
 from mmech_rf.forest.checks import check_shape, in_words
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
+from mmech_rf.methods import SPLITS
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
-    "SPLITS",
     "check_depth",
     "CompleteForest",
     "complete_forest",
@@ -38,9 +38,6 @@ __all__ = [
 
 DEEP = 32
 """A tree whose paths all had this length would have more leaves than can be held."""
-
-SPLITS = ("multiway", "binary", "threshold")
-"""Kinds of split that a random forest may have."""
 
 CUT_WEIGHT = 2**30
 """Total of the whole weights of the cuts of an attribute."""

@@ -18,7 +18,6 @@ from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import (
-    SPLITS,
     check_depth,
     complete_forest,
     complete_size,
@@ -26,6 +25,7 @@ from mmech_rf.forest.growth import (
     grow_random_forest,
 )
 from mmech_rf.limits import LIMITS
+from mmech_rf.methods import SPLITS
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.ensembles import (
     Ensemble,

@@ -10,10 +10,8 @@ import pytest
 from cli_cases import write_rows
 
 import mmech
-from mmech import limits
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
-from mmech_rf.cli import common as _common
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
@@ -49,10 +47,6 @@ def fruit(files, *args):
     if "--methods" not in args:
         args = ("--methods", "all", *args)
     return (*needed, *(() if "majority" in args else FORESTS), *args)
-
-
-def test_names_in_the_help_are_those_of_the_library():
-    assert limits.LIMITS.bins == _common.MAX_BINS
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])

@@ -37,6 +37,7 @@ from mmech_rf import (
     workloads,
 )
 from mmech_rf.forest import growth
+from mmech_rf.methods import SPLITS
 from mmech_rf.private.voting import weight_votes
 
 CAR = (4, 4, 4, 3, 3, 3)
@@ -64,7 +65,7 @@ def test_depths_of_fletcher_and_islam(n_continuous, n_discrete, depth):
 
 def test_default_depths():
     schema = schema_of("c3", "c3", "o4", "n5")
-    assert [default_depth(schema, splits) for splits in growth.SPLITS] == [2, 4, 4]
+    assert [default_depth(schema, splits) for splits in SPLITS] == [2, 4, 4]
     assert default_depth((2, 2, 2, 2, 2)) == default_depth((2,) * 5, "binary") == 2
     assert default_depth((3,)) == default_depth((3,), "threshold") == 1
     with pytest.raises(ValueError, match="n_discrete must be an integer >= 0, got -1"):
