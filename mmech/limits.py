@@ -105,6 +105,9 @@ class Limits(ChangeableLimits):
         that are listed. More entries are refused, and one bound stands for more sums.
     wide_sums : int
         The same of sums that do not fit into 64 bits.
+    lattice_attributes : int
+        Most attributes, 20 of them a million subsets, all of whose subsets have a place
+        in one array. Above it only subsets that are asked for are listed.
     listed_subsets : int
         Most subsets of attributes that are listed. More is refused.
     box_visits : int
@@ -144,11 +147,19 @@ class Limits(ChangeableLimits):
         Largest smaller side of a workload for the dual bound, and for template "dense"
         which starts from it. More is refused.
     dual_entries : int
-        Most entries of an explicit strategy of template "dense": 1 GiB. More is
-        refused.
+        Most entries of an explicit workload of few rows for the same bound, and of an
+        explicit strategy of template "dense": 1 GiB. More is refused.
+    dual_distribution : int
+        Largest domain over which bounds have a distribution, or reduce cells first.
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.
+    reported_queries, reported_entries : int
+        Most queries, and entries of a workload without structure, whose errors a report
+        lists one by one.
+    reported_kinds : int
+        Most different errors of the queries of a product. Above it close ones are
+        grouped.
     published_cells : int
         Largest table that `release_tables` makes. More is refused.
     model_cells : int
@@ -170,6 +181,7 @@ class Limits(ChangeableLimits):
     enumerated_cells: int = 2**31
     listed_entries: int = 2**25
     wide_sums: int = 2**22
+    lattice_attributes: int = limit(20, most=30)
     listed_subsets: int = 2**22
     box_visits: int = 2**30
     box_terms: int = 2**26
@@ -189,8 +201,12 @@ class Limits(ChangeableLimits):
     union_cells: int = 2**22
     dual_cells: int = 3000
     dual_entries: int = 2**27
+    dual_distribution: int = 2**22
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
+    reported_queries: int = 2**22
+    reported_entries: int = 2**27
+    reported_kinds: int = 2**16
     published_cells: int = 2**17
     model_cells: int = 2**16
 

@@ -30,7 +30,6 @@ from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Anova,
     Marginal,
     Marginals,
@@ -75,12 +74,6 @@ PRODUCT_ENTRIES = 2**24
 
 SPREAD = 1e-4
 """Ratio of their squares to the largest below which they are left to the rest."""
-
-MAX_CELLS = 2**22
-"""Largest domain over which a distribution is returned."""
-
-ROWS_ENTRIES = 2**27
-"""Largest explicit workload of few rows (1 GiB of float64)."""
 
 STEP = 2.0
 """Exponent of the multiplicative update; one is monotone, two is twice as fast."""
@@ -277,7 +270,7 @@ def dual_loss_bound(
     closed = _closed_dual_bound(workload)
     if closed is not None:
         return closed
-    if n <= MAX_CELLS:
+    if n <= LIMITS.dual_distribution:
         reduced, groups = reduce_domain(workload)
         if reduced is not workload:
             inner = dual_loss_bound(
@@ -307,7 +300,7 @@ def _closed_dual_bound(workload: QueryMatrix) -> BoundResult | None:
     if closed is None:
         return None
     n = workload.shape[1]
-    uniform = np.full(n, 1.0 / n) if n <= MAX_CELLS else None
+    uniform = np.full(n, 1.0 / n) if n <= LIMITS.dual_distribution else None
     return BoundResult(closed, 0.0, 0, uniform)
 
 
@@ -321,7 +314,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     closed = _symmetric_loss_bound(workload)
     if closed is not None:
         return closed, "closed form"
-    if workload.shape[1] <= MAX_CELLS:
+    if workload.shape[1] <= LIMITS.dual_distribution:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
             return cheap_loss_bound(reduced)
@@ -362,7 +355,7 @@ def _cell_weights(workload: QueryMatrix) -> list[NDArray[np.float64]]:
     The latter are best for columns at right angles. None for too many cells.
     """
     n = workload.shape[1]
-    if max(workload.shape) > LIMITS.table_entries or n > MAX_CELLS:
+    if max(workload.shape) > LIMITS.table_entries or n > LIMITS.dual_distribution:
         return []
     try:
         squares = workload.column_square_sums().astype(np.float64)
@@ -454,7 +447,7 @@ def _symmetric_loss_bound(workload: QueryMatrix) -> float | None:
     shape = _symmetric_shape(workload)
     if shape is None:
         return None
-    if len(shape) > MAX_LATTICE_ATTRIBUTES:
+    if len(shape) > LIMITS.lattice_attributes:
         return _sparse_loss_bound(workload, shape)
     energies = anova_energies(workload, shape)
     if energies is None:
@@ -484,7 +477,7 @@ def _commuting_loss_bound(workload: QueryMatrix) -> float | None:
     everything: ranges on one attribute, and on another, of a large table.
     """
     terms = kronecker_terms(workload)
-    if terms is None or math.prod(f.shape[1] for f in terms[0][1]) > MAX_CELLS:
+    if terms is None or workload.shape[1] > LIMITS.dual_distribution:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]
     if max(sizes) > CHEAP_SPECTRUM_SIZE:
@@ -524,7 +517,7 @@ def _known_loss_bound(workload: QueryMatrix) -> float | None:
 
 def _product_bound(parts: list[BoundResult], n: int) -> BoundResult:
     distribution: NDArray[Any] | None = None
-    if n <= MAX_CELLS:
+    if n <= LIMITS.dual_distribution:
         distribution = np.ones(1)
         for part in parts:
             assert part.distribution is not None
@@ -665,14 +658,14 @@ def _sum_of_roots(squares: NDArray[np.float64], size: int) -> float:
 def _spectral_step(workload: QueryMatrix) -> Step:
     """Return the map p -> (φ from below, φ, tr-gradient M_j / p_j, support)."""
     m, n = workload.shape
-    if m < n and m <= LIMITS.dual_cells and m * n <= ROWS_ENTRIES:
+    if m < n and m <= LIMITS.dual_cells and m * n <= LIMITS.dual_entries:
         return _step_by_rows(workload._dense().astype(np.float64))
     if n <= LIMITS.dual_cells:
         gram = workload.gram()._dense().astype(np.float64)
         return _step_by_cells(gram, n if workload.dtype == np.int64 else m)
     raise DomainTooLargeError(
         f"the dual bound of {workload!r} needs it explicit, with at most "
-        f"{LIMITS.dual_cells} queries or cells and {ROWS_ENTRIES} entries; use "
+        f"{LIMITS.dual_cells} queries or cells and {LIMITS.dual_entries} entries; use "
         "svd_bound, or a workload with Kronecker structure"
     )
 

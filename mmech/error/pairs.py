@@ -24,7 +24,6 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Anova,
     Marginal,
     Marginals,
@@ -456,7 +455,7 @@ def marginals_gain(
 ) -> float | None:
     """Return Σ_s m_s τ_s / k_s: over the lattice, or over the subsets asked for."""
     shape = strategy.domain_shape
-    if len(shape) <= MAX_LATTICE_ATTRIBUTES and isinstance(strategy, Marginals):
+    if len(shape) <= LIMITS.lattice_attributes and isinstance(strategy, Marginals):
         energies = anova_energies(workload, shape)
         if energies is not None:
             gram = strategy.gram()

@@ -17,6 +17,7 @@ from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_pair
@@ -28,15 +29,6 @@ from mmech.strategies.result import Candidate, StrategyResult
 from mmech.structure.shape import is_uniform
 
 __all__ = ["Report", "confidence_interval", "report"]
-
-MAX_QUERIES = 2**22
-"""Largest number of queries whose errors are listed."""
-
-MAX_BLOCK_WORK = 2**27
-"""Largest number of entries of a workload that is visited row by row."""
-
-MAX_KINDS = 2**16
-"""Number of different errors above which those of products are grouped."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -322,7 +314,8 @@ def _(strategy: Kronecker, workload: QueryMatrix) -> Kinds | None:
 def _kinds_of(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
     """Return them by what the workload knows, or one by one."""
     m, n = workload.shape
-    if m > MAX_QUERIES or max(n, strategy.shape[0]) * m > MAX_BLOCK_WORK:
+    work = max(n, strategy.shape[0]) * m
+    if m > LIMITS.reported_queries or work > LIMITS.reported_entries:
         return None
     gains = pairs.row_gains(workload, strategy)
     return gains, np.ones(gains.size)
@@ -357,11 +350,11 @@ def _(workload: Kronecker, strategy: Kronecker) -> Kinds | None:
         kinds = _kinds(query, part)
         if kinds is None:
             return None
-        limit = max(64, MAX_QUERIES // gains.size)
+        limit = max(64, LIMITS.reported_queries // gains.size)
         own_gains, own_counts = _grouped(*kinds, limit)
         gains = np.outer(gains, own_gains).ravel()
         counts = np.outer(counts, own_counts).ravel()
-        gains, counts = _grouped(gains, counts, MAX_KINDS)
+        gains, counts = _grouped(gains, counts, LIMITS.reported_kinds)
     return gains, counts
 
 

@@ -48,9 +48,6 @@ __all__ = [
     "subset_ranks",
 ]
 
-MAX_LATTICE_ATTRIBUTES = 20
-"""Largest number of attributes whose 2^d subsets are listed."""
-
 MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
 
@@ -339,7 +336,7 @@ class Marginals(VStack):
 
     def gram(self) -> QueryMatrix:
         """Return the gram in the marginal algebra."""
-        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+        if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
         from mmech import _kernels
 
@@ -349,7 +346,7 @@ class Marginals(VStack):
 
     def pinv(self) -> QueryMatrix:
         """Return (AᵀA)⁺Aᵀ, exact in the marginal algebra."""
-        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+        if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().pinv()
         return self.gram().pinv() @ self.T
 
@@ -520,10 +517,10 @@ def all_marginals(
 
 def check_lattice(d: int) -> None:
     """Raise if 2^d subsets are too many to list."""
-    if d > MAX_LATTICE_ATTRIBUTES:
+    if d > LIMITS.lattice_attributes:
         raise DomainTooLargeError(
             f"{d} attributes have 2^{d} subsets, too many to list (at most "
-            f"{MAX_LATTICE_ATTRIBUTES} attributes)"
+            f"{LIMITS.lattice_attributes} attributes)"
         )
 
 

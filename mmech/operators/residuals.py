@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import sizes_label
+from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Total
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Anova,
     _contrasts,
     check_domain_shape,
@@ -163,7 +163,7 @@ class Residuals(QueryMatrix):
 
     def gram(self) -> QueryMatrix:
         """Return Σ_s w_s² c_s P_s in the marginal algebra."""
-        if len(self.domain_shape) > MAX_LATTICE_ATTRIBUTES:
+        if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
         eigenvalues = np.zeros(2 ** len(self.domain_shape))
         for subset, weight in self.weights.items():

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.marginals import MAX_LATTICE_ATTRIBUTES
 
 __all__ = [
     "Subset",
@@ -50,7 +49,7 @@ def downward_closure(
     found: set[Subset] = set()
     for subset in subsets:
         kept = tuple(i for i in subset if domain_shape[i] > 1)
-        if len(kept) > MAX_LATTICE_ATTRIBUTES or len(found) > LIMITS.listed_subsets:
+        if len(kept) > LIMITS.lattice_attributes or len(found) > LIMITS.listed_subsets:
             raise DomainTooLargeError(
                 f"the subsets of the marginals are too many to list (more than "
                 f"{LIMITS.listed_subsets}); ask for marginals over fewer attributes"

@@ -16,7 +16,6 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Marginals,
     check_attributes,
 )
@@ -37,7 +36,7 @@ def is_lazy(strategy: QueryMatrix) -> bool:
     measured = marginals_of(strategy)
     return measured is not None and (
         measured.shape[1] > LIMITS.listed_cells
-        or len(measured.domain_shape) > MAX_LATTICE_ATTRIBUTES
+        or len(measured.domain_shape) > LIMITS.lattice_attributes
     )
 
 

@@ -13,9 +13,6 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
-)
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
@@ -82,7 +79,7 @@ def look_at_identity(
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
         sizes = domain_shape_of(workload) or ()
-        if large and len(sizes) > MAX_LATTICE_ATTRIBUTES:
+        if large and len(sizes) > LIMITS.lattice_attributes:
             return Skip("more cells than fit in memory")
         return None
     if large and is_beyond_lattices(workload):
@@ -110,7 +107,7 @@ def _glance_beside_cells(workload: QueryMatrix) -> int:
         return 0
     open_attributes = sum(size > 1 for size in asked.domain_shape)
     orders = {sum(asked.domain_shape[i] > 1 for i in key) for key in asked.weights}
-    if len(orders) > 1 or open_attributes > MAX_LATTICE_ATTRIBUTES:
+    if len(orders) > 1 or open_attributes > LIMITS.lattice_attributes:
         return 0
     (order,) = orders
     every = math.comb(open_attributes, order)

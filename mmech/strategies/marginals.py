@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.limits import LIMITS
 from mmech.marginals.designs import cover_greedily
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Marginals,
     check_attributes,
     check_domain_shape,
@@ -187,7 +187,7 @@ def marginals_strategy(
     sizes = attribute_sizes(workload, domain_shape, NAME)
     if max_cells is not None:
         max_cells = check_integer(max_cells, "max_cells")
-    elif len(sizes) > MAX_LATTICE_ATTRIBUTES:
+    elif len(sizes) > LIMITS.lattice_attributes:
         max_cells = MAX_CELLS
     n_starts = check_integer(n_starts, "n_starts")
     max_work = check_integer(max_work, "max_work")
@@ -449,7 +449,7 @@ class _Search:
 
     def _is_small(self) -> bool:
         """Whether designs on all subsets of the attributes are within reach."""
-        few = len(self.attributes) <= MAX_LATTICE_ATTRIBUTES
+        few = len(self.attributes) <= LIMITS.lattice_attributes
         return few and len(self.needed) <= MAX_NEEDED
 
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
@@ -838,7 +838,7 @@ def forest_work(workload: QueryMatrix) -> int:
 def is_beyond_lattices(workload: QueryMatrix) -> bool:
     """Whether a workload asks for subsets of more attributes than a lattice has."""
     shape = domain_shape_of(workload)
-    if shape is None or len(shape) <= MAX_LATTICE_ATTRIBUTES:
+    if shape is None or len(shape) <= LIMITS.lattice_attributes:
         return False
     try:
         return mean_spectrum(workload, shape) is not None
@@ -851,7 +851,7 @@ def look_at_marginals(workload: QueryMatrix, found: Found) -> Skip | None:
     shape = domain_shape_of(workload)
     if shape is None or len(shape) < 2:
         return Skip("no product domain")
-    if len(shape) > MAX_LATTICE_ATTRIBUTES:
+    if len(shape) > LIMITS.lattice_attributes:
         if is_beyond_lattices(workload):
             return None
         return Skip("no projection on the marginal algebra")

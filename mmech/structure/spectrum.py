@@ -27,7 +27,6 @@ from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    MAX_LATTICE_ATTRIBUTES,
     Marginal,
     Marginals,
     subset_cells,
@@ -59,9 +58,6 @@ Masks = Sequence[NDArray[np.bool_]]
 
 ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
-
-MAX_ENTRIES = 2**26
-"""Largest number of (query, subset) pairs that are listed."""
 
 
 # ---- what a workload asks of every subset -------------------------------------
@@ -149,7 +145,7 @@ def mean_spectrum(
     terms = marginal_terms(workload)
     if terms is not None:
         return _marginal_spectrum(terms, domain_shape)
-    if len(domain_shape) <= MAX_LATTICE_ATTRIBUTES:
+    if len(domain_shape) <= LIMITS.lattice_attributes:
         energies = anova_energies(workload, domain_shape)
         if energies is not None:
             scales = subset_ranks(domain_shape) * subset_cells(domain_shape)
@@ -439,7 +435,7 @@ class _Numbering:
 def _too_many_pairs() -> DomainTooLargeError:
     return DomainTooLargeError(
         f"the queries and the subsets of the attributes that they restrict are more "
-        f"than {MAX_ENTRIES} pairs; ask for queries over fewer attributes"
+        f"than {LIMITS.box_terms} pairs; ask for queries over fewer attributes"
     )
 
 
@@ -452,7 +448,7 @@ def _box_spectra(
     tested = widths < cells
     filled = np.flatnonzero((widths > 0).all(axis=1))
     counts = tested[filled].sum(axis=1)
-    if (2.0**counts).sum() > MAX_ENTRIES:
+    if (2.0**counts).sum() > LIMITS.box_terms:
         raise _too_many_pairs()
     found = _Numbering()
     for h in np.unique(counts).tolist():
@@ -483,7 +479,7 @@ def _kronecker_spectra(
     parts = [_factor_squares(factor) for factor in workload.factors]
     active = [i for i, (inside, _) in enumerate(parts) if inside.any()]
     m = workload.shape[0]
-    if m * 2 ** len(active) > MAX_ENTRIES:
+    if m * 2 ** len(active) > LIMITS.box_terms:
         return None
     found = _Numbering()
     rows = np.arange(m)
