@@ -35,8 +35,11 @@ from mmech import (
     optimize,
     svd_bound,
 )
-from mmech.error import bounds
+from mmech.error import bounds, dual_iteration, partial_bounds
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
+from mmech.error.closed_bounds import commuting_loss_bound
+from mmech.error.dual_iteration import iterate
+from mmech.error.partial_bounds import partial_loss_bound, weighted_loss_bound
 from mmech.structure.shape import known_singular_values
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
@@ -100,9 +103,9 @@ def test_svd_dual_and_forms_agree(name):
     assert svd_loss_bound(operator) <= svd * (1 + 1e-12)
     result = dual_loss_bound(operator, tolerance=1e-6, max_iter=3000)
     gram = dense.T.astype(float) @ dense
-    by_cells = bounds._iterate(bounds._step_by_cells(gram, m), n, 3000, 1e-6)
+    by_cells = iterate(dual_iteration._step_by_cells(gram, m), n, 3000, 1e-6)
     rows = dense.astype(float)
-    by_rows = bounds._iterate(bounds._step_by_rows(rows), n, 3000, 1e-6)
+    by_rows = iterate(dual_iteration._step_by_rows(rows), n, 3000, 1e-6)
     scale = max(svd, 1e-300)
     assert result.bound >= svd_loss_bound(operator) * (1 - 1e-9)
     for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-6)):
@@ -173,7 +176,7 @@ def test_symmetric_workloads_in_closed_form(workload):
     assert (result.gap, result.n_iter) == (0.0, 0)
     n = workload.shape[1]
     dense = workload.to_dense().astype(float)
-    brute = bounds._iterate(bounds._step_by_rows(dense), n, 500, 1e-9)
+    brute = iterate(dual_iteration._step_by_rows(dense), n, 500, 1e-9)
     assert result.bound == pytest.approx(brute.bound, rel=1e-8)
     singular = np.linalg.svd(dense, compute_uv=False)
     assert result.bound == pytest.approx(singular.sum() ** 2 / n)
@@ -241,7 +244,7 @@ def test_unions_of_products_with_commuting_grams():
     assert bound > 1.2 * parts
     for other in (Prefix(5), AllRange(5)):  # no common basis
         stack = VStack([Kronecker([Total(5), other]), Kronecker([Prefix(5), other])])
-        assert bounds._commuting_loss_bound(stack) is None
+        assert commuting_loss_bound(stack) is None
 
 
 def test_bound_ratio():
@@ -350,9 +353,9 @@ def test_partial_spectra_stay_below_the_truth(
     )
     last = 0.0
     for count in (1, 3, 64):
-        monkeypatch.setattr(bounds, "DIRECTIONS", count)
+        monkeypatch.setattr(partial_bounds, "DIRECTIONS", count)
         with limits.changed(certificate_entries=entries):
-            bound = bounds._partial_loss_bound(workload, p)
+            bound = partial_loss_bound(workload, p)
         assert 0 <= bound <= exact.sum() ** 2 * (1 + 1e-12)
         # More directions explain more of the spectrum.
         found = np.sort(exact)[::-1][:count]
@@ -360,7 +363,7 @@ def test_partial_spectra_stay_below_the_truth(
         last = 0.8 * bound
     kept = exact[exact > 0.011 * exact[0]].sum()
     assert bound >= 0.98 * kept**2
-    assert bounds._weighted_loss_bound(workload, p) <= exact.sum() ** 2 * (1 + 1e-12)
+    assert weighted_loss_bound(workload, p) <= exact.sum() ** 2 * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])

@@ -1,0 +1,152 @@
+"""Lower bounds on losses where singular values have a closed form."""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+
+import numpy as np
+
+from mmech.error.partial_bounds import sum_of_roots
+from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Scaled
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Anova, Marginal, Marginals, subset_ranks
+from mmech.operators.stack import VStack
+from mmech.operators.subsets import ranks_of, sizes_of
+from mmech.structure.energies import anova_energies
+from mmech.structure.shape import is_uniform, known_singular_values, kronecker_terms
+from mmech.structure.spectrum import mean_spectrum
+
+__all__ = [
+    "CHEAP_SPECTRUM_SIZE",
+    "commuting_loss_bound",
+    "known_loss_bound",
+    "symmetric_loss_bound",
+]
+
+CHEAP_SPECTRUM_SIZE = 2048
+"""Up to this smaller side a bound without a stated cost takes singular values."""
+
+COMMUTING = 1e-13
+"""Part of a gram, per cell, outside the common basis that counts as rounding."""
+
+
+@singledispatch
+def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
+    """Return a domain shape under whose relabellings the gram is invariant."""
+    return None
+
+
+@_symmetric_shape.register(Identity)
+@_symmetric_shape.register(Ones)
+def _(workload: Identity | Ones) -> tuple[int, ...] | None:
+    return (workload.n,)
+
+
+@_symmetric_shape.register(Scaled)
+def _(workload: Scaled) -> tuple[int, ...] | None:
+    return _symmetric_shape(workload.operator)
+
+
+@_symmetric_shape.register(Anova)
+@_symmetric_shape.register(Marginal)
+@_symmetric_shape.register(Marginals)
+def _(workload: Anova | Marginal | Marginals) -> tuple[int, ...] | None:
+    return workload.domain_shape
+
+
+@_symmetric_shape.register(Kronecker)
+def _(workload: Kronecker) -> tuple[int, ...] | None:
+    sizes = tuple(factor.shape[1] for factor in workload.factors)
+    return sizes if is_uniform(workload) else None
+
+
+@_symmetric_shape.register(VStack)
+def _(workload: VStack) -> tuple[int, ...] | None:
+    shapes = {_symmetric_shape(block) for block in workload.blocks}
+    shapes.discard((workload.shape[1],))  # symmetric in every shape
+    if not shapes:
+        return (workload.shape[1],)
+    return shapes.pop() if len(shapes) == 1 else None
+
+
+def symmetric_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (1/n) (Σ_s √(m_s v_s))² where the gram is in the marginal algebra.
+
+    The group of relabellings moves every cell to every other and the bound is
+    concave in p, so uniform p is best.
+    """
+    if isinstance(workload, (Identity, Ones)):
+        return float(workload.shape[0])
+    shape = _symmetric_shape(workload)
+    if shape is None:
+        return None
+    if len(shape) > LIMITS.lattice_attributes:
+        return _sparse_loss_bound(workload, shape)
+    energies = anova_energies(workload, shape)
+    if energies is None:
+        return None
+    roots = np.sqrt(subset_ranks(shape) * energies)
+    rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
+    return float(roots.sum()) ** 2 / workload.shape[1] * rounding
+
+
+def _sparse_loss_bound(workload: QueryMatrix, shape: tuple[int, ...]) -> float | None:
+    """Return (Σ_s m_s √(τ_s / n_s))², the same over the subsets that are asked for."""
+    asked = mean_spectrum(workload, shape)
+    if asked is None:
+        return None
+    roots = ranks_of(asked, shape) * np.sqrt(
+        np.array(list(asked.values())) / sizes_of(asked, shape)
+    )
+    rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
+    return float(roots.sum()) ** 2 * rounding
+
+
+def commuting_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (Σ σ_i)² / n of a union of products whose grams commute by attribute.
+
+    Then one orthogonal basis per attribute diagonalises all terms, and the
+    eigenvalues of the gram are sums of outer products. Identities commute with
+    everything: ranges on one attribute, and on another, of a large table.
+    """
+    terms = kronecker_terms(workload)
+    if terms is None or workload.shape[1] > LIMITS.dual_distribution:
+        return None
+    sizes = [factor.shape[1] for factor in terms[0][1]]
+    if max(sizes) > CHEAP_SPECTRUM_SIZE:
+        return None
+    spectrum = [np.array(weight**2) for weight, _ in terms]
+    for attribute in range(len(sizes)):
+        grams = [
+            factors[attribute].gram()._dense().astype(np.float64)
+            for _, factors in terms
+        ]
+        scales = np.array([max(float(np.abs(gram).max()), 1e-300) for gram in grams])
+        mixed = sum(
+            gram * (math.cos(i) + 2) / scale
+            for i, (gram, scale) in enumerate(zip(grams, scales, strict=True))
+        )
+        _, basis = np.linalg.eigh(mixed)
+        for i, gram in enumerate(grams):
+            rotated = basis.T @ gram @ basis
+            own = np.diagonal(rotated)
+            error_norm = float(np.linalg.norm(rotated - np.diag(own)))
+            if error_norm > COMMUTING * own.size * own.max():
+                return None
+            spectrum[i] = np.multiply.outer(spectrum[i], own)
+    total = np.asarray(sum(part.ravel() for part in spectrum))
+    rounding = round(2 * COMMUTING / np.finfo(float).eps) * sum(sizes) * len(terms)
+    return sum_of_roots(total, rounding) ** 2 / workload.shape[1]
+
+
+def known_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (Σ σ_i)² / n where the singular values have a closed form."""
+    values = known_singular_values(workload)
+    if values is None:
+        return None
+    rounding = 1.0 - 64.0 * np.finfo(float).eps
+    return float(values.sum()) ** 2 / workload.shape[1] * rounding

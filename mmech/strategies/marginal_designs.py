@@ -1,0 +1,133 @@
+"""Block designs that a search of marginals starts from, over few attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from mmech.operators.subsets import Subset
+from mmech.operators.table_tree import attributes_of, mask_of
+
+__all__ = ["Designs"]
+
+MAX_VISITS = 10**9
+"""Pairs of a block and a subset asked for that designs may visit."""
+
+MAX_POINTS = 13
+"""Largest base design that is inflated (the projective plane of order 3)."""
+
+INFLATIONS = 6
+"""Random assignments of attributes to the points of a base design."""
+
+
+class Designs:
+    """Block designs that cover all that is needed, as bit masks of few attributes."""
+
+    def __init__(
+        self,
+        attributes: Sequence[int],
+        needed: Iterable[Subset],
+        rng: np.random.Generator,
+    ) -> None:
+        self.rng = rng
+        self.d = len(attributes)
+        place = {i: j for j, i in enumerate(attributes)}
+        masks = [mask_of(place[i] for i in subset) for subset in needed]
+        self.needed = np.array(masks, np.int64)
+        self.visits = 0
+
+    def all(self) -> Iterator[list[int]]:
+        """Yield lexicographic, greedy and inflated designs."""
+        for size in range(1, self.d):
+            blocks = self._blocks(size)
+            for overlap in range(1, size + 1):
+                if self.visits > MAX_VISITS:
+                    return
+                yield self._covering(self._lexicode(blocks, overlap))
+            yield self._covering(self._greedy_cover(blocks, self.needed.tolist()))
+        yield from self._inflated_designs()
+
+    def random(self) -> list[int]:
+        """Return random blocks, and what they leave out."""
+        count = int(self.rng.integers(2, 3 * self.d + 3))
+        return self._covering([self._random_block() for _ in range(count)])
+
+    def _inflated_designs(self) -> Iterator[list[int]]:
+        """Designs on fewer points, each point standing for a group of attributes.
+
+        Ten attributes dealt to the seven points of the Fano plane, for instance,
+        give seven blocks in which every two attributes meet.
+        """
+        d = self.d
+        order = max(mask.bit_count() for mask in self.needed.tolist())
+        for points in range(order + 1, min(d, MAX_POINTS + 1)):
+            targets = _subsets(points, order)
+            for size in range(order, points):
+                candidates = _subsets(points, size)
+                if self.visits > MAX_VISITS:
+                    return
+                design = self._lexicode(candidates, order)
+                left = [t for t in targets if all(t & ~block for block in design)]
+                design = design + self._greedy_cover(candidates, left)
+                for _ in range(INFLATIONS):
+                    dealt = np.zeros(points, np.int64)
+                    for i, j in enumerate(self.rng.permutation(d)):
+                        dealt[i % points] |= 1 << j
+                    dealt = self.rng.permutation(dealt)
+                    groups = [int(group) for group in dealt]
+                    yield self._covering(
+                        [
+                            sum(groups[i] for i in attributes_of(block))
+                            for block in design
+                        ]
+                    )
+
+    def _blocks(self, size: int) -> list[int]:
+        """All subsets of one size, in lexicographic order (a sample if many)."""
+        if self.d <= 14:
+            return _subsets(self.d, size)
+        rows = self.rng.random((2000, self.d)).argsort(axis=1)[:, :size]
+        return sorted({mask_of(row) for row in rows.tolist()})
+
+    @staticmethod
+    def _lexicode(blocks: list[int], overlap: int) -> list[int]:
+        """First-fit packing: two blocks share fewer than `overlap` attributes."""
+        chosen: list[int] = []
+        for block in blocks:
+            if all((block & other).bit_count() < overlap for other in chosen):
+                chosen.append(block)
+        return chosen
+
+    def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
+        """Repeatedly the block that contains most targets left."""
+        candidates = np.array(blocks, np.int64)
+        left = np.array(targets, np.int64)
+        chosen: list[int] = []
+        while left.size:
+            self.visits += left.size * candidates.size
+            covers = (left[None, :] & ~candidates[:, None]) == 0
+            counts = covers.sum(axis=1)
+            best = int(counts.argmax())
+            if counts[best] == 0:
+                break
+            chosen.append(int(candidates[best]))
+            left = left[~covers[best]]
+        return chosen
+
+    def _covering(self, blocks: list[int]) -> list[int]:
+        """Add what is missing so that every needed subset lies in a block."""
+        self.visits += self.needed.size * len(blocks)
+        outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
+        missing = self.needed[outside.all(axis=1)]
+        return sorted({*blocks, *missing.tolist()})
+
+    def _random_block(self) -> int:
+        size = int(self.rng.integers(1, self.d + 1))
+        return mask_of(self.rng.permutation(self.d)[:size].tolist())
+
+
+def _subsets(points: int, size: int) -> list[int]:
+    """All subsets of one size as bit masks, in lexicographic order."""
+    return [mask_of(block) for block in combinations(range(points), size)]

@@ -1,0 +1,561 @@
+"""The search for weighted marginals: starts, growth, random starts, and local moves.
+
+Blocks are subsets of attributes. A strategy is blocks with weights; each that is tried
+descends on its weights before it is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import UnsupportedWorkloadError
+from mmech.limits import LIMITS
+from mmech.marginals.designs import cover_greedily
+from mmech.operators.base import product_of
+from mmech.operators.marginals import Marginals
+from mmech.operators.subsets import Subset, ranks_of, sizes_of, subsets_inside
+from mmech.operators.table_tree import attributes_of
+from mmech.strategies.deadline import time_is_up
+from mmech.strategies.marginal_designs import Designs
+from mmech.strategies.result import StrategyResult
+
+__all__ = ["MAX_CELLS", "MAX_EVALUATIONS", "MAX_WORK", "NAME", "Search"]
+
+Floats = NDArray[np.float64]
+
+NAME = "marginals"
+
+MAX_EVALUATIONS = 400_000
+"""Default work, in evaluations of the loss ..."""
+
+MAX_WORK = 10**9
+"""... and in (block, subset) pairs visited."""
+
+MAX_CELLS = 4096
+"""Cap on the table of a block, where there are more attributes than a lattice has."""
+
+CAP_STEP = 4
+"""Ratio of the caps that covering designs are made for."""
+
+MAX_COVER_WORK = 3 * 10**8
+"""Targets times caps times starts of covering designs."""
+
+MAX_MERGED = 6000
+"""Largest number of blocks that are merged pair by pair."""
+
+PRICES = (1.0, 0.94, 1.06)
+"""Factors on the cost of a merged block, for more or less merging."""
+
+MAX_GROWN = 50_000
+"""Largest number of blocks with an attribute added that growth starts from."""
+
+MAX_NEEDED = 5000
+"""Largest number of subsets asked for that designs are searched for."""
+
+RANDOM_STARTS = 150
+
+DENSE_STARTS = 8
+"""Up to this number of attributes some random starts weight every marginal."""
+
+OVERHEAD = 500
+"""Work that listing a block costs, in pairs visited."""
+
+CHAINS = 24
+"""Starts, other than the best, from which local searches walk."""
+
+CHAIN_MOVES = 3_000
+"""Local moves of one walk, at most."""
+
+CHAIN_HEAT = 0.03
+"""Relative worsening that a walk accepts at first, on average."""
+
+SETTLED = 1e-3
+"""Relative gain of a walk from the best below which the search ends."""
+
+SEARCH_ITERATIONS = 60
+SEARCH_TOLERANCE = 1e-6
+MOVE_ITERATIONS = 12
+POLISH_ITERATIONS = 20_000
+POLISH_TOLERANCE = 1e-13
+
+
+class Pool:
+    """The blocks seen so far: their tables, and the asked subsets inside."""
+
+    def __init__(self, sizes: tuple[int, ...], numbers: dict[Subset, int]) -> None:
+        self._sizes = sizes
+        self._numbers = numbers
+        self._order = max(map(len, numbers))
+        self._places: dict[Subset, int] = {}
+        self._cells = np.empty(64)
+        self._bounds = np.zeros(65, np.int64)
+        self.members = np.empty(1024, np.int64)
+
+    def _place(self, block: Subset) -> int:
+        place = self._places.get(block)
+        if place is None:
+            place = self._places[block] = len(self._places)
+            found = subsets_inside(block, self._numbers, self._order)
+            start = int(self._bounds[place])
+            stop = start + len(found)
+            if place + 1 >= self._cells.size:
+                self._cells = np.resize(self._cells, 2 * self._cells.size)
+                self._bounds = np.resize(self._bounds, self._cells.size + 1)
+            if stop > self.members.size:
+                self.members = np.resize(self.members, 2 * stop)
+            self._cells[place] = self.cells(block)
+            self._bounds[place + 1] = stop
+            self.members[start:stop] = found
+        return place
+
+    def cells(self, block: Subset) -> float:
+        """Return the number of cells of the table over a block."""
+        return math.prod([float(self._sizes[i]) for i in block])
+
+    def inside(self, block: Subset) -> NDArray[np.int64]:
+        """Return the numbers of the asked subsets in a block."""
+        place = self._place(block)
+        return self.members[self._bounds[place] : self._bounds[place + 1]]
+
+    def layout(
+        self, blocks: Iterable[Subset]
+    ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Return cells, and where the `members` of every block start and stop."""
+        try:
+            found = [self._places[block] for block in blocks]
+        except KeyError:
+            found = [self._place(block) for block in blocks]
+        places = np.array(found)
+        return self._cells[places], self._bounds[places], self._bounds[places + 1]
+
+
+class Search:
+    """The state of one search: the best blocks and weights, and the work left."""
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        asked: dict[Subset, float],
+        max_cells: int | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self.sizes = sizes
+        self.max_cells = math.inf if max_cells is None else max_cells
+        self.rng = rng
+        self.subsets = tuple(asked)
+        self.numbers = {subset: i for i, subset in enumerate(asked)}
+        spread = np.array(list(asked.values())) / sizes_of(asked, sizes)
+        self.scale = float((ranks_of(asked, sizes) * spread).sum())
+        self.energies = ranks_of(asked, sizes) * spread / self.scale
+        self.pool = Pool(sizes, self.numbers)
+        self.around = self._maximal()
+        self.needed = sorted(set(self.around.values()))
+        self.attributes = sorted({i for subset in self.needed for i in subset})
+        self.max_evaluations = MAX_EVALUATIONS
+        self.max_work = MAX_WORK
+        self.work = self.n_iter = 0
+        self.best_loss = math.inf
+        self.best: tuple[list[Subset], Floats] = ([], np.zeros(0))
+        self.starts: list[tuple[float, list[Subset], Floats]] = []
+        self.history: list[float] = []
+        self.precisions = np.empty(len(self.subsets))
+
+    def _maximal(self) -> dict[Subset, Subset]:
+        """Return for every asked subset a largest one that contains it."""
+        around: dict[Subset, Subset] = {}
+        for whole in sorted(self.subsets, key=lambda s: (-len(s), s)):
+            if whole not in around:
+                for size in range(len(whole) + 1):
+                    for subset in combinations(whole, size):
+                        around.setdefault(subset, whole)
+        return around
+
+    def result(self) -> StrategyResult:
+        """Return the best strategy so far."""
+        blocks, theta = self.best
+        weights = {
+            block: float(weight)
+            for block, weight in sorted(zip(blocks, theta, strict=True))
+            if weight > 0
+        }
+        largest = max(product_of(self.sizes[i] for i in block) for block in weights)
+        return StrategyResult(
+            Marginals(self.sizes, weights),
+            NAME,
+            self.best_loss * self.scale,
+            n_iter=self.n_iter,
+            message=f"{len(weights)} marginals of at most {largest} cells after "
+            f"{self.n_iter} iterations",
+            history=tuple(loss * self.scale for loss in self.history),
+        )
+
+    # ---- evaluation -----------------------------------------------------------
+
+    def descend(
+        self,
+        blocks: Sequence[Subset],
+        theta: Floats,
+        *,
+        max_iter: int = SEARCH_ITERATIONS,
+        tolerance: float = SEARCH_TOLERANCE,
+    ) -> tuple[Floats, float]:
+        """Return better weights of blocks and their loss."""
+        from mmech import _kernels
+
+        cells, starts, stops = self.pool.layout(blocks)
+        theta = theta / theta.sum()
+        loss, iterations = _kernels.pool_descend(
+            theta,
+            cells,
+            starts,
+            stops,
+            self.pool.members,
+            self.energies,
+            max_iter,
+            tolerance,
+            self.precisions,
+            np.empty(theta.size),
+        )
+        self.n_iter += iterations
+        visited = 2 * int((stops - starts).sum()) + self.energies.size
+        self.work += (iterations + 1) * visited + OVERHEAD * len(blocks)
+        return theta, float(loss)
+
+    def uniform(self, blocks: Sequence[Subset]) -> tuple[list[Subset], Floats, float]:
+        """Return the blocks with weights found from equal ones."""
+        listed = sorted(set(blocks))
+        theta, loss = self.descend(listed, np.ones(len(listed)))
+        return listed, theta, loss
+
+    def keep(self, blocks: Sequence[Subset], theta: Floats, loss: float) -> bool:
+        """Note a strategy if it is the best so far."""
+        if not loss < self.best_loss * (1 - 1e-9):
+            return False
+        self.best = (_used(blocks, theta), theta[theta > 0])
+        self.best_loss = loss
+        self.history.append(loss)
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether work, or time, is spent."""
+        return self.used >= 1 or time_is_up()
+
+    @property
+    def used(self) -> float:
+        """Share of the work that is done, by evaluations or by pairs visited."""
+        return max(self.n_iter / self.max_evaluations, self.work / self.max_work)
+
+    # ---- the search -------------------------------------------------------------
+
+    def weigh(self, blocks: list[Subset]) -> Iterator[None]:
+        """Only weigh the blocks of a given pool."""
+        if not blocks:
+            raise ValueError("blocks must name at least one subset, got none")
+        uncovered = self._uncovered(blocks)
+        if uncovered:
+            missing = self.subsets[uncovered[0]]
+            raise UnsupportedWorkloadError(
+                f"the workload asks for the attributes {missing} together, which no "
+                "block of the pool contains; add a block over them"
+            )
+        self.keep(*self.uniform(blocks))
+        yield
+
+    def run(self, n_starts: int) -> Iterator[None]:
+        """Try starts, then local moves; yield after every improvement."""
+        designs = (
+            Designs(self.attributes, self.needed, self.rng)
+            if self._is_small()
+            else None
+        )
+        promised = [self.needed]
+        union = tuple(self.attributes)
+        if self.pool.cells(union) <= self.max_cells:
+            promised += [[union], [*self.needed, union]]
+        for blocks in chain(promised, self._starts(n_starts, designs)):
+            found = self.uniform(blocks)
+            if self.keep(*found):
+                yield
+            self._remember(*found)
+            if self.is_over and blocks not in promised:
+                return
+        yield from self._grow(self.used + (1 - self.used) / 3)
+        if designs is not None:
+            yield from self._random_starts(designs, self.used + (1 - self.used) / 4)
+        yield from self._low_orders()
+        yield from self._local_moves()
+
+    def _is_small(self) -> bool:
+        """Whether designs on all subsets of the attributes are within reach."""
+        few = len(self.attributes) <= LIMITS.lattice_attributes
+        return few and len(self.needed) <= MAX_NEEDED
+
+    def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
+        """Keep a start for the local search, unless its loss is known."""
+        if not math.isfinite(loss) or any(
+            abs(loss - other) <= 1e-9 * loss for other, *_ in self.starts
+        ):
+            return
+        self.starts.append((loss, blocks, theta))
+        self.starts.sort(key=lambda start: start[0])
+        del self.starts[CHAINS:]
+
+    def _starts(self, n_starts: int, designs: Designs | None) -> Iterator[list[Subset]]:
+        for price in PRICES:
+            yield self._merged(self.needed, price)
+        caps: list[float] = []
+        cap = float(min(self.max_cells, MAX_CELLS))
+        smallest = min(self.pool.cells(block) for block in self.needed)
+        while cap > smallest and len(caps) < 12:
+            caps.append(cap)
+            cap /= CAP_STEP
+        rounds = max(1, min(n_starts, MAX_COVER_WORK // (len(self.needed) * 1000)))
+        for _ in range(rounds):
+            for cap in reversed(caps):
+                cover = self._cover(cap)
+                yield cover
+        for price in PRICES:
+            yield self._merged(self.best[0], price)
+        if designs is not None:
+            limit = self.used + (1 - self.used) / 3
+            for design in designs.all():
+                blocks = [self._named(block) for block in design]
+                if all(self.pool.cells(block) <= self.max_cells for block in blocks):
+                    yield blocks
+                if self.used > limit:
+                    return
+
+    def _named(self, mask: int) -> Subset:
+        """Return the attributes of a bit mask of places among them."""
+        return tuple(self.attributes[place] for place in attributes_of(mask))
+
+    def _cover(self, cap: float) -> list[Subset]:
+        """Return blocks of at most `cap` cells that contain all that is needed."""
+        d = len(self.attributes)
+        place = {i: j for j, i in enumerate(self.attributes)}
+        targets = [tuple(place[i] for i in subset) for subset in self.needed]
+        logs = np.log([float(self.sizes[i]) for i in self.attributes])
+        blocks = cover_greedily(targets, logs, cap, self.rng.random((64, d)))
+        return [tuple(self.attributes[j] for j in block) for block in blocks]
+
+    def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
+        names = np.array(self.attributes)
+        return [tuple(names[row > 0].tolist()) for row in inside]
+
+    def _merged(self, blocks: Sequence[Subset], price: float) -> list[Subset]:
+        """Merge blocks pair by pair while a rule of thumb says that it pays.
+
+        With the energy F_a that block a answers alone, independent blocks cost
+        (Σ (n_a F_a)^{1/3})² times that sum.
+        """
+        from mmech import _kernels
+
+        if not 2 <= len(blocks) <= MAX_MERGED:
+            return list(blocks)
+        place = {i: j for j, i in enumerate(self.attributes)}
+        inside = np.zeros((len(blocks), len(self.attributes)), np.uint8)
+        counts = np.zeros(len(self.subsets))
+        for row, block in enumerate(blocks):
+            inside[row, [place[i] for i in block]] = 1
+            counts[self.pool.inside(block)] += 1
+        shared = self.energies / np.maximum(counts, 1) ** 2
+        mass = np.array([shared[self.pool.inside(block)].sum() for block in blocks])
+        alive = np.ones(len(blocks), np.bool_)
+        _kernels.merge_blocks(
+            inside,
+            np.array([float(self.sizes[i]) for i in self.attributes]),
+            np.array([self.pool.cells(block) for block in blocks]),
+            mass,
+            np.array([float(self.max_cells), price]),
+            alive,
+        )
+        return self._listed(inside[alive])
+
+    def _low_orders(self) -> Iterator[None]:
+        """Try the total and the single attributes beside the best blocks."""
+        singles = [(i,) for i in self.attributes]
+        for extra in ([()], singles, [(), *singles]):
+            blocks, theta = self.best
+            new = [block for block in extra if block not in set(blocks)]
+            if self.is_over or not new:
+                continue
+            weights = np.concatenate([theta, np.full(len(new), 0.1 / len(new))])
+            joined = [*blocks, *new]
+            if self.keep(joined, *self.descend(joined, weights)):
+                yield
+
+    def _grow(self, limit: float) -> Iterator[None]:
+        """Grow blocks of what is asked by one attribute while that helps."""
+        blocks, theta, loss = self.uniform(self.needed)
+        improved = len(blocks) * len(self.attributes) <= MAX_GROWN
+        while improved:
+            improved = False
+            grown = {tuple(sorted({*b, i})) for b in blocks for i in self.attributes}
+            order = sorted(
+                grown.difference(blocks), key=lambda b: (self.pool.cells(b), b)
+            )
+            for new in order:
+                if self.used >= limit or time_is_up():
+                    return
+                whole = set(new)
+                inside = [b for b in blocks if whole.issuperset(b)]
+                if not inside or self.pool.cells(new) > self.max_cells:
+                    continue
+                weights = dict(zip(blocks, theta.tolist(), strict=True))
+                weights[new] = sum(weights.pop(block) for block in inside)
+                found, value = self.descend(
+                    list(weights),
+                    np.array(list(weights.values())),
+                    max_iter=MOVE_ITERATIONS,
+                )
+                if value < loss * (1 - 1e-6):
+                    blocks = _used(list(weights), found)
+                    theta, loss, improved = found[found > 0], value, True
+                    if self.keep(blocks, theta, loss):
+                        yield
+        self._remember(blocks, theta, loss)
+
+    def _random_starts(self, designs: Designs, limit: float) -> Iterator[None]:
+        """Random weights of all blocks, or of random blocks that cover.
+
+        From weights of everything a descent finds out by itself what to drop, which
+        few attributes can afford.
+        """
+        d = len(self.attributes)
+        listed = range(2**d if d <= DENSE_STARTS else 0)
+        everything = [self._named(mask) for mask in listed]
+        for _ in range(RANDOM_STARTS):
+            if self.used >= limit or time_is_up():
+                return
+            kind = int(self.rng.integers(3)) if everything else 0
+            blocks = everything
+            if kind == 0:
+                blocks = [self._named(mask) for mask in designs.random()]
+                theta = self.rng.dirichlet(np.full(len(blocks), 0.5)) + 1e-3
+            elif kind == 1:
+                theta = self.rng.random(len(blocks))
+            else:
+                sparse = np.full(len(blocks), self.rng.uniform(0.03, 0.3))
+                theta = self.rng.dirichlet(sparse) + 1e-6
+            if any(self.pool.cells(block) > self.max_cells for block in blocks):
+                continue
+            theta, loss = self.descend(blocks, theta)
+            if self.keep(blocks, theta, loss):
+                yield
+            self._remember(_used(blocks, theta), theta[theta > 0], loss)
+
+    # ---- local moves ----------------------------------------------------------
+
+    def _local_moves(self) -> Iterator[None]:
+        """Walk from several starts, accepting slightly worse strategies ever less."""
+        starts = [(self.best_loss, *self.best), *self.starts]
+        share = (1 - self.used) / len(starts)
+        for loss, blocks, theta in starts:
+            yield from self._chain(loss, blocks, theta, share)
+        while not self.is_over:
+            before = self.best_loss
+            yield from self._chain(self.best_loss, *self.best, share)
+            if self.best_loss > before * (1 - SETTLED):
+                return
+
+    def _chain(
+        self, loss: float, blocks: list[Subset], theta: Floats, share: float
+    ) -> Iterator[None]:
+        limit_of_work = self.used + share
+        for move in range(CHAIN_MOVES):
+            if self.is_over or self.used >= limit_of_work:
+                return
+            heat = CHAIN_HEAT * (1 - move / CHAIN_MOVES)
+            limit = loss * (1 + heat * self.rng.exponential())
+            new, weights = self._neighbour(blocks, theta)
+            weights, value = self.descend(new, weights, max_iter=MOVE_ITERATIONS)
+            if value < limit * 1.02:
+                weights, value = self.descend(new, weights)
+            if value < limit:
+                blocks, theta, loss = _used(new, weights), weights[weights > 0], value
+                if self.keep(blocks, theta, loss):
+                    yield
+
+    def _neighbour(
+        self, blocks: list[Subset], theta: Floats
+    ) -> tuple[list[Subset], Floats]:
+        """Return blocks changed at random that still contain what is needed."""
+        weights = dict(zip(blocks, theta.tolist(), strict=True))
+        for _ in range(int(self.rng.integers(1, 3))):
+            listed = list(weights)
+            block = listed[int(self.rng.integers(len(listed)))]
+            kind = int(self.rng.integers(5))
+            if kind == 0 and len(weights) > 1:  # drop
+                del weights[block]
+            elif kind == 1:  # grow by an attribute
+                self._replace(weights, block, self._grown(block))
+            elif kind == 2:  # merge with another
+                near = [
+                    b for b in listed if b != block and not set(block).isdisjoint(b)
+                ]
+                if not near:
+                    continue
+                other = near[int(self.rng.integers(len(near)))]
+                self._replace(weights, block, tuple(sorted({*block, *other})))
+            elif kind == 3 and block:  # swap an attribute
+                out = block[int(self.rng.integers(len(block)))]
+                rest = tuple(i for i in block if i != out)
+                self._replace(weights, block, self._grown(rest))
+            elif block:  # shrink
+                out = block[int(self.rng.integers(len(block)))]
+                self._replace(weights, block, tuple(i for i in block if i != out))
+        self._repair(weights, float(np.mean(theta)))
+        listed = sorted(weights)
+        return listed, np.array([weights[block] for block in listed])
+
+    def _grown(self, block: Subset) -> Subset:
+        new = self.attributes[int(self.rng.integers(len(self.attributes)))]
+        return tuple(sorted({*block, new}))
+
+    def _replace(self, weights: dict[Subset, float], old: Subset, new: Subset) -> None:
+        """Put a block in the place of another and of all that lie inside it."""
+        if self.pool.cells(new) > self.max_cells or new == old:
+            return
+        whole = set(new)
+        weight = weights.pop(old)
+        for block in [b for b in weights if whole.issuperset(b)]:
+            weight += weights.pop(block)
+        weights[new] = weight
+
+    def _repair(self, weights: dict[Subset, float], weight: float) -> None:
+        """Add what is needed and lies in no block."""
+        left = self._uncovered(weights)
+        while left:
+            whole = self.around[self.subsets[left[0]]]
+            weights[whole] = weight
+            inside = set(self.pool.inside(whole).tolist())
+            left = [number for number in left if number not in inside]
+
+    def _uncovered(self, blocks: Iterable[Subset]) -> list[int]:
+        """Return the numbers of the asked subsets that lie in no block."""
+        from mmech import _kernels
+
+        counts = np.zeros(len(self.subsets), np.int64)
+        _, starts, stops = self.pool.layout(blocks)
+        _kernels.pool_counts(starts, stops, self.pool.members, counts)
+        return np.flatnonzero(counts == 0).tolist()
+
+    def polish(self) -> None:
+        """Descend from the best to full accuracy."""
+        blocks, theta = self.best
+        theta, loss = self.descend(
+            blocks, theta, max_iter=POLISH_ITERATIONS, tolerance=POLISH_TOLERANCE
+        )
+        if loss <= self.best_loss:
+            self.best, self.best_loss = (blocks, theta), loss
+            self.history.append(loss)
+
+
+def _used(blocks: Sequence[Subset], theta: Floats) -> list[Subset]:
+    return [block for block, weight in zip(blocks, theta, strict=True) if weight > 0]
