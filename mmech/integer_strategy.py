@@ -20,7 +20,7 @@ use the rounded strategy, so that estimates stay unbiased and errors exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from itertools import pairwise
@@ -406,20 +406,21 @@ def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
         return None
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
-    blocks = tuple(
-        IntegerBlock(Merged(b.matrix, groups), b.weight) for b in inner.blocks
-    )
-    return IntegerStrategy(blocks, Merged(inner.form, groups), norm)
+    return _wrapped(inner, lambda matrix: Merged(matrix, groups))
 
 
 @_by_structure.register(Permuted)
 def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | None:
     order = np.asarray(strategy.permutation)
     inner = _convert(strategy.operator, norm, bits)
-    blocks = tuple(
-        IntegerBlock(Permuted(b.matrix, order), b.weight) for b in inner.blocks
-    )
-    return IntegerStrategy(blocks, Permuted(inner.form, order), norm)
+    return _wrapped(inner, lambda matrix: Permuted(matrix, order))
+
+
+def _wrapped(
+    inner: IntegerStrategy, wrap: Callable[[QueryMatrix], QueryMatrix]
+) -> IntegerStrategy:
+    blocks = tuple(IntegerBlock(wrap(b.matrix), b.weight) for b in inner.blocks)
+    return IntegerStrategy(blocks, wrap(inner.form), inner.norm)
 
 
 @_by_structure.register(Product)

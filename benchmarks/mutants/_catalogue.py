@@ -531,15 +531,15 @@ SAMPLING = (
     Mutant(
         "first of tied classes by key",
         "mmech/noise/choice.py",
-        "picks = (mixed % ranks[:, -1].astype(np.uint64)).astype(np.int64)",
-        "picks = np.zeros(tied.size, np.int64)",
+        "return (mixed % sizes.astype(np.uint64)).astype(np.int64)",
+        "return np.zeros(tied.size, np.int64)",
         (f"{NOISE}::test_keyed_ties_favour_no_column",),
     ),
     Mutant(
         "first of tied classes",
         "mmech/noise/choice.py",
-        "return integers_below(ranks[:, -1], insecure_rng=insecure_rng)",
-        "return np.zeros(tied.size, np.int64)",
+        "draw = partial(integers_below, sizes, insecure_rng=insecure_rng)",
+        "draw = partial(np.zeros, tied.size, np.int64)",
         (f"{NOISE}::test_argmax_picks_the_tied_column_that_was_drawn",),
     ),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -266,21 +267,12 @@ def random_argmax(
     >>> random_argmax([[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]])
     array([1, 0])
     """
-    array = np.asarray(scores)
-    if np.isnan(array).any():
-        raise ValueError("scores must be numbers, got NaN")
-    best = array == array.max(axis=1, keepdims=True)
-    winners = best.argmax(axis=1)
-    tied = np.flatnonzero(best.sum(axis=1) > 1)
-    if tied.size:
-        ranks = np.cumsum(best[tied], axis=1)
 
-        def pick() -> NDArray[np.int64]:
-            return integers_below(ranks[:, -1], insecure_rng=insecure_rng)
+    def pick(tied: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        draw = partial(integers_below, sizes, insecure_rng=insecure_rng)
+        return drawn("ties", None, draw, bounds=sizes)
 
-        picks = drawn("ties", None, pick, bounds=ranks[:, -1])
-        winners[tied] = (ranks > picks[:, None]).argmax(axis=1)
-    return winners.astype(np.int64)
+    return _argmax(scores, pick)
 
 
 def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.int64]:
@@ -318,6 +310,27 @@ def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.in
     >>> keyed_argmax([[1.0, 3.0, 2.0], [5.0, 0.0, 0.0]], [7, 8], key=1)
     array([1, 0])
     """
+
+    def pick(tied: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        mixed = np.asarray(items)[tied].astype(np.uint64)
+        with np.errstate(over="ignore"):
+            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(key)
+            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            mixed = mixed ^ (mixed >> np.uint64(31))
+        return (mixed % sizes.astype(np.uint64)).astype(np.int64)
+
+    return _argmax(scores, pick)
+
+
+def _argmax(
+    scores: ArrayLike,
+    pick: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """Return the column of each row's maximum.
+
+    `pick` gets the tied rows, and how many maxima each has; it returns which to take.
+    """
     array = np.asarray(scores)
     if np.isnan(array).any():
         raise ValueError("scores must be numbers, got NaN")
@@ -326,12 +339,6 @@ def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.in
     tied = np.flatnonzero(best.sum(axis=1) > 1)
     if tied.size:
         ranks = np.cumsum(best[tied], axis=1)
-        mixed = np.asarray(items)[tied].astype(np.uint64)
-        with np.errstate(over="ignore"):
-            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(key)
-            mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            mixed = mixed ^ (mixed >> np.uint64(31))
-        picks = (mixed % ranks[:, -1].astype(np.uint64)).astype(np.int64)
+        picks = pick(tied, ranks[:, -1])
         winners[tied] = (ranks > picks[:, None]).argmax(axis=1)
     return winners.astype(np.int64)

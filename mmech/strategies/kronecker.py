@@ -102,12 +102,7 @@ def kronecker_strategy(
     UnsupportedWorkloadError
         If the workload is not a union of products.
     """
-    terms = kronecker_terms(workload)
-    if terms is None:
-        raise UnsupportedWorkloadError(
-            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
-            f"equal factor sizes, got {workload!r}; use template 'pidentity'"
-        )
+    terms = _terms(workload, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
     p_list = _p_per_factor(p, sizes)
     check_integer(n_starts, "n_starts")
@@ -151,6 +146,19 @@ def kronecker_strategy(
         if time_is_up() or (callback is not None and callback(best)):
             break
     return best
+
+
+def _terms(
+    workload: QueryMatrix, others: str
+) -> list[tuple[float, tuple[QueryMatrix, ...]]]:
+    """Return a union of products as terms; raise for what is none."""
+    terms = kronecker_terms(workload)
+    if terms is None:
+        raise UnsupportedWorkloadError(
+            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
+            f"equal factor sizes, got {workload!r}; use {others}"
+        )
+    return terms
 
 
 def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
@@ -353,12 +361,7 @@ def kronecker_l2_strategy(
     UnsupportedWorkloadError
         If the workload is not a union of products.
     """
-    terms = kronecker_terms(workload)
-    if terms is None:
-        raise UnsupportedWorkloadError(
-            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
-            f"equal factor sizes, got {workload!r}; use template='pidentity' or 'dense'"
-        )
+    terms = _terms(workload, "template='pidentity' or 'dense'")
     if len(terms) == 1:
         result = _product_of_optima(terms[0], max_iter, tolerance, seed)
     else:

@@ -368,9 +368,7 @@ class Forest:
                [0, 0],
                [0, 1]])
         """
-        return passes.count_assigned_leaves(
-            self, codes, class_codes, n_classes, tree_index
-        )
+        return passes.count_leaves(self, codes, class_codes, n_classes, tree_index)
 
     def leaf_masks(self) -> list[NDArray[np.bool_]]:
         """List, for every leaf, the values of each attribute its path allows.

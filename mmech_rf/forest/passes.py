@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "apply",
     "apply_domain",
-    "count_assigned_leaves",
     "count_leaves",
     "leaf_masks",
 ]
@@ -68,54 +67,35 @@ def apply_domain(forest: Forest) -> NDArray[np.int32]:
 
 
 def count_leaves(
-    forest: Forest, codes: ArrayLike, class_codes: ArrayLike, n_classes: int
-) -> NDArray[np.int64]:
-    """Count every record in every tree, see `Forest.count_leaves`."""
-    from mmech_rf import _kernels
-
-    codes = _check_codes(forest, codes)
-    n_classes = check_integer(n_classes, "n_classes")
-    classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
-    counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
-    for rows, chunk in _narrow(forest, codes):
-        _kernels.count_leaves(
-            forest.feature,
-            forest.child,
-            forest._tests,
-            forest.node_offsets,
-            forest.leaf_offsets,
-            chunk,
-            _chunk(classes[rows]),
-            counts,
-        )
-    return counts
-
-
-def count_assigned_leaves(
     forest: Forest,
     codes: ArrayLike,
     class_codes: ArrayLike,
     n_classes: int,
-    tree_index: ArrayLike,
+    tree_index: ArrayLike | None = None,
 ) -> NDArray[np.int64]:
-    """Count every record in one tree, see `Forest.count_assigned_leaves`."""
+    """Count every record in every tree, or in the one that it is assigned to.
+
+    See `Forest.count_leaves` and `Forest.count_assigned_leaves`.
+    """
     from mmech_rf import _kernels
 
     codes = _check_codes(forest, codes)
     n_classes = check_integer(n_classes, "n_classes")
-    classes = check_labels(class_codes, "class_codes", len(codes), n_classes)
-    trees = check_labels(tree_index, "tree_index", len(codes), forest.n_trees)
+    columns = [check_labels(class_codes, "class_codes", len(codes), n_classes)]
+    count = _kernels.count_leaves
+    if tree_index is not None:
+        count = _kernels.count_assigned_leaves
+        columns += [check_labels(tree_index, "tree_index", len(codes), forest.n_trees)]
     counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
     for rows, chunk in _narrow(forest, codes):
-        _kernels.count_assigned_leaves(
+        count(
             forest.feature,
             forest.child,
             forest._tests,
             forest.node_offsets,
             forest.leaf_offsets,
             chunk,
-            _chunk(classes[rows]),
-            _chunk(trees[rows]),
+            *(_chunk(column[rows]) for column in columns),
             counts,
         )
     return counts
