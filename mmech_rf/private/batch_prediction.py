@@ -34,6 +34,8 @@ class BatchPredictionClassifier(PerBatchClassifier):
     $forest
     voting : {"weight"}, default="weight"
         A tree votes with the counts of the leaf.
+    $ties
+    $answers
     $optimization
     $guarantee
     $ledger_of_batch
@@ -75,6 +77,9 @@ class BatchPredictionClassifier(PerBatchClassifier):
         records: EncodedRecords,
     ) -> NDArray[np.int64]:
         return self._count_table(ensemble, records)
+
+    def _votes_moved(self, ensemble: Ensemble) -> int:
+        return ensemble.forest.n_trees
 
     def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
         workload = prediction_workload(ensemble.forest, codes)

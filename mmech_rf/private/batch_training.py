@@ -27,6 +27,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     $epsilon
     $forest
     $voting
+    $ties
     $optimization
     $guarantee
     $ledger

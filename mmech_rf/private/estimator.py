@@ -111,6 +111,17 @@ max_features : int, "partition" or None, default=None
     "voting": """\
 voting : {"hard", "weight"}, default="hard"
     Whether a tree votes for its leaf's label or with its leaf's counts.""",
+    "ties": """\
+ties : {"random", "first"}, default="random"
+    Which of several best classes wins. "first", the one that the schema lists first,
+    is the rule of published code, to reproduce its figures: accuracy then depends on
+    the order of the classes.""",
+    "answers": """\
+answers : {"batch", "per_query"}, default="batch"
+    Whether a batch is measured as a whole, or each of its b queries with epsilon / b
+    of its own, which is the baseline of [1]_: noise ``Lap(b m / ε)``, where m is what
+    one record moves of a query's votes: n_trees in batch prediction, 1 where records
+    are assigned to trees, and 2 there under hard voting.""",
     "optimization": """\
 template : str, default="auto"
     Strategy template, see `mmech.optimize`.

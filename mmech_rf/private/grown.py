@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ class GrownForest(ForestClassifier):
     n_ensembles: int = 1
     max_features: int | str | None = None
     voting: str = "hard"
+    ties: str = "random"
 
     _votings: ClassVar[tuple[str, ...]] = ("hard", "weight")
     _needs_cells = True
@@ -79,6 +80,7 @@ class GrownForest(ForestClassifier):
                 "use a finite number of trees",
             )
         check_choice(self.voting, "voting", self._votings)
+        check_choice(self.ties, "ties", ("random", "first"))
         return super()._check_parameters()
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
@@ -158,6 +160,18 @@ class GrownForest(ForestClassifier):
         """Raise before anything is drawn unless the releases of all ensembles fit."""
         costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
         self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
+
+    def _break_ties(
+        self, scores: NDArray[Any], codes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        if self.ties == "first":
+            return np.argmax(scores, axis=1)
+        return super()._break_ties(scores, codes)
+
+    def _random_argmax(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+        if self.ties == "first":
+            return np.argmax(scores, axis=1)
+        return super()._random_argmax(scores)
 
     def _answer(
         self, mechanism: MatrixMechanism, counts: NDArray[np.int64]

@@ -36,6 +36,7 @@ class LaplaceForestClassifier(CountedForest):
         Whether all trees see all records, or each record one tree.
     $forest
     $voting
+    $ties
     $guarantee
     $ledger
     $seed

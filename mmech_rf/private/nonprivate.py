@@ -37,6 +37,7 @@ class NonPrivateForestClassifier(CountedForest):
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
     $voting
+    $ties
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forest and breaks ties.
 

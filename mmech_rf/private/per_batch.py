@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import BudgetExceededError, QueryMatrix
-from mmech_rf.private.ensembles import Ensemble
+from mmech import BudgetExceededError, Identity, QueryMatrix
+from mmech.checks import check_choice
+from mmech_rf.private.ensembles import Ensemble, optimize_all
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import OptimizedForest
 from mmech_rf.private.records import EncodedRecords
@@ -29,6 +31,7 @@ class PerBatchClassifier(OptimizedForest):
     """
 
     voting: str = "weight"
+    answers: str = "batch"
 
     _holds_secrets = True
     _what = "votes of one batch"
@@ -130,9 +133,17 @@ class PerBatchClassifier(OptimizedForest):
                 self._exact_counts(ensemble, records) for ensemble in self.ensembles_
             ]
 
+    def _check_parameters(self) -> Fraction:
+        check_choice(self.answers, "answers", ("batch", "per_query"))
+        return super()._check_parameters()
+
     def _record_contribution(self) -> int:
         """Return the largest L1 change of the exact counts through one record."""
         return 1
+
+    def _votes_moved(self, ensemble: Ensemble) -> int:
+        """Return the largest L1 change of one query's votes through one record."""
+        return self._contribution
 
     @abstractmethod
     def _exact_counts(
@@ -161,18 +172,27 @@ class PerBatchClassifier(OptimizedForest):
                 self._workload(ensemble, ensemble.select(codes))
                 for ensemble in self.ensembles_
             ]
-            strategies = self._optimize(workloads)
+            if self.answers == "per_query":
+                # A record may move the votes of all b queries, each at epsilon / b.
+                exact = [w @ c for w, c in zip(workloads, self._counts, strict=True)]
+                moved = [len(codes) * self._votes_moved(e) for e in self.ensembles_]
+                workloads = [Identity(len(codes))] * len(workloads)
+                strategies = optimize_all(workloads, "identity", None)
+            else:
+                exact = self._counts
+                moved = [self._contribution] * len(workloads)
+                strategies = self._optimize(workloads)
             mechanisms = [
-                self._mechanism(ensemble, workload, result.strategy, self._contribution)
-                for ensemble, workload, result in zip(
-                    self.ensembles_, workloads, strategies, strict=True
+                self._mechanism(ensemble, workload, result.strategy, contribution)
+                for ensemble, workload, result, contribution in zip(
+                    self.ensembles_, workloads, strategies, moved, strict=True
                 )
             ]
             expected_error = self._expected_error(mechanisms)
         with self._timed("measurement"):
             answers = [
                 self._answer(mechanism, counts)
-                for mechanism, counts in zip(mechanisms, self._counts, strict=True)
+                for mechanism, counts in zip(mechanisms, exact, strict=True)
             ]
         votes = np.sum(answers, axis=0)
         classes = self._random_argmax(votes)

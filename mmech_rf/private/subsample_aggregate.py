@@ -43,6 +43,8 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     default_label : label, default=None
         Public label of empty leaves under hard voting; the first class when
         omitted.
+    $ties
+    $answers
     $optimization
     $guarantee
     $ledger_of_batch
@@ -107,7 +109,8 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         )
         if self.voting == "weight":
             return counts
-        labels = leaf_label_by_rule(counts, self._default_class(self.schema_))
+        default = self._default_class(self.schema_)
+        labels = leaf_label_by_rule(counts, default, first=self.ties == "first")
         return (labels[:, None] == np.arange(k)).astype(np.int64)
 
     def _default_class(self, schema: Schema) -> int:

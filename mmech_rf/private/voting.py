@@ -53,18 +53,19 @@ def weight_votes(
 
 
 def leaf_label_by_rule(
-    leaf_counts: NDArray[np.int64], default_class: int
+    leaf_counts: NDArray[np.int64], default_class: int, *, first: bool = False
 ) -> NDArray[np.int64]:
     """Label exact leaf counts (n_leaves, k) by a rule that looks at each leaf alone.
 
     The most frequent class wins. Among r tied classes the winner is number
-    ``total % r`` in class order, so that no class is favoured throughout; an
-    empty leaf gets the public default class. Adding or removing one record
-    changes the label of one leaf at most. Sensitive: to be released through noise.
+    ``total % r`` in class order, so that no class is favoured throughout, or the
+    first one on request; an empty leaf gets the public default class. Adding or
+    removing one record changes the label of one leaf at most. Sensitive: to be
+    released through noise.
     """
     totals = leaf_counts.sum(axis=1)
     best = leaf_counts == leaf_counts.max(axis=1, keepdims=True)
     ranks = np.cumsum(best, axis=1)
-    picks = totals % ranks[:, -1]
+    picks = np.zeros_like(totals) if first else totals % ranks[:, -1]
     labels = (ranks > picks[:, None]).argmax(axis=1)
     return np.where(totals == 0, default_class, labels)

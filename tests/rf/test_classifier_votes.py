@@ -11,6 +11,7 @@ from rf_cases import (
     CLASSES,
     PER_BATCH,
     PRIVATE,
+    RELEASED,
     classifier,
     records,
     release,
@@ -24,6 +25,7 @@ from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
     Schema,
+    SubsampleAggregateClassifier,
     training_workload,
 )
 from mmech_rf.private.voting import leaf_label_by_rule
@@ -201,3 +203,76 @@ def test_empty_leaves_vote_the_default_label(noiseless):
     assert model.fit([], []).predict(RAW).tolist() == ["yes"] * 12
     model = classifier("subsample hard", n_trees=4)
     assert model.fit([], []).predict(RAW).tolist() == ["no"] * 12
+
+
+# --------------------------------------------------------- as in published code
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [("batch prediction", 3), ("subsample weight", 1), ("subsample hard", 2)],
+)
+def test_answers_per_query_pay_for_every_query(name, moved, neighbours, monkeypatch):
+    """Noise Lap(b m / epsilon) on exact votes, from one release of epsilon."""
+    X, y = records(30)
+    seen = rf_cases.watch(monkeypatch)
+    model = classifier(name, answers="per_query", epsilon=2, neighbours=neighbours)
+    model.fit(X, y).predict(RAW[:10])
+    (one,), (entry,) = seen, model.releases_
+    doubled = 2 if neighbours == "replace" else 1
+    assert one.measurement.scale == doubled * 10 * moved / 2
+    assert entry.cost == model.ledger_.spent == 2
+    ensemble = model.ensembles_[0]
+    workload = model._workload(ensemble, ensemble.select(CELLS[:10]))
+    np.testing.assert_array_equal(one.counts, workload @ model._counts[0])
+
+
+@pytest.mark.parametrize("name", PER_BATCH)
+def test_votes_of_a_query_move_by_what_is_paid_for(name, monkeypatch):
+    """Add a record of every cell and class: votes of a query move by m at most."""
+    monkeypatch.setattr(
+        SubsampleAggregateClassifier,
+        "_assign",
+        lambda self, n, trees: np.arange(n) % trees,
+    )
+    X, y = records(12)
+    moved = {"batch prediction": 3, "subsample weight": 1, "subsample hard": 2}[name]
+
+    def votes(X, y):
+        seen = rf_cases.watch(monkeypatch)
+        classifier(name, answers="per_query").fit(X, y).predict(RAW)
+        return seen[-1].counts
+
+    before, most = votes(X, y), 0
+    for cell in RAW:
+        for label in CLASSES:
+            after = votes(np.vstack([X, cell]), np.append(y, label))
+            most = max(most, np.abs(after - before).sum(axis=1).max())
+    assert most == moved
+
+
+@ALL
+def test_ties_go_to_the_first_class_on_request(name):
+    """Without records and almost without noise all classes tie."""
+    X, y = records(0)
+    own = {"voting": "weight"} if name in RELEASED else {}
+    fitted = classifier(name, ties="first", epsilon=10**6, **own).fit(X, y)
+    assert set(fitted.predict(RAW)) == {CLASSES[0]}
+    drawn = classifier(name, n_trees=3, epsilon=10**6, **own)
+    if name != "subsample hard":  # empty leaves have a public label there
+        found = {label for _ in range(9) for label in drawn.fit(X, y).predict(RAW)}
+        assert len(found) > 1
+
+
+def test_the_first_of_tied_labels_of_a_leaf():
+    counts = np.array([[0, 2, 2], [1, 3, 3], [0, 0, 0], [1, 4, 2]])
+    labels = leaf_label_by_rule(counts, 2, first=True)
+    np.testing.assert_array_equal(labels, [1, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter"), [("batch training", "ties"), ("subsample hard", "answers")]
+)
+def test_rules_of_published_code_have_names(name, parameter):
+    model = classifier(name, **{parameter: "both"})
+    with pytest.raises(ValueError, match=f"{parameter} must be one of"):
+        model.fit(*records(9))
