@@ -17,6 +17,7 @@ COLOURS = {
     "per-query": "#555555",
     "per-query-subsample": "#56B4E9",
     "non-private": "#222222",
+    "exact": "#222222",
 }
 MARKS = {
     "batch-training": "o",
@@ -27,6 +28,7 @@ MARKS = {
     "per-query": "x",
     "per-query-subsample": "+",
     "non-private": "",
+    "exact": "*",
 }
 
 

@@ -62,12 +62,14 @@ class Residual:
 def setting_of(row: dict[str, str]) -> Setting:
     """Return the forest of a published row, with the published strategy."""
     own = figure_setting(row["dataset"], row["method"])
+    trained = row["source"] in TRAINED_ON
     return replace(
         own,
         voting=row["voting"],
         depth=int(row["depth"]),
         trees=int(row["trees"]),
-        queries=int(row["queries"]) if row["source"] in TRAINED_ON else 0,
+        queries=int(row["queries"]) if trained else 0,
+        split="trained" if trained else "paper",
         template="identity",
     )
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,7 +32,11 @@ LARGE_BUDGETS = (0.4, 0.6, 0.8, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Problem:
-    """A data set with the forests that Figure 2 grows on it."""
+    """A data set with the forests that Figure 2 grows on it.
+
+    `gate` is how many of them a full run grows where a verdict depends on them: more
+    where the verdict is close to changing, fewer where a fit is slow.
+    """
 
     trees: int
     depth: int
@@ -41,6 +44,7 @@ class Problem:
     q: int = 1
     features: int | str | None = None
     template: str = "auto"
+    gate: int = 40
 
 
 PROBLEMS = {
@@ -49,9 +53,9 @@ PROBLEMS = {
     "balance-scale": Problem(128, 2, LARGE_BUDGETS),
     "heart": Problem(102, 2, LARGE_BUDGETS, 3, "partition"),
     "mushroom": Problem(
-        125, 3, (0.01, 0.03, 0.05, 0.1, 0.2), 5, "partition", "identity"
+        125, 3, (0.01, 0.03, 0.05, 0.1, 0.2), 5, "partition", "identity", gate=80
     ),
-    "adult": Problem(16, 6, (0.01, 0.05, 0.1, 0.5, 1.0), template="identity"),
+    "adult": Problem(16, 6, (0.01, 0.05, 0.1, 0.5, 1.0), template="identity", gate=20),
 }
 """Figure 2.
 
@@ -68,7 +72,15 @@ TEST_RECORDS_OF_ADULT = 15060
 class Setting:
     """Everything that is fixed before a split, a forest and a noise are drawn.
 
-    `queries` is the size of the batch, 0 for all test records.
+    Attributes
+    ----------
+    queries : int
+        Size of the batch, 0 for all test records.
+    split : str
+        "paper" for the paper's split, "random" for one of the forest's own, "trained"
+        for the paper's with queries that are training records, as in some of its files.
+    ties : str
+        Which of several most voted classes wins, see `BatchTrainingClassifier`.
     """
 
     dataset: str
@@ -81,6 +93,16 @@ class Setting:
     queries: int = 0
     split: str = "paper"
     template: str = "auto"
+    ties: str = "random"
+
+    @property
+    def name(self) -> str:
+        """Text that tells it apart from all others."""
+        return (
+            f"{self.dataset} {self.method} {self.voting} h={self.depth} "
+            f"tau={self.trees:g} q={self.q} d={self.features or 0} b={self.queries} "
+            f"{self.split} {self.template} {self.ties}"
+        )
 
 
 @dataclass(frozen=True)
@@ -95,34 +117,29 @@ class Task:
     @property
     def key(self) -> str:
         """What the results are found by when a run is resumed."""
-        s = self.setting
         budgets = "/".join(f"{epsilon:g}" for epsilon in self.budgets)
         return (
-            f"{s.dataset} {s.method} {s.voting} h={s.depth} tau={s.trees:g} q={s.q} "
-            f"d={s.features or 0} b={s.queries} {s.split} {s.template} "
-            f"forest={self.forest} "
-            f"eps={budgets} draws={self.draws}"
+            f"{self.setting.name} forest={self.forest} eps={budgets} draws={self.draws}"
         )
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is run: forests of the gate, forests elsewhere, draws of the noise."""
+    """How much is run: forests of the gate, at most; forests elsewhere; draws."""
 
     gate: int
     forests: int
     draws: int
-    quick: bool = False
 
-    def budgets(self, dataset: str) -> tuple[float, ...]:
-        """Return the budgets of Figure 2; those of the gate where a fit is slow."""
-        if self.quick and dataset == "adult":
-            return (0.1, 1.0)
-        return PROBLEMS[dataset].budgets
+    def forests_of(self, setting: Setting) -> int:
+        """Return how many forests are grown for a setting."""
+        if replace(setting, ties="random") in GATED:
+            return min(self.gate, PROBLEMS[setting.dataset].gate)
+        return self.forests if setting.dataset != "adult" else self.forests // 2
 
 
-QUICK = Effort(gate=20, forests=3, draws=2, quick=True)
-FULL = Effort(gate=40, forests=20, draws=5)
+QUICK = Effort(gate=20, forests=4, draws=2)
+FULL = Effort(gate=80, forests=6, draws=2)
 
 
 @cache
@@ -169,149 +186,135 @@ def figure_setting(dataset: str, method: str, split: str = "paper") -> Setting:
     )
 
 
-def tasks_of(
-    setting: Setting, budgets: tuple[float, ...], forests: int, draws: int
-) -> Iterator[Task]:
-    for forest in range(forests):
-        yield Task(setting, forest, budgets, draws)
-
-
 # ---- figures -----------------------------------------------------------------
 
+SUBSAMPLE = "subsample"
+OPTIMIZED = ("batch-training", "batch-prediction")
+TRAINING = (*OPTIMIZED, *BASELINES)
+TREES = (1, 4, 8, 16, 32, 64, 128)
+QUERIES = (5, 10, 50, 100, 500, 1000)
+DEPTHS = (2, 3, 4, 5)
+PER_QUERY = ("batch-prediction", "per-query", SUBSAMPLE, "per-query-subsample")
 
-def figure_2(effort: Effort) -> Iterator[Task]:
-    """Accuracy against ε: the gate on two splits, baselines, no noise at all."""
-    for dataset in PROBLEMS:
-        budgets = effort.budgets(dataset)
-        for method in ("batch-training", "batch-prediction"):
-            own = figure_setting(dataset, method)
-            yield from tasks_of(own, budgets, effort.gate, effort.draws)
-            elsewhere = replace(own, split="random")
-            yield from tasks_of(elsewhere, budgets, effort.forests, effort.draws)
-        for method in BASELINES:
-            setting = figure_setting(dataset, method)
-            yield from tasks_of(setting, budgets, effort.forests, effort.draws)
-        exact = figure_setting(dataset, "non-private")
-        yield from tasks_of(exact, (0.0,), effort.forests, 1)
+Point = tuple[float, Setting, float]
+"""Place on the axis, setting, epsilon."""
 
 
+@dataclass(frozen=True)
+class Panel:
+    """A picture with one axis: lines through points, by label."""
+
+    title: str
+    axis: str
+    lines: Mapping[str, Sequence[Point]]
+
+
+def _over(
+    axis: str, values: Iterable[int], epsilon: float, settings: Iterable[Setting]
+) -> dict[str, list[Point]]:
+    """Return a line per setting, over values of "depth", "trees" or "queries"."""
+    own = list(settings)
+    twice = len({setting.method for setting in own}) < len(own)
+    return {
+        METHODS[setting.method] + f", {setting.voting} votes" * twice: [
+            (x, replace(setting, **{axis: x}), epsilon)  # type: ignore[arg-type]
+            for x in values
+        ]
+        for setting in own
+    }
+
+
+def _figure_2(dataset: str) -> Panel:
+    """Return accuracy against ε of a data set."""
+    problem = PROBLEMS[dataset]
+    title = f"{dataset}: τ = {problem.trees}, h = {problem.depth}"
+    if problem.q > 1:
+        title += f", q = {problem.q}, dealt out"
+    lines = {
+        METHODS[method]: [
+            (epsilon, figure_setting(dataset, method), epsilon)
+            for epsilon in problem.budgets
+        ]
+        for method in (*OPTIMIZED, *BASELINES)
+    }
+    exact = figure_setting(dataset, "non-private")
+    return Panel(title, "ε", {**lines, METHODS["non-private"]: [(0.0, exact, 0.0)]})
+
+
+def _by_queries(split: str, voting: str, methods: Iterable[str]) -> Panel:
+    """Return accuracy against the number of queries of a batch."""
+    whose = {"paper": "test", "trained": "training"}[split]
+    own = [Setting("car", m, voting, 4, 16, split=split) for m in methods]
+    title = f"Car, τ = 16, h = 4, ε = 2, {voting} votes: {whose} records"
+    return Panel(title, "number of queries b", _over("queries", QUERIES, 2.0, own))
+
+
+def _by_budget(dataset: str, depth: int) -> Panel:
+    """Return accuracy of weight votes of disjoint samples against ε."""
+    lines = {
+        METHODS[method]: [
+            (epsilon, Setting(dataset, method, "weight", depth, 16), epsilon)
+            for epsilon in LARGE_BUDGETS
+        ]
+        for method in (SUBSAMPLE, "per-query-subsample")
+    }
+    return Panel(f"{dataset}: τ = 16, h = {depth}", "ε", lines)
+
+
+def _car(methods: Iterable[str], depth: int, trees: int) -> list[Setting]:
+    return [Setting("car", m, voting_of(m), depth, trees) for m in methods]
+
+
+def _votings(depth: int, trees: int) -> list[Setting]:
+    return [
+        Setting("car", SUBSAMPLE, voting, depth, trees) for voting in ("weight", "hard")
+    ]
+
+
+PANELS: dict[str, tuple[Panel, ...]] = {
+    "2": tuple(_figure_2(dataset) for dataset in PROBLEMS),
+    "3a": (
+        Panel(
+            "Car, h = 4, ε = 1",
+            "number of trees τ",
+            _over("trees", TREES, 1.0, _car(TRAINING, 4, 1)),
+        ),
+    ),
+    "3b": tuple(
+        _by_queries(split, "weight", PER_QUERY) for split in ("trained", "paper")
+    ),
+    "A1": (
+        Panel(
+            "Car, τ = 128, ε = 2",
+            "depth h",
+            _over("depth", DEPTHS, 2.0, _car(TRAINING, 2, 128)),
+        ),
+    ),
+    "A3": (_by_budget("car", 3), _by_budget("iris", 2), _by_budget("balance-scale", 2)),
+    "A4": tuple(
+        _by_queries(split, "hard", (SUBSAMPLE, "per-query-subsample"))
+        for split in ("trained", "paper")
+    ),
+    "A5": (
+        Panel(
+            "5a: Car, τ = 16, ε = 2",
+            "depth h",
+            _over("depth", DEPTHS, 2.0, _votings(2, 16)),
+        ),
+        Panel(
+            "5b: Car, h = 3, ε = 2",
+            "number of trees τ",
+            _over("trees", TREES, 2.0, _votings(3, 1)),
+        ),
+    ),
+}
+"""What the pictures show that are of accuracy, by number of the figure."""
+
+GRID = ("car", "iris", "balance-scale")
 GRID_TREES = (1, 4, 16)
 GRID_DEPTHS = (1, 2, 3, 4)
-
-
-def tuned_baselines(effort: Effort) -> Iterator[Task]:
-    """What the baselines reach when trees and depth are chosen in hindsight."""
-    for dataset in ("car", "iris", "balance-scale", "adult"):
-        if effort.quick and dataset == "adult":
-            continue
-        budgets = effort.budgets(dataset)
-        for method in BASELINES:
-            for depth in GRID_DEPTHS:
-                for trees in GRID_TREES:
-                    setting = Setting(dataset, method, "hard", depth, trees)
-                    yield from tasks_of(setting, budgets, effort.forests, 1)
-
-
-TREES = (1, 4, 8, 16, 32, 64, 128)
-
-
-def figure_3a(effort: Effort) -> Iterator[Task]:
-    """Car, accuracy against the number of trees."""
-    for trees in TREES:
-        for method in ("batch-training", "batch-prediction", *BASELINES):
-            setting = Setting("car", method, voting_of(method), 4, trees)
-            yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-    for method in ("batch-training", "batch-prediction"):
-        setting = Setting("car", method, "weight", 4, math.inf)
-        yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-
-
-QUERIES = (5, 10, 50, 100, 500, 1000)
-
-
-def figure_3b(effort: Effort) -> Iterator[Task]:
-    """Car, accuracy against the number of queries in a batch."""
-    for queries in QUERIES:
-        for method in ("batch-prediction", "per-query"):
-            setting = Setting("car", method, "weight", 4, 16, queries=queries)
-            yield from tasks_of(setting, (2.0,), effort.forests, effort.draws)
-        for method in ("subsample", "per-query-subsample"):
-            setting = Setting("car", method, "weight", 4, 16, queries=queries)
-            yield from tasks_of(setting, (2.0,), effort.forests, effort.draws)
-
-
-def appendix_1(effort: Effort) -> Iterator[Task]:
-    """Car, accuracy against the depth of 128 trees."""
-    for depth in (2, 3, 4, 5):
-        for method in ("batch-training", "batch-prediction", *BASELINES):
-            setting = Setting("car", method, voting_of(method), depth, 128)
-            yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-
-
-def appendix_2(effort: Effort) -> Iterator[Task]:
-    """Iris, accuracy against the number of trees."""
-    for trees in TREES[:-1]:
-        for method in ("batch-training", "batch-prediction", *BASELINES):
-            setting = Setting("iris", method, voting_of(method), 2, trees)
-            yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-
-
-def appendix_3(effort: Effort) -> Iterator[Task]:
-    """Car, subsample and aggregate against ε, with 16 trees of depth 3."""
-    for method in ("subsample", "per-query-subsample"):
-        for voting in ("weight", "hard"):
-            gated = method == "subsample" and voting == "weight"
-            setting = Setting("car", method, voting, 3, 16)
-            forests = effort.gate if gated else effort.forests
-            yield from tasks_of(setting, LARGE_BUDGETS, forests, effort.draws)
-
-
-def appendix_4(effort: Effort) -> Iterator[Task]:
-    """Car, subsample and aggregate against the number of trees."""
-    for trees in TREES:
-        for voting in ("weight", "hard"):
-            setting = Setting("car", "subsample", voting, 3, trees)
-            yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-
-
-def appendix_5(effort: Effort) -> Iterator[Task]:
-    """Car, two ensembles of four attributes beside one of six."""
-    for method, voting, depth, trees in (
-        ("batch-training", "hard", 4, 128),
-        ("batch-prediction", "weight", 4, 128),
-        ("subsample", "weight", 3, 16),
-    ):
-        for q, features in ((1, None), (2, 4)):
-            setting = Setting("car", method, voting, depth, trees, q, features)
-            yield from tasks_of(setting, (1.0,), effort.forests, effort.draws)
-
-
 SIZES = (3, 4, 5, "partition")
 SIZES_BUDGETS = (0.01, 0.05, 0.2)
-
-
-def sizes(effort: Effort) -> Iterator[Task]:
-    """Mushroom, with d̄ attributes per ensemble."""
-    own = figure_setting("mushroom", "batch-training")
-    for features in SIZES:
-        if features != own.features:
-            setting = replace(own, features=features)
-            yield from tasks_of(setting, SIZES_BUDGETS, effort.gate, 1)
-
-
-FIGURES = {
-    "2": figure_2,
-    "sizes": sizes,
-    "baselines": tuned_baselines,
-    "3a": figure_3a,
-    "3b": figure_3b,
-    "A1": appendix_1,
-    "A2": appendix_2,
-    "A3": appendix_3,
-    "A4": appendix_4,
-    "A5": appendix_5,
-}
-"""Figures by the names that ``--figure`` takes; "4" is about seconds alone."""
 
 Gate = tuple[str, str, str, float, float]
 
@@ -343,17 +346,107 @@ GATE: tuple[Gate, ...] = (
 
 
 def gate_setting(gate: Gate) -> Setting:
+    """Return the setting of a row of the gate, with ties drawn."""
     dataset, method, voting, _, _ = gate
     if method == "subsample":
         return Setting(dataset, method, voting, 3, 16)
     return figure_setting(dataset, method)
 
 
-def all_tasks(figures: Iterable[str], effort: Effort) -> list[Task]:
-    """Return the tasks of some figures, each once, where the data are at hand."""
-    found: dict[str, Task] = {}
-    for name in figures:
-        for task in FIGURES[name](effort):
-            if not isinstance(records_of(task.setting.dataset), str):
-                found.setdefault(task.key, task)
-    return list(found.values())
+GATED = frozenset(gate_setting(gate) for gate in GATE)
+
+TIED = ("adult",)
+"""Data sets whose number of trees is even and hard votes few, so that they often tie:
+the gate has both rules for them."""
+
+
+def _points_of_gate() -> list[tuple[Setting, float]]:
+    found = []
+    for gate in GATE:
+        own, epsilon = gate_setting(gate), gate[3]
+        found += [(own, epsilon), (replace(own, split="random"), epsilon)]
+        if own.dataset in TIED and own.voting == "hard":
+            found.append((replace(own, ties="first"), epsilon))
+    return found
+
+
+def _points_of_grid() -> list[tuple[Setting, float]]:
+    """Return what the baselines reach when trees and depth are chosen in hindsight."""
+    return [
+        (Setting(dataset, method, "hard", depth, trees), epsilon)
+        for dataset in GRID
+        for method in BASELINES
+        for depth in GRID_DEPTHS
+        for trees in GRID_TREES
+        for epsilon in PROBLEMS[dataset].budgets
+    ]
+
+
+def _points_of_sizes() -> list[tuple[Setting, float]]:
+    """Return Mushroom with d̄ attributes per ensemble."""
+    own = figure_setting("mushroom", "batch-training")
+    return [
+        (replace(own, features=features), epsilon)
+        for features in SIZES
+        for epsilon in SIZES_BUDGETS
+    ]
+
+
+TABLE_2 = (
+    ("non-private", "hard", 4, 128),
+    ("batch-training", "hard", 4, 128),
+    ("batch-prediction", "weight", 4, 128),
+    ("subsample", "weight", 3, 16),
+)
+
+
+def table_2_settings(row: tuple[str, str, int, int]) -> tuple[Setting, Setting]:
+    """Return one ensemble of six attributes of Car, and two of four."""
+    one = Setting("car", *row)
+    return one, replace(one, q=2, features=4)
+
+
+def _points_of_table_2() -> list[tuple[Setting, float]]:
+    return [
+        (setting, 0.0 if setting.method == "non-private" else 1.0)
+        for row in TABLE_2
+        for setting in table_2_settings(row)
+    ]
+
+
+def _points_of_panels(name: str) -> list[tuple[Setting, float]]:
+    return [
+        (setting, epsilon)
+        for panel in PANELS[name]
+        for line in panel.lines.values()
+        for _, setting, epsilon in line
+    ]
+
+
+POINTS: dict[str, list[tuple[Setting, float]]] = {
+    "gate": _points_of_gate(),
+    **{name: _points_of_panels(name) for name in PANELS},
+    "sizes": _points_of_sizes(),
+    "baselines": _points_of_grid(),
+    "T2": _points_of_table_2(),
+}
+"""Settings and budgets that every section of the report asks for."""
+
+
+def all_tasks(sections: Iterable[str], effort: Effort) -> list[Task]:
+    """Return the tasks of some sections, each once, where the data are at hand."""
+    wanted: dict[Setting, set[float]] = {}
+    for name in sections:
+        for setting, epsilon in POINTS.get(name, ()):
+            if not isinstance(records_of(setting.dataset), str):
+                wanted.setdefault(setting, set()).add(epsilon)
+    return [
+        Task(
+            setting,
+            forest,
+            tuple(sorted(budgets)),
+            effort.draws if budgets != {0.0} else 1,
+        )
+        for setting, budgets in wanted.items()
+        for forest in range(effort.forests_of(setting))
+    ]

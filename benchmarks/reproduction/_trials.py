@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,6 @@ from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
 from benchmarks.reproduction._settings import Setting, Task, records_of
-from mmech import Identity
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
@@ -27,41 +27,26 @@ from mmech_rf import (
 PAPER_SPLIT = 100
 """``random_state`` of the paper's one split, 80 to 20."""
 
-COLUMNS = ("key", "epsilon", "draw", "accuracy", "template")
+COLUMNS = ("key", "epsilon", "draw", "accuracy", "tied", "template")
 
 
 @dataclass(frozen=True)
 class Found:
-    """The accuracies of a task, one row per forest and draw when stacked."""
+    """What one draw of the noise came to.
+
+    `tied` is the share of the queries for which several classes have the most hard
+    votes; NaN where votes are counts, or released.
+    """
 
     epsilon: float
     draw: int
     accuracy: float
     template: str
+    tied: float = math.nan
 
 
-class QueryByQuery:
-    """The baseline: every query is answered with its own share ε / b.
-
-    A record moves the vote of a query by the number of trees it is counted in, and
-    two votes under hard voting, so that each of the b answers gets Laplace noise of
-    that size times b / ε.
-    """
-
-    def __init__(self, model: Any, moves: int) -> None:
-        self.model = model
-        self.moves = moves
-
-    def predict(self, X: Any) -> Any:
-        model = self.model
-        codes = model.schema_.encode(X)
-        ensemble = model.ensembles_[0]
-        votes = model._workload(ensemble, codes) @ model._counts[0]
-        answers = Identity(len(codes))
-        moved = self.moves * len(codes)
-        mechanism = model._mechanism(ensemble, answers, answers, moved)
-        noisy = model._answer(mechanism, votes)
-        return model.classes_[model._random_argmax(noisy)]
+NOISELESS = 10**6
+"""An epsilon whose noise is zero in every draw."""
 
 
 def build(setting: Setting, schema: Any, epsilon: float, forest: int) -> Any:
@@ -70,20 +55,22 @@ def build(setting: Setting, schema: Any, epsilon: float, forest: int) -> Any:
         "n_trees": setting.trees,
         "depth": setting.depth,
         "random_state": forest,
-    }
-    if setting.method == "non-private":
-        return NonPrivateForestClassifier(schema, voting=setting.voting, **grown)
-    private = grown | {
-        "epsilon": epsilon,
-        "n_ensembles": setting.q,
-        "max_features": setting.features,
         "voting": setting.voting,
+        "ties": setting.ties,
     }
+    shared = {"n_ensembles": setting.q, "max_features": setting.features}
+    if setting.method == "non-private":
+        if setting.q == 1:
+            return NonPrivateForestClassifier(schema, **grown)
+        return LaplaceForestClassifier(schema, epsilon=NOISELESS, **shared, **grown)
+    private = {"epsilon": epsilon, **shared, **grown}
     if setting.method.startswith("laplace"):
         data = setting.method.removeprefix("laplace-")
         return LaplaceForestClassifier(schema, data=data, **private)
     if setting.method == "batch-training":
         return BatchTrainingClassifier(schema, template=setting.template, **private)
+    answers = "per_query" if setting.method.startswith("per-query") else "batch"
+    private["answers"] = answers
     if setting.method in ("batch-prediction", "per-query"):
         return BatchPredictionClassifier(schema, template=setting.template, **private)
     # As in the published code; the leaves that a batch asks for do a little better.
@@ -94,10 +81,12 @@ def split_of(setting: Setting, forest: int) -> tuple[Any, Any, Any, Any]:
     """Return training records, queries, training labels and true labels."""
     records = records_of(setting.dataset)
     assert not isinstance(records, str)
-    seed = PAPER_SPLIT if setting.split == "paper" else forest
+    seed = forest if setting.split == "random" else PAPER_SPLIT
     X, queries, y, truth = train_test_split(
         records.X, records.y, test_size=0.2, random_state=seed
     )
+    if setting.split == "trained":
+        queries, truth = X, y
     if setting.queries:
         chosen = np.random.default_rng(forest).integers(0, len(truth), setting.queries)
         queries, truth = queries[chosen], truth[chosen]
@@ -116,19 +105,24 @@ def run(task: Task) -> tuple[Task, list[Found]]:
         if epsilon:
             model.set_params(epsilon=epsilon)
         model.fit(X, y)
-        predict = model.predict
-        if setting.method.startswith("per-query"):
-            moves = int(setting.trees) if setting.method == "per-query" else 1
-            moves *= 2 if setting.voting == "hard" else 1
-            predict = QueryByQuery(model, moves).predict
-        accuracy = float(np.mean(predict(queries) == truth))
+        accuracy = float(np.mean(model.predict(queries) == truth))
         strategies = getattr(model, "strategies_", None)
         if strategies is not None:
             # A strategy depends on neither budget nor noise: find it once.
             model._optimize = lambda workloads, kept=strategies: kept
-        templates = sorted({s.template for s in strategies or ()})
-        found.append(Found(epsilon, draw, accuracy, "+".join(templates)))
+        templates = "+".join(sorted({s.template for s in strategies or ()}))
+        tied = _tied(model, queries)
+        found.append(Found(epsilon, draw, accuracy, templates, tied))
     return task, found
+
+
+def _tied(model: Any, queries: Any) -> float:
+    """Return the share of queries with several most voted classes."""
+    if model.voting != "hard" or not hasattr(model, "leaf_labels_"):
+        return math.nan
+    votes = model._votes(model._encode_queries(queries))
+    most = votes == votes.max(axis=1, keepdims=True)
+    return float(np.mean(most.sum(axis=1) > 1))
 
 
 # ---- all of them, and only those that are missing ------------------------------
@@ -148,6 +142,7 @@ def read_results(path: Path) -> dict[str, list[Found]]:
                 int(row["draw"]),
                 float(row["accuracy"]),
                 row["template"],
+                float(row["tied"]),
             )
             # A task that was interrupted while being written is there twice.
             own = results.setdefault(row["key"], {})
@@ -186,7 +181,14 @@ def run_all(
             for row in found:
                 accuracy = f"{row.accuracy:.6f}"
                 writer.writerow(
-                    [task.key, f"{row.epsilon:g}", row.draw, accuracy, row.template]
+                    [
+                        task.key,
+                        f"{row.epsilon:g}",
+                        row.draw,
+                        accuracy,
+                        f"{row.tied:.6f}",
+                        row.template,
+                    ]
                 )
             stream.flush()
             results[task.key] = found
