@@ -1,7 +1,7 @@
 """Data sets by name, and reading of csv files.
 
 `fetch` loads every set of one table. The sets that follow exact rules, and iris, need
-no download and have functions of their own; the others come from OpenML.
+no download and have functions of their own; the others come from OpenML and UCI.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ def fetch(
     ----------
     name : str
         Made without a download: car, nursery, balance-scale, tic-tac-toe, monks-1,
-        monks-2, monks-3, iris. From OpenML: adult, adult-binary, heart, mushroom.
+        monks-2, monks-3, iris. From OpenML: adult, adult-binary, heart, mushroom. From
+        the UCI repository: banknote, wall-robot, magic, claves.
     n_bins : int, optional
         Number of bins of equal width inside public bounds, for the sets with numbers:
-        adult, heart, iris. By default the discretisation of the
-        matrix-random-forest paper is used.
+        adult, heart, iris, banknote, wall-robot, magic. By default the discretisation
+        of the matrix-random-forest paper is used, where there is one, else 10.
     data_home : path, optional
         Folder for downloads, scikit-learn's data home by default.
     cache : bool, default=True
@@ -71,7 +72,7 @@ def fetch(
     Raises
     ------
     ConnectionError
-        Where OpenML cannot be reached and nothing is cached.
+        Where the servers cannot be reached and nothing is cached.
     ValueError
         If there is no such set, or bins are chosen for one without numbers.
 

@@ -145,7 +145,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         "--data",
         required=True,
         metavar="NAME|CSV",
-        help=f"a built-in data set ({', '.join(BUILT_IN)}); one of OpenML, downloaded "
+        help=f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
         f"the first time ({', '.join(downloaded)}); or a csv file with a header row, "
         "plain or .gz",
     )

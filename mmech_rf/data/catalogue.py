@@ -13,10 +13,11 @@ from typing import Any
 __all__ = [
     "BUILT_IN",
     "CATALOGUE",
+    "DOWNLOADABLE",
     "INFORMED_SCHEMAS",
-    "ON_OPENML",
     "DataSet",
     "OpenML",
+    "UCI",
 ]
 
 
@@ -47,8 +48,44 @@ class OpenML:
 
 
 @dataclass(frozen=True)
+class UCI:
+    """Where a set lies in the UCI Machine Learning Repository: a text file, no header.
+
+    Attributes
+    ----------
+    path : str
+        Of the file, within the repository.
+    n_lines : int
+        Its number of lines, by which a wrong or broken file is known.
+    width : int
+        Values to take from every line, the class included, which is the last.
+    separator : str, optional
+        Between values; None for blanks.
+    one_hot : bool, default=False
+        Whether the class is a column for each of the schema's, one of them "1"; lines
+        with none or several are left out.
+    """
+
+    path: str
+    n_lines: int
+    width: int
+    separator: str | None = ","
+    one_hot: bool = False
+
+    @property
+    def address(self) -> str:
+        """Address of the file."""
+        base = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+        return f"{base}/{self.path}"
+
+    def __str__(self) -> str:
+        """Return what a person looks for in a browser."""
+        return f"file {self.address}"
+
+
+@dataclass(frozen=True)
 class DataSet:
-    """How to obtain a set: without a download, from OpenML, or in both ways.
+    """How to obtain a set: without a download, with one, or in both ways.
 
     Attributes
     ----------
@@ -56,12 +93,12 @@ class DataSet:
         Name of the function in `mmech_rf.data.generated` that makes the records.
     arguments : tuple, default=()
         What it is called with.
-    openml : OpenML, optional
+    openml, uci : OpenML, UCI, optional
         Its schema is ``schemas/NAME.json``, from the documentation of the set; where
         there is ``schemas/NAME.paper.json``, that one is the default.
     derived : str, optional
         Name of the function in `mmech_rf.data.openml` that computes the set from
-        another one there, in place of `openml`.
+        another one, in place of `openml`.
     numeric : bool, default=False
         Whether it has numbers, so that ``n_bins`` may be chosen.
     """
@@ -69,13 +106,14 @@ class DataSet:
     function: str | None = None
     arguments: tuple[Any, ...] = ()
     openml: OpenML | None = None
+    uci: UCI | None = None
     derived: str | None = None
     numeric: bool = False
 
     @property
-    def on_openml(self) -> bool:
-        """Whether OpenML has it, or has what it is computed from."""
-        return self.openml is not None or self.derived is not None
+    def downloadable(self) -> bool:
+        """Whether it can be downloaded, or what it is computed from."""
+        return any(one is not None for one in (self.openml, self.uci, self.derived))
 
 
 _NO_YES = {"no": "0", "yes": "1"}
@@ -163,14 +201,26 @@ CATALOGUE: Mapping[str, DataSet] = {
         numeric=True,
     ),
     "mushroom": DataSet(openml=OpenML("mushroom")),
+    "banknote": DataSet(
+        uci=UCI("00267/data_banknote_authentication.txt", 1372, 5), numeric=True
+    ),
+    "wall-robot": DataSet(
+        uci=UCI("00194/sensor_readings_4.data", 5456, 5), numeric=True
+    ),
+    "magic": DataSet(uci=UCI("magic/magic04.data", 19020, 11), numeric=True),
+    "claves": DataSet(
+        uci=UCI(
+            "00324/ClaveVectors_Firm-Teacher_Model.txt", 10800, 20, None, one_hot=True
+        )
+    ),
 }
 """All sets by name, those that need no download first."""
 
 BUILT_IN = tuple(name for name, entry in CATALOGUE.items() if entry.function)
 """Names of the sets that need no download."""
 
-ON_OPENML = tuple(name for name, entry in CATALOGUE.items() if entry.on_openml)
-"""Names of the sets that OpenML has, whether or not they need it."""
+DOWNLOADABLE = tuple(name for name, entry in CATALOGUE.items() if entry.downloadable)
+"""Names of the sets that can be downloaded, whether or not they need it."""
 
 INFORMED_SCHEMAS: Mapping[str, str] = {
     "adult-binary": "its quintiles were computed from the data",

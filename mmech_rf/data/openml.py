@@ -1,8 +1,9 @@
-"""Real data sets from OpenML, with public schemas that come with this package.
+"""Real data sets, most of them from OpenML, with public schemas of this package.
 
-Each set is pinned to a name and version on OpenML, downloaded once by scikit-learn's
-`fetch_openml` and kept in its data home. Names and codes are translated to those of
-the UCI Machine Learning Repository, which the schemas use. Schemas are written from
+Each set of OpenML is pinned to a name and version there, downloaded once by
+scikit-learn's `fetch_openml` and kept in its data home. Names and codes are translated
+to those of the UCI Machine Learning Repository, which the schemas use. Sets that only
+that repository has under its own names are those of `uci`. Schemas are written from
 the documentation of the sets and never read from the downloaded records.
 """
 
@@ -19,7 +20,8 @@ from sklearn.utils import Bunch
 
 from mmech.checks import check_integer
 from mmech.exceptions import ParameterError
-from mmech_rf.data.catalogue import CATALOGUE, OpenML
+from mmech_rf.data import uci
+from mmech_rf.data.catalogue import CATALOGUE, DOWNLOADABLE, OpenML
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = ["binary_adult", "check_binned", "download", "load_schema", "one_hot_adult"]
@@ -31,7 +33,7 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     Parameters
     ----------
     name : str
-        Of a set that OpenML has, see `mmech_rf.fetch.FETCHERS`.
+        Of a set that can be downloaded, see `mmech_rf.fetch.FETCHERS`.
     n_bins : int, optional
         Number of bins of equal width inside public bounds, for numeric attributes. By
         default the discretisation of the matrix-random-forest paper is returned, where
@@ -48,11 +50,9 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     >>> load_schema("heart", n_bins=4).domain_shape
     (4, 2, 4, 4, 4, 2, 3, 4, 2, 4, 3, 4, 3)
     """
-    known = sorted(known for known, entry in CATALOGUE.items() if entry.on_openml)
-    if name not in known:
-        raise ValueError(
-            f"there is no schema of {name!r}; choose from {', '.join(known)}"
-        )
+    if name not in DOWNLOADABLE:
+        known = ", ".join(sorted(DOWNLOADABLE))
+        raise ValueError(f"there is no schema of {name!r}; choose from {known}")
     if name == "adult-binary":
         return _adult_binary_schema()
     folder = resources.files("mmech_rf") / "data" / "schemas"
@@ -68,42 +68,53 @@ def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
 def download(
     name: str, *, n_bins: int | None = None, data_home: Any = None, cache: bool = True
 ) -> Any:
-    """Return a set of OpenML, as `mmech_rf.datasets.fetch` does."""
+    """Return a set that is not made here, as `mmech_rf.datasets.fetch` does."""
     entry = CATALOGUE[name]
     check_binned(name, n_bins)
     if entry.derived is not None:
         return globals()[entry.derived](data_home=data_home, cache=cache)
-    source = entry.openml
-    assert source is not None
     schema = load_schema(name, n_bins=n_bins)
+    source = entry.openml or entry.uci
+    assert source is not None
+    read = _of_openml if isinstance(source, OpenML) else _of_uci
     try:
-        found = fetch_openml(
-            name=source.name,
-            version=source.version,
-            target_column=None,
-            as_frame=False,
-            parser="liac-arff",
-            data_home=data_home,
-            cache=cache,
-        )
+        data, target = read(source, schema, data_home, cache)
     except OSError as error:  # also what urllib raises
         raise ConnectionError(
             f"cannot fetch {name!r}, {source}: {error}; "
             "connect to the internet for the first time (later calls use the cache), "
             "or read a csv file of your own with datasets.load_csv"
         ) from error
-    names = [*schema.feature_names, *schema.required]
-    data = np.empty((found.data.shape[0], len(names)), dtype=object)
-    for j, column in enumerate(names):
-        data[:, j] = _column(found, column, source)
-    target = _column(found, schema.target, source)
     return Bunch(
         data=data,
         target=schema.decode_target(schema.encode_target(target)),
         schema=schema,
-        feature_names=names,
+        feature_names=[*schema.feature_names, *schema.required],
         name=schema.name,
     )
+
+
+def _of_openml(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
+    """Return records and classes, in our names and the order of our schema."""
+    found = fetch_openml(
+        name=source.name,
+        version=source.version,
+        target_column=None,
+        as_frame=False,
+        parser="liac-arff",
+        data_home=data_home,
+        cache=cache,
+    )
+    names = [*schema.feature_names, *schema.required]
+    data = np.empty((found.data.shape[0], len(names)), dtype=object)
+    for j, column in enumerate(names):
+        data[:, j] = _column(found, column, source)
+    return data, _column(found, schema.target, source)
+
+
+def _of_uci(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
+    """Return records and classes, which stand in the order of our schema."""
+    return uci.records(source, schema.class_labels, data_home=data_home, cache=cache)
 
 
 def check_binned(name: str, n_bins: int | None) -> None:

@@ -2,7 +2,8 @@
 
 The folder ``openml`` holds a few rows of every set in the format of OpenML's API: what
 its servers answer to the requests that `fetch_openml` makes: which number has a name
-and version, and then four about that number.
+and version, and then four about that number. The folder ``uci`` holds a few lines of
+files of the UCI repository.
 """
 
 import gzip
@@ -10,6 +11,7 @@ import io
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
 
@@ -20,8 +22,11 @@ from cli_cases import write_rows
 
 from mmech_rf import Attribute, Schema
 from mmech_rf.cli import main
+from mmech_rf.data import uci
+from mmech_rf.data.catalogue import CATALOGUE
 
 RECORDED = Path(__file__).parent / "openml"
+FILED = Path(__file__).parent / "uci"
 PATTERNS = {
     r"/json/data/(\d+)$": "description.json",
     r"/json/data/features/(\d+)$": "features.json",
@@ -39,6 +44,11 @@ def numbers():
         place = description["name"], description["version"]
         found[place] = {"did": int(path.parent.name), "status": "active"}
     return found
+
+
+def name_of_file(address):
+    """Return the name under which a file of the UCI repository is kept."""
+    return address.split("databases/")[1].replace("/", "-")
 
 
 class Response(io.BytesIO):
@@ -69,6 +79,13 @@ class Server(list):
                 return Response((RECORDED / found[1] / name).read_bytes())
         raise AssertionError(address)
 
+    def open_file(self, address, *, timeout):
+        """Answer as the UCI repository does."""
+        self.append(address)
+        if self.down:
+            raise URLError("no route to host")
+        return io.BytesIO((FILED / name_of_file(address)).read_bytes())
+
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
@@ -76,6 +93,12 @@ def asked(monkeypatch, tmp_path):
     server = Server()
     # Tests have no network, and scikit-learn no setting for its servers or patience.
     monkeypatch.setattr(openml, "urlopen", server.urlopen)
+    monkeypatch.setattr(uci, "urlopen", server.open_file)
+    for name, entry in CATALOGUE.items():
+        if entry.uci is not None:  # the file here is an excerpt
+            lines = (FILED / name_of_file(entry.uci.address)).read_text().splitlines()
+            excerpt = replace(entry.uci, n_lines=len(lines))
+            monkeypatch.setitem(CATALOGUE, name, replace(entry, uci=excerpt))
     monkeypatch.setattr(openml.time, "sleep", lambda _: None)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))
     return server

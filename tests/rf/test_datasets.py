@@ -200,7 +200,7 @@ def test_a_set_that_is_added_is_known_everywhere(monkeypatch):
     assert bunch.data.shape == (36, 2)
     assert (bunch.target == "high").sum() == 15
     assert load_records("dice").schema == bunch.schema
-    with pytest.raises(ValueError, match="mushroom, dice, or give the path"):
+    with pytest.raises(ValueError, match="claves, dice, or give the path"):
         load_records("cars")
 
 

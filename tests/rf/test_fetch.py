@@ -1,4 +1,4 @@
-"""Downloads from OpenML, through scikit-learn's own code; see `conftest`."""
+"""Downloads from OpenML, through scikit-learn's own code, and UCI; see `conftest`."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmech_rf import BatchTrainingClassifier, Schema, datasets, fetch
-from mmech_rf.data.catalogue import CATALOGUE, DataSet, OpenML
+from mmech_rf.data.catalogue import CATALOGUE, UCI, DataSet, OpenML
 from mmech_rf.datasets import DATASETS, load_csv
 
 
@@ -33,7 +33,8 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     assert X.shape == (kept.size, bunch.schema.n_features)
     assert len(set(y)) > 1
     assert kept.size == {"adult": 8, "heart": 11}.get(name, 12)
-    assert sum("download" in address for address in asked) == 1
+    files = [one for one in asked if "download" in one or "databases" in one]
+    assert len(files) == 1
     options = {"n_ensembles": 2, "max_features": 4, "template": "identity"}
     model = BatchTrainingClassifier(
         bunch.schema, epsilon=1, n_trees=4, handle_missing="drop", **options
@@ -123,6 +124,28 @@ def test_without_a_connection(asked, tmp_path):
         pytest.raises(ConnectionError, match=r"fetch 'heart', data set 'heart-c'"),
     ):
         fetch.fetch_heart(data_home=tmp_path)
+
+
+def test_without_a_connection_to_the_uci_repository(asked, tmp_path):
+    asked.down = True
+    with pytest.raises(ConnectionError, match=r"fetch 'magic', file https.*magic04"):
+        fetch.fetch_magic(data_home=tmp_path)
+    asked.down = False
+    assert fetch.fetch_magic(data_home=tmp_path).data.shape == (12, 10)
+
+
+def test_a_file_of_another_length_is_refused(asked, tmp_path, monkeypatch):
+    source = UCI("magic/magic04.data", 13, 11)
+    monkeypatch.setitem(CATALOGUE, "magic", DataSet(uci=source, numeric=True))
+    with pytest.raises(ValueError, match=r"must have 13 lines of 11 values, got 12"):
+        fetch.fetch_magic(data_home=tmp_path)
+
+
+def test_lines_without_one_class_are_left_out(asked, tmp_path):
+    """Two lines of the excerpt have no class, or two."""
+    bunch = fetch.fetch_claves(data_home=tmp_path)
+    assert CATALOGUE["claves"].uci.n_lines == 14
+    assert Counter(bunch.target.tolist()) == dict.fromkeys(bunch.schema.class_labels, 3)
 
 
 def test_a_set_that_lost_a_column(asked, tmp_path, monkeypatch):
