@@ -181,6 +181,34 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
         )
 
 
+def unlabelled_records(
+    args: argparse.Namespace, path: str, model: ForestClassifier
+) -> Any:
+    """Return records without labels; raise before any budget is spent on them."""
+    from mmech_rf.datasets import load_csv
+    from mmech_rf.forest.checks import located
+
+    schema = model.schema
+    assert schema is not None
+    if schema.target in read_header(args, path):
+        raise InputError(
+            f"{path!r} has a column {schema.target!r}, the class, but is for records "
+            "without labels; leave the column out, or move the records to the others"
+        )
+    with located(f"cannot use the data {path!r}"):
+        found = load_csv(
+            opened(args, path), schema, with_target=False, **csv_format(args)
+        ).data
+        if not len(found):
+            raise ValueError("there are no records in it; give at least one")
+        schema.encode(
+            found,
+            handle_unknown=model.handle_unknown,
+            handle_missing=model.handle_missing,
+        )
+    return found
+
+
 def labels_of_queries(
     args: argparse.Namespace, path: str, model: ForestClassifier
 ) -> Any:

@@ -31,6 +31,7 @@ from mmech_rf.cli.files import (
     count_records,
     labels_of_queries,
     same_content,
+    unlabelled_records,
     write_labels,
 )
 from mmech_rf.methods import METHODS
@@ -409,12 +410,7 @@ def _fit(args: argparse.Namespace) -> None:
                 f"--unlabelled does not go with --method {args.method}; leave it out, "
                 f"or choose --method {_among('recipe')}"
             )
-        from mmech_rf.datasets import load_csv
-
-        others = load_csv(
-            args.X_unlabelled, schema, with_target=False, multiline=args.multiline
-        )
-        extra = {"X_unlabelled": others.data}
+        extra = {"X_unlabelled": unlabelled_records(args, args.X_unlabelled, model)}
     count_records(args, args.data, model)
     model.release(**extra).save(args.out)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")

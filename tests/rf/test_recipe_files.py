@@ -1,5 +1,7 @@
 """Recipes as files, and on the command line."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,45 @@ def test_records_without_labels_on_the_command_line(files, capsys):
     assert "--unlabelled does not go with --method drawn" in capsys.readouterr().err
     assert fit(files, *options, *others) == 0
     assert "attributes are public" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: None, r"cannot open '.*bad\.csv': No such file"),
+        (lambda text: text.replace("safety", "airbags"), r"no column named 'safety'"),
+        (
+            lambda text: text.replace("safety", "safety,class", 1).replace(
+                "\n", ",acc\n"
+            ),
+            r"has a column 'class', the class, .* leave the column out",
+        ),
+        (lambda text: text.replace("vhigh", "purple", 1), r"bad\.csv'.* 'buying'"),
+        (lambda text: text.splitlines()[0] + "\n", r"bad\.csv': there are no records"),
+        (lambda text: "", r"bad\.csv'.* empty"),
+    ],
+    ids=["missing", "other columns", "labels", "value", "no records", "empty"],
+)
+def test_bad_records_without_labels_on_the_command_line(files, capsys, change, words):
+    text = change((files / "others.csv").read_text())
+    if text is not None:
+        (files / "bad.csv").write_text(text)
+    options = "recipe", "--recipe", "pte", "--neighbours", "labels"
+    assert fit(files, *options, "--unlabelled", str(files / "bad.csv")) == 2
+    printed = capsys.readouterr()
+    assert re.search(words, " ".join(printed.err.split()))
+    assert printed.err.count("error:") == 1
+    assert not printed.out
+    assert not (files / "m.npz").exists()
+
+
+def test_records_without_labels_are_written_as_the_others(files):
+    """The separator of the records is that of both files."""
+    for name in ("cars", "others"):
+        path = files / f"{name}.csv"
+        path.write_text(path.read_text().replace(",", ";"))
+    options = "recipe", "--recipe", "pte", "--neighbours", "labels", "--sep", ";"
+    assert fit(files, *options, "--unlabelled", str(files / "others.csv")) == 0
 
 
 def test_refusals_on_the_command_line(files, capsys):
