@@ -571,8 +571,8 @@ SELECTING = (
         "mmech_rf/drawn/grow.py",
         "return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))",
         "own = np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))\n"
-        "    return own - own.sum() % 2",
-        (f"{REPLAY}[pure, boosting, add_remove]",),
+        "    return own - len(own) % 2",
+        (f"{REPLAY}[pure, long boosting, add_remove]",),
     ),
     Mutant(
         "predictions that depend on other records",
@@ -628,7 +628,7 @@ SELECTING = (
         "mmech_rf/drawn/bits.py",
         "right = weights * (predicted == class_codes)",
         "right = 2 * weights * (predicted == class_codes)",
-        (f"{TREE_DRAW}::test_leaves_that_stand_for_a_prediction_cost_no_more",),
+        (f"{TREE_DRAW}::test_kernels_are_their_numpy_twins",),
     ),
     Mutant(
         "score of a further way to split left out of its weight",
