@@ -827,6 +827,17 @@ def _add_bits(masks, map_, words, k, n_planes, table, start):
 
 
 @kernel
+def _mask_planes(slots, planes, masks):
+    # masks (p, words) uint64: the bits of planes at slots (n,) int64
+    mask = np.zeros(planes.shape[1], np.uint64)
+    for slot in slots:
+        mask[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    for b in range(planes.shape[0]):
+        for w in range(mask.shape[0]):
+            masks[b, w] = planes[b, w] & mask[w]
+
+
+@kernel
 def _node_tables(
     rows, views, sizes, classes, weights, right, k, words, maps, starts, factors, masks,
     n_planes, offsets, tables
@@ -964,19 +975,12 @@ def split_log_weights(
     # The node with most records holds what the others do not.
     rest = totals.copy()
     tables = np.empty_like(totals)
-    mask = np.zeros(maps.shape[1], np.uint64)
     masks = np.empty_like(planes)
     for x in range(n_cells):
         if x == largest:
             continue
         start, stop = stops[x - 1] if x else 0, stops[x]
-        mask[:] = 0
-        for i in range(start, stop):
-            slot = slots[rows[i]]
-            mask[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
-        for b in range(planes.shape[0]):
-            for w in range(mask.shape[0]):
-                masks[b, w] = planes[b, w] & mask[w]
+        _mask_planes(slots[rows[start:stop]], planes, masks)
         _node_tables(
             rows[start:stop], views, sizes, own_classes[start:stop],
             own_weights[start:stop], own_right[start:stop], k, words, maps, starts,
@@ -1010,6 +1014,46 @@ def root_log_weights(
         out[j, 1] = log_prior[root]
         for x in range(size):
             _add_log_sum(ways[x], n_views + 1, rate, far, out[j])
+
+
+@kernel
+def fork_log_weights(
+    cell, n_cells, seconds, views, sizes, classes, weights, right, k, slots, words,
+    maps, starts, factors, planes, n_planes, offsets, rate, log_prior, log_split,
+    log_stop, out
+):  # fmt: skip
+    # log weights of trees of two levels in each of the n_cells nodes that records fall
+    # into: out (n_cells, m, 2) int64 by the first view of such a tree, seconds (m,)
+    # int64 positions of views; the rest as above
+    tables = np.empty(offsets[-1], np.int64)
+    masks = np.empty_like(planes)
+    for x in range(n_cells):
+        rows = np.flatnonzero(cell == x)
+        own_views, own_classes, own_weights = (
+            views[:, rows],
+            classes[rows],
+            weights[rows],
+        )
+        own_slots = slots[rows]
+        own_right = right if right.shape[0] == 0 else right[rows]
+        _mask_planes(own_slots, planes, masks)
+        _node_tables(
+            np.arange(rows.shape[0]), own_views, sizes, own_classes, own_weights,
+            own_right, k, words, maps, starts, factors, masks, n_planes, offsets,
+            tables
+        )  # fmt: skip
+        root_log_weights(
+            seconds, own_views, sizes, own_classes, own_weights, own_right, k,
+            own_slots, words, maps, starts, factors, planes, n_planes, offsets, tables,
+            rate, log_prior, log_split, log_stop, out[x]
+        )  # fmt: skip
+
+
+@kernel
+def add_log_sums(ways, rate, out):
+    # adds logs of sums of weights, ways (n, m, 2) int64, to out (2,) int64
+    for x in range(ways.shape[0]):
+        _add_log_sum(ways[x], ways.shape[1], rate, _FAR // rate, out)
 
 
 # ---- recipes ------------------------------------------------------------------

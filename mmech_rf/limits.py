@@ -69,6 +69,9 @@ class Limits(ChangeableLimits):
     coarse_visits : int
         The same for coarse single attributes, of distinct records, which are counted
         many at a time.
+    third_visits : int
+        Distinct records that the third level of a tree looks at, counted once for each
+        three views. Beyond that fewer views come before the third.
     """
 
     forest_nodes: int = limit(2**28, most=2**31 - 1)
@@ -91,6 +94,7 @@ class Limits(ChangeableLimits):
     tuned_attributes: int = 16
     draw_visits: int = 3 * 10**8
     coarse_visits: int = 2 * 10**10
+    third_visits: int = 3 * 10**8
 
 
 LIMITS = Limits()

@@ -40,9 +40,11 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +60,7 @@ from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
 from mmech_rf.private.votes import check_labels, check_that
 
-__all__ = ["SelectedTree", "select_tree"]
+__all__ = ["Branch", "Fork", "SelectedTree", "select_tree"]
 
 LARGEST_RATE = 2**60
 """Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
@@ -67,8 +69,46 @@ COARSE = 16
 """Candidate roots: single attributes of at most so many cells come before all others,
 and are more than the rest may be."""
 
+MOST_FIRST, MOST_LAST = 8, 16
+"""Third level: largest numbers of cells of views that come before it, and in it."""
+
 LEAF_WORK = 20.0
 """Cost model: work for a leaf of a candidate, in records that are looked at."""
+
+
+@storable("Fork")
+@dataclass(frozen=True)
+class Fork:
+    """A look at a record, and in each of its cells one more, or none.
+
+    Attributes
+    ----------
+    view : View or ScoreView
+    branches : tuple of View, ScoreView or None, one per cell of the view
+    """
+
+    view: View | ScoreView
+    branches: tuple[View | ScoreView | None, ...]
+
+    def check(self, domain_shape: tuple[int, ...]) -> None:
+        """Raise unless it looks at such records: a file may hold any."""
+        self.view.check(domain_shape)
+        check_that(len(self.branches) == self.view.size, "branches")
+        for branch in self.branches:
+            if branch is not None:
+                branch.check(domain_shape)
+
+    @property
+    def size(self) -> int:
+        """Number of leaves."""
+        return sum(map(_size, self.branches))
+
+    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the leaf that every record reaches, numbered through, shape (N,)."""
+        return _leaves(self.view, self.branches, codes)
+
+
+Branch: TypeAlias = View | ScoreView | Fork | None
 
 
 @storable("SelectedTree")
@@ -80,14 +120,14 @@ class SelectedTree:
     ----------
     root : View or ScoreView
         First look at a record.
-    branches : tuple of View, ScoreView or None, one per cell of the root
-        Second look, if any.
+    branches : tuple of View, ScoreView, Fork or None, one per cell of the root
+        Second look, if any, or the second and the third.
     labels : tuple of ndarray of int64, one per cell of the root
         Class of every leaf; the number of classes stands for the earlier prediction.
     """
 
     root: View | ScoreView
-    branches: tuple[View | ScoreView | None, ...]
+    branches: tuple[Branch, ...]
     labels: tuple[NDArray[np.int64], ...]
 
     def check(self, domain_shape: tuple[int, ...], n_labels: int) -> None:
@@ -97,31 +137,47 @@ class SelectedTree:
         for branch, labels in zip(self.branches, self.labels, strict=True):
             if branch is not None:
                 branch.check(domain_shape)
-            check_labels(labels, 1 if branch is None else branch.size, n_labels)
+            check_labels(labels, _size(branch), n_labels)
 
     @property
     def n_leaves(self) -> int:
         """Number of leaves."""
         return sum(labels.size for labels in self.labels)
 
+    @property
+    def views(self) -> Iterator[View | ScoreView]:
+        """All views that it looks through, from the root on."""
+        yield self.root
+        for branch in self.branches:
+            if isinstance(branch, Fork):
+                yield branch.view
+                yield from (view for view in branch.branches if view is not None)
+            elif branch is not None:
+                yield branch
+
     def leaves(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""
-        return self._leaves(self.root.cells(codes), codes)
+        return _leaves(self.root, self.branches, codes)
 
-    def _leaves(
-        self, first: NDArray[np.uint8], codes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        out = np.empty(codes.shape[0], np.int64)
-        start = 0
-        for cell, (branch, labels) in enumerate(
-            zip(self.branches, self.labels, strict=True)
-        ):
-            here = np.flatnonzero(first == cell)
-            out[here] = start
-            if branch is not None and here.size:
-                out[here] += branch.cells(codes[here])
-            start += labels.size
-        return out
+
+def _size(branch: Branch) -> int:
+    """Return the number of leaves below a branch."""
+    return 1 if branch is None else branch.size
+
+
+def _leaves(
+    view: View | ScoreView, branches: Sequence[Branch], codes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the leaf below a view that every record reaches, shape (N,)."""
+    first, start = view.cells(codes), 0
+    out = np.empty(codes.shape[0], np.int64)
+    for cell, branch in enumerate(branches):
+        here = np.flatnonzero(first == cell)
+        out[here] = start
+        if branch is not None and here.size:
+            out[here] += branch.cells(codes[here])
+        start += _size(branch)
+    return out
 
 
 def select_tree(
@@ -139,6 +195,7 @@ def select_tree(
     predicted: NDArray[np.int64] | None = None,
     maps: BitMaps | None = None,
     splitting: float = DrawnSettings.splitting,
+    third_level: float = DrawnSettings.third_level,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -176,6 +233,8 @@ def select_tree(
         Bit maps of these records, where they were made before. Sensitive.
     splitting : float, default=0.5
         Tree prior: probability that a cell of the root is split once more.
+    third_level : float, default=0.5
+        Tree prior: probability of trees of three levels, where public sizes allow them.
     relation : Relation
         Neighbour relation of the guarantee.
     pay : callable
@@ -199,12 +258,12 @@ def select_tree(
     -----
     Proof: ``notebooks/proofs/labelled_trees.md``.
     """
-    most = int(views.sizes.max())
+    third = _third_level(views, n_records, n_rows) if third_level else NO_THIRD_LEVEL
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
         relation=relation,
-        roundings=1 + most * (1 + most),
+        roundings=1 + third.most_sums(views.sizes),
         score_unit=unit,
     )
     # More budget is not needed: the best tree is then drawn all but certainly.
@@ -217,10 +276,11 @@ def select_tree(
 
     def draw() -> SelectedTree:
         roots = _roots(views, n_records, n_rows)
-        return _draw_top_down(
-            views, cells, class_codes, weights * multiplicities, predicted, maps,
-            n_classes, rate, roots, splitting, noise,
+        nodes = _Nodes(
+            views, cells, class_codes, weights * multiplicities, predicted, n_classes,
+            rate, splitting, maps,
         )  # fmt: skip
+        return _draw_top_down(nodes, roots, third, third_level, noise)
 
     seen = {
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
@@ -233,54 +293,230 @@ def select_tree(
     )  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class _ThirdLevel:
+    """Views of trees of three levels; public.
+
+    Attributes
+    ----------
+    views : ndarray of int64
+        Positions of views that are looked through last.
+    first : ndarray of int64, not one only
+        Positions, among these, of views that are looked through before.
+    """
+
+    views: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    def most_sums(self, sizes: NDArray[np.int64]) -> int:
+        """Return the largest number of sums of weights that a tree meets."""
+        most = int(sizes.max())
+        two = three = most * (1 + most)
+        if self.first.size:
+            last, most = sizes[self.views].max(), sizes[self.views[self.first]].max()
+            three = int(most * (1 + most * (1 + last)))
+        return max(two, three)
+
+    def after(self, first: int) -> NDArray[np.int64]:
+        """Return the views that may come second."""
+        return self.first[self.first != first]
+
+
+NO_THIRD_LEVEL = _ThirdLevel(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class _Nodes:
+    """Records, and log weights of what nodes of them may do; sensitive.
+
+    Attributes are those of `select_tree`; weights include multiplicities.
+    """
+
+    views: Views
+    cells: NDArray[np.uint8]
+    class_codes: NDArray[np.int64]
+    weights: NDArray[np.int64]
+    predicted: NDArray[np.int64] | None
+    n_classes: int
+    rate: int
+    splitting: float
+    maps: BitMaps | None = None
+
+    @cached_property
+    def _tables(self) -> tuple[Any, ...]:
+        """Arguments of kernels from `views` to `totals`."""
+        return counted(
+            self.views, self.cells, self.class_codes, self.weights, self.predicted,
+            self.n_classes, self.maps,
+        )  # fmt: skip
+
+    @cached_property
+    def _log_split(self) -> NDArray[np.int64]:
+        return _fixed(self.views.log_prior) + self.log_go_on
+
+    @property
+    def log_go_on(self) -> NDArray[np.int64]:
+        """Logarithm of the prior probability that a node does not end."""
+        return _fixed(math.log(self.splitting))
+
+    @property
+    def log_stop(self) -> NDArray[np.int64]:
+        """Logarithm of the prior probability that a node ends."""
+        return _fixed(math.log(1 - self.splitting))
+
+    def seen_through(self, places: NDArray[np.int64]) -> _Nodes:
+        """Return the same records in some of the views."""
+        views = replace(self.views, items=tuple(self.views.items[i] for i in places))
+        return replace(self, views=views, cells=self.cells[places], maps=None)
+
+    def of(self, rows: NDArray[np.int64]) -> _Nodes:
+        """Return some of the records."""
+        return replace(
+            self,
+            cells=np.ascontiguousarray(self.cells[:, rows]),
+            class_codes=self.class_codes[rows],
+            weights=self.weights[rows],
+            predicted=None if self.predicted is None else self.predicted[rows],
+            maps=None,
+        )
+
+    def roots(self, roots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return log weights of all trees of two levels with these roots, (r, 2)."""
+        from mmech_rf._kernels import root_log_weights
+
+        out = np.empty((roots.size, 2), np.int64)
+        root_log_weights(
+            roots, *self._tables, self.rate, _fixed(self.views.log_prior),
+            self._log_split, self.log_stop, out,
+        )  # fmt: skip
+        return out
+
+    def ways(self, root: int) -> NDArray[np.int64]:
+        """Return log weights of what each cell of a root may do, (cells, v + 1, 2).
+
+        A view to split by or, last, none.
+        """
+        from mmech_rf._kernels import split_log_weights
+
+        size = int(self.views.sizes[root])
+        out = np.empty((size, self.views.sizes.size + 1, 2), np.int64)
+        split_log_weights(
+            self.cells[root], size, *self._tables, self.rate, self._log_split,
+            self.log_stop, out,
+        )  # fmt: skip
+        return out
+
+    def forks(self, root: int, seconds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return log weights of trees of two levels in each cell of a root.
+
+        For each of the views that they may begin with, shape (cells, m, 2).
+        """
+        from mmech_rf._kernels import fork_log_weights
+
+        size = int(self.views.sizes[root])
+        out = np.empty((size, seconds.size, 2), np.int64)
+        even = _fixed(np.full(self.views.sizes.size, -math.log(seconds.size)))
+        fork_log_weights(
+            self.cells[root], size, seconds, *self._tables[:-1], self.rate, even,
+            self._log_split, self.log_stop, out,
+        )  # fmt: skip
+        return out
+
+    def add_log_sums(self, ways: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+        """Add logs of sums of weights, shape (cells, n, 2), to one, shape (2,)."""
+        from mmech_rf._kernels import add_log_sums
+
+        add_log_sums(ways, self.rate, out)
+
+    def scores(self, way: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return scores of all labels of the leaves of a node, one row each."""
+        sizes, k = self.views.sizes, self.n_classes
+        splits = way < sizes.size
+        leaf = self.cells[way, rows].astype(np.int64) if splits else np.zeros_like(rows)
+        n_labels = k + (self.predicted is not None)
+        scores = np.zeros((int(sizes[way]) if splits else 1, n_labels), np.int64)
+        np.add.at(scores, (leaf, self.class_codes[rows]), self.weights[rows])
+        if self.predicted is not None:
+            right = self.predicted[rows] == self.class_codes[rows]
+            np.add.at(scores[:, k], leaf[right], self.weights[rows][right])
+        return scores
+
+
 def _draw_top_down(
-    views: Views,
-    cells: NDArray[np.uint8],
-    class_codes: NDArray[np.int64],
-    weights: NDArray[np.int64],
-    predicted: NDArray[np.int64] | None,
-    maps: BitMaps | None,
-    n_classes: int,
-    rate: int,
+    nodes: _Nodes,
     roots: NDArray[np.int64],
-    splitting: float,
+    third: _ThirdLevel,
+    third_level: float,
     noise: np.random.Generator | None,
 ) -> SelectedTree:
-    """Draw the root, then the views of its cells, then the labels."""
-    from mmech_rf._kernels import root_log_weights, split_log_weights
+    """Draw the root, then what its cells do, then the labels."""
+    items, last = nodes.views.items, None
+    chances = nodes.roots(roots)
+    if third.first.size:
+        last = nodes.seen_through(third.views)
+        chances[:, 1] += _fixed(math.log(1 - third_level))
+        deep = np.zeros((third.first.size, 2), np.int64)
+        deep[:, 1] = _fixed(math.log(third_level / third.first.size))
+        for first, out in zip(third.first, deep, strict=True):
+            nodes.add_log_sums(_deep_ways(nodes, last, third, int(first)), out)
+        chances = np.concatenate([chances, deep])
+    place = _choice(chances, nodes.rate, noise)
+    if last is None or place < roots.size:
+        root = int(roots[place])
+        branches, labels = _branches(nodes, root, nodes.ways(root), noise)
+        return SelectedTree(items[root], branches, labels)
+    first = int(third.first[place - roots.size])
+    root, ways = int(third.views[first]), _deep_ways(nodes, last, third, first)
 
-    sizes, n_labels = views.sizes, n_classes + (predicted is not None)
-    tables = (
-        *counted(views, cells, class_codes, weights, predicted, n_classes, maps),
-        rate,
-    )
-    log_prior = _fixed(views.log_prior)
-    log_split = log_prior + _fixed(math.log(splitting))
-    log_stop = _fixed(math.log(1 - splitting))
-    chances = np.empty((roots.size, 2), np.int64)
-    root_log_weights(roots, *tables, log_prior, log_split, log_stop, chances)
-    root = int(roots[_choice(chances, rate, noise)])
-    first = cells[root]
-    ways = np.empty((sizes[root], sizes.size + 1, 2), np.int64)
-    split_log_weights(first, int(sizes[root]), *tables, log_split, log_stop, ways)
-    branches: list[View | ScoreView | None] = []
+    def fork(number: int, rows: NDArray[np.int64]) -> tuple[Fork, NDArray[np.int64]]:
+        second, here = int(third.after(first)[number]), last.of(rows)
+        branches, labels = _branches(here, second, here.ways(second), noise)
+        return Fork(here.views.items[second], branches), np.concatenate(labels)
+
+    branches, labels = _branches(nodes, root, ways, noise, fork)
+    return SelectedTree(items[root], branches, labels)
+
+
+def _deep_ways(
+    nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int
+) -> NDArray[np.int64]:
+    """Return log weights of what each cell of a root does in a tree of three levels.
+
+    As in two levels or, last, a fork with each of the views that come second.
+    """
+    ways = nodes.ways(int(third.views[first]))
+    ways[..., 1] += nodes.log_stop
+    forks = last.forks(first, third.after(first))
+    forks[..., 1] += nodes.log_go_on
+    return np.concatenate([ways, forks], axis=1)
+
+
+def _branches(
+    nodes: _Nodes,
+    root: int,
+    ways: NDArray[np.int64],
+    noise: np.random.Generator | None,
+    fork: Callable[..., tuple[Fork, NDArray[np.int64]]] | None = None,
+) -> tuple[tuple[Any, ...], tuple[NDArray[np.int64], ...]]:
+    """Draw what the cells of a root do, and the labels of their leaves."""
+    items, first = nodes.views.items, nodes.cells[root]
+    branches: list[Any] = []
     labels = []
     for cell, chance in enumerate(ways):
-        way = _choice(chance, rate, noise)
+        way = _choice(chance, nodes.rate, noise)
         here = np.flatnonzero(first == cell)
-        splits = way < sizes.size
-        branches.append(views.items[way] if splits else None)
-        leaf = cells[way, here].astype(np.int64) if splits else np.zeros_like(here)
-        scores = np.zeros((int(sizes[way]) if splits else 1, n_labels), np.int64)
-        np.add.at(scores, (leaf, class_codes[here]), weights[here])
-        if predicted is not None:
-            right = predicted[here] == class_codes[here]
-            np.add.at(scores[:, n_classes], leaf[right], weights[here][right])
+        if fork is not None and way > len(items):
+            branch, leaves = fork(way - len(items) - 1, here)
+            branches.append(branch)
+            labels.append(leaves)
+            continue
+        branches.append(items[way] if way < len(items) else None)
         drawn = [
-            weighted_choice(row, insecure_rng=noise) for row in logarithms(scores, rate)
+            weighted_choice(row, insecure_rng=noise)
+            for row in logarithms(nodes.scores(way, here), nodes.rate)
         ]
         labels.append(np.array(drawn, np.int64))
-    return SelectedTree(views.items[root], tuple(branches), tuple(labels))
+    return tuple(branches), tuple(labels)
 
 
 def _choice(
@@ -318,3 +554,26 @@ def _roots(
     within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     within[0] = True
     return np.sort(order[within])
+
+
+def _third_level(
+    views: Views, n_records: float, n_rows: float = math.inf
+) -> _ThirdLevel:
+    """Return the views of trees of three levels: few, simple and coarse ones.
+
+    Single attributes and scores come before, as many as `Limits.third_visits` allows,
+    those of the fewest cells first; pairs of few cells are also among the last.
+    """
+    sizes = views.sizes
+    families = np.array([view.family for view in views.items])
+    last = np.flatnonzero((families != "sum") & (sizes <= MOST_LAST))
+    sizes, families = sizes[last], families[last]
+    singles = np.isin(families, ("single", "score")) & (sizes <= MOST_FIRST)
+    first = np.flatnonzero(singles)
+    first = first[np.argsort(sizes[first], kind="stable")]
+    numbers = np.arange(1, first.size + 1)
+    rows = max(min(n_records, n_rows), 1.0)
+    work = numbers * (numbers - 1) * last.size * rows
+    work += LEAF_WORK * np.cumsum(sizes[first]) ** 2 * sizes.sum()
+    first = np.sort(first[work <= LIMITS.third_visits])
+    return _ThirdLevel(last, first) if first.size > 1 else NO_THIRD_LEVEL

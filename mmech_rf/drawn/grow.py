@@ -237,6 +237,7 @@ class Grower:
             predicted=predicted,
             maps=seen.maps,
             splitting=self.settings.splitting,
+            third_level=self.settings.third_level,
         )
 
     def _count_leaves(

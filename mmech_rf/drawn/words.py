@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.draw import Branch, Fork, SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import GRID, ScoreView, View
@@ -44,8 +44,8 @@ def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
 
 def notes_on(experts: SelectedTrees) -> list[str]:
     """Return what explains the views of trees."""
-    views = [view for tree in experts.trees for view in (tree.root, *tree.branches)]
-    sums = any(view is not None and view.family == "sum" for view in views)
+    views = [view for tree in experts.trees for view in tree.views]
+    sums = any(view.family == "sum" for view in views)
     return [SUMS_OF_POSITIONS] * sums + [VOTES] * (len(experts.trees) > 1)
 
 
@@ -58,15 +58,28 @@ class _Words:
         self.classes = [printable(label) for label in schema.class_labels]
 
     def tree(self, tree: SelectedTree, scores: NDArray[np.float64] | None) -> Node:
-        leaves, start = [], 0
-        for branch, labels in zip(tree.branches, tree.labels, strict=True):
-            nodes = [
-                self.leaf(int(c), None if scores is None else scores[start + i])
-                for i, c in enumerate(labels)
-            ]
-            start += labels.size
-            leaves.append(nodes[0] if branch is None else self.split(branch, nodes))
-        return self.split(tree.root, leaves)
+        leaves = (
+            self.leaf(int(label), None if scores is None else scores[i])
+            for i, label in enumerate(np.concatenate(tree.labels))
+        )
+        return self.fork(tree.root, tree.branches, leaves)
+
+    def fork(
+        self,
+        view: View | ScoreView,
+        branches: Sequence[Branch],
+        leaves: Iterator[Node],
+    ) -> Node:
+        """Return the node of a view, which takes its leaves in their order."""
+        nodes = []
+        for branch in branches:
+            if branch is None:
+                nodes.append(next(leaves))
+            elif isinstance(branch, Fork):
+                nodes.append(self.fork(branch.view, branch.branches, leaves))
+            else:
+                nodes.append(self.split(branch, list(islice(leaves, branch.size))))
+        return self.split(view, nodes)
 
     def leaf(self, label: int, scores: NDArray[np.float64] | None) -> Node:
         if label == len(self.classes):
