@@ -1,7 +1,8 @@
 """All probabilities of the draw of a tree, found by following every path."""
 
-import math
+import itertools
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from unittest import mock
 
@@ -76,8 +77,35 @@ def choosing(device, module=tree_selection):
         yield
 
 
+@dataclass
+class Choice:
+    """A choice in the draw of a tree.
+
+    Attributes
+    ----------
+    logs : ndarray of float64
+        Log probabilities of its options.
+    below : list of list of Choice
+        What is chosen next, after each option, independently of each other.
+    """
+
+    logs: np.ndarray
+    below: list
+
+    @classmethod
+    def of_label(cls, logs):
+        return cls(logs, [[] for _ in logs])
+
+    def outcomes(self):
+        """Yield all that can come of it, with log probabilities."""
+        for option, (log, below) in enumerate(zip(self.logs, self.below, strict=True)):
+            for rest in itertools.product(*map(Choice.outcomes, below)):
+                keys = tuple(key for key, _ in rest)
+                yield (option, *keys), log + sum(value for _, value in rest)
+
+
 def conditionals(views, codes, classes, *, draw=draw, **settings):
-    """Return log probabilities of roots, then per root and cell: ways, labels."""
+    """Return the choice of a root, with all that is chosen after it."""
 
     def follow(script):
         device = Script(script)
@@ -85,49 +113,61 @@ def conditionals(views, codes, classes, *, draw=draw, **settings):
             draw(views, codes, classes, **settings)
         return device.seen
 
+    def parts(root, way, n_cells):
+        """Return what is drawn in every cell of a root that goes the same way."""
+        seen = follow([root, *way * n_cells])[1:]
+        assert len(seen) == len(way) * n_cells
+        return runs(seen, n_cells)
+
+    def runs(seen, number):
+        """Return so many parts of equal length."""
+        step = len(seen) // number
+        return [seen[i : i + step] for i in range(0, len(seen), step)]
+
+    def ways(places):
+        """Return scripts of what a cell may do: a view and labels, or one label."""
+        sizes = [int(views.sizes[place]) for place in places]
+        return [[way] + [0] * size for way, size in enumerate([*sizes, 1])]
+
+    def ends(parts):
+        """Return a choice of ways, from what was drawn along each."""
+        return Choice(parts[0][0], [list(map(Choice.of_label, p[1:])) for p in parts])
+
     n_views = len(views.items)
+    third = tree_selection._third_level(views, 100)
     roots = follow([])[0]
-    tree = {}
-    for root in range(n_views):
-        for way in range(n_views + 1):
-            leaves = int(views.sizes[way]) if way < n_views else 1
-            size = int(views.sizes[root])
-            script = [root, *([way] + [0] * leaves) * size]
-            seen = follow(script)
-            for cell in range(size):
-                start = 1 + cell * (1 + leaves)
-                tree[root, cell, "ways"] = seen[start]
-                tree[root, cell, way] = seen[start + 1 : start + 1 + leaves]
-    return roots, tree
+    below = []
+    for root in range(roots.size):
+        first = third.first[root - n_views] if root >= n_views else None
+        size = int(views.sizes[root if first is None else third.views[first]])
+        found = [parts(root, way, size) for way in ways(range(n_views))]
+        cells = [ends(cell) for cell in zip(*found, strict=True)]
+        for number, second in enumerate([] if first is None else third.after(first)):
+            n_forks = int(views.sizes[third.views[second]])
+            found = []
+            for way in ways(third.views):
+                script = [n_views + 1 + number, *way * n_forks]
+                drawn = parts(root, script, size)
+                found.append([runs(cell[1:], n_forks) for cell in drawn])
+            for cell, drawn in zip(cells, zip(*found, strict=True), strict=True):
+                cell.below.append(list(map(ends, zip(*drawn, strict=True))))
+        below.append(cells)
+    return Choice(roots, below)
 
 
-def largest_log_ratio(first, second, views):
+def largest_log_ratio(first, second):
     """Return the largest log of P(tree) / P'(tree) over all trees."""
-    (roots, tree), (other_roots, other) = first, second
-    best = -math.inf
-    for root in range(len(views.items)):
-        total = roots[root] - other_roots[root]
-        for cell in range(int(views.sizes[root])):
-            options = []
-            for way in range(len(views.items) + 1):
-                ways = tree[root, cell, "ways"][way] - other[root, cell, "ways"][way]
-                labels = sum(
-                    (a - b).max()
-                    for a, b in zip(
-                        tree[root, cell, way], other[root, cell, way], strict=True
-                    )
-                )
-                options.append(ways + labels)
-            total += max(options)
-        best = max(best, total)
-    return best
-
-
-def largest_of_neighbours(first, second, views):
-    """Return the largest log ratio of a tree, either way."""
     return max(
-        largest_log_ratio(first, second, views), largest_log_ratio(second, first, views)
+        one - other + sum(map(largest_log_ratio, ones, others))
+        for one, other, ones, others in zip(
+            first.logs, second.logs, first.below, second.below, strict=True
+        )
     )
+
+
+def largest_of_neighbours(first, second):
+    """Return the largest log ratio of a tree, either way."""
+    return max(largest_log_ratio(first, second), largest_log_ratio(second, first))
 
 
 PREDICT = {"constant": [[0, 0], [0, 0]], "either": [[0, 1], [1, 0]]}

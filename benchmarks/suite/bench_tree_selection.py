@@ -1,9 +1,9 @@
-"""Log weights of all labelled trees of two levels, beside NumPy, table by table."""
+"""Log weights of all labelled trees, beside NumPy, table by table."""
 
 import numpy as np
 
 from mmech.noise import FRACTION_BITS
-from mmech_rf._kernels import root_log_weights
+from mmech_rf._kernels import fork_log_weights, root_log_weights
 from mmech_rf.drawn.bits import counted
 from mmech_rf.drawn.views import public_views
 
@@ -68,6 +68,18 @@ def numpy_root_log_weights(
     return np.array(out)
 
 
+def numpy_fork_log_weights(
+    cell, n_cells, seconds, views, sizes, classes, weights, *settings
+):
+    """Log weights (n_cells, m) of trees of two levels in each node, by first view."""
+    out = []
+    for x in range(n_cells):
+        rows = np.flatnonzero(cell == x)
+        own = views[:, rows], sizes, classes[rows], weights[rows]
+        out.append(numpy_root_log_weights(seconds, *own, *settings))
+    return np.stack(out)
+
+
 def case(domain_shape, n_records, n_classes=4, unit=1):
     """Records and settings of a draw, from a fixed seed."""
     rng = np.random.default_rng(0)
@@ -128,3 +140,20 @@ class TreeSelection:
 
     def time_numpy(self, domain, n_records):
         self.numpy()
+
+
+class ThirdLevel(TreeSelection):
+    """Trees of three levels below one root; the first two views are attributes."""
+
+    def numpy(self):
+        cell, size = self.twin[0][1], int(self.views.sizes[1])
+        return numpy_fork_log_weights(
+            cell, size, self.roots[1:], *self.twin, *self.root
+        )
+
+    def time_mmech(self, domain, n_records):
+        *known, _, rate = kernel_tables(self.views, self.records, self.rate)
+        cell, size = known[0][1], int(self.views.sizes[1])
+        out = np.empty((size, self.roots.size - 1, 2), np.int64)
+        fork_log_weights(cell, size, self.roots[1:], *known, rate, *self.root, out)
+        return in_units(out, self.rate)

@@ -561,19 +561,18 @@ def _third_level(
 ) -> _ThirdLevel:
     """Return the views of trees of three levels: few, simple and coarse ones.
 
-    Single attributes and scores come before, as many as `Limits.third_visits` allows,
-    those of the fewest cells first; pairs of few cells are also among the last.
+    Single attributes come before, as many as `Limits.third_visits` allows, those of
+    the fewest cells first. Last come they, pairs of few cells, scores, or the whole.
     """
     sizes = views.sizes
     families = np.array([view.family for view in views.items])
     last = np.flatnonzero((families != "sum") & (sizes <= MOST_LAST))
     sizes, families = sizes[last], families[last]
-    singles = np.isin(families, ("single", "score")) & (sizes <= MOST_FIRST)
-    first = np.flatnonzero(singles)
+    first = np.flatnonzero((families == "single") & (sizes <= MOST_FIRST))
     first = first[np.argsort(sizes[first], kind="stable")]
     numbers = np.arange(1, first.size + 1)
-    rows = max(min(n_records, n_rows), 1.0)
-    work = numbers * (numbers - 1) * last.size * rows
-    work += LEAF_WORK * np.cumsum(sizes[first]) ** 2 * sizes.sum()
+    work = last.size * numbers * (numbers - 1) * max(min(n_records, n_rows), 1.0)
+    leaves = np.cumsum(sizes[first]) ** 2 * sizes.sum()
+    work = work + LEAF_WORK * leaves
     first = np.sort(first[work <= LIMITS.third_visits])
     return _ThirdLevel(last, first) if first.size > 1 else NO_THIRD_LEVEL

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from entropy import system_entropy
 from scipy.special import logsumexp
-from scipy.stats import chisquare
 from tree_draws import (
     DATA,
     PREDICT,
@@ -27,6 +26,7 @@ from benchmarks.suite.bench_tree_selection import (
     case,
     in_units,
     kernel_tables,
+    numpy_fork_log_weights,
     numpy_root_log_weights,
     numpy_split_log_weights,
     twin_tables,
@@ -36,8 +36,8 @@ from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf._kernels import root_log_weights, split_log_weights
-from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf._kernels import fork_log_weights, root_log_weights, split_log_weights
+from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.views import Views, public_views
 
 
@@ -53,7 +53,7 @@ def test_every_addition_of_a_record(epsilon, data):
             after = conditionals(
                 SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
             )
-            largest = max(largest, largest_of_neighbours(before, after, SMALL))
+            largest = max(largest, largest_of_neighbours(before, after))
     assert largest <= float(epsilon) + 1e-12
     assert largest > 0.3 * float(epsilon)
 
@@ -70,12 +70,12 @@ def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict):
     codes, classes = data
     settings = {"epsilon": "0.7", "predict": predict}
     before = conditionals(SMALL, *data, **settings)
-    assert all(row.size == 3 for row in before[1][0, 0, len(SMALL.items)])
+    assert all(leaf.logs.size == 3 for leaf in before.below[0][0].below[-1])
     largest = 0.0
     for cell, label in every_record():
         other = (*codes, cell), (*classes, label)
         after = conditionals(SMALL, *other, **settings)
-        largest = max(largest, largest_of_neighbours(before, after, SMALL))
+        largest = max(largest, largest_of_neighbours(before, after))
     assert largest <= 0.7 + 1e-12
     assert largest > 0.3 * 0.7
     if not classes:
@@ -86,7 +86,7 @@ def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict):
     for cell, label in every_record():
         other = (*codes[:-1], cell), (*classes[:-1], label)
         after = conditionals(SMALL, *other, **settings)
-        largest = max(largest, largest_of_neighbours(before, after, SMALL))
+        largest = max(largest, largest_of_neighbours(before, after))
     assert 0.3 * 0.7 < largest <= 0.7 + 1e-12
 
 
@@ -103,7 +103,7 @@ def test_weights_count_in_predictions_too():
         for cell, label in every_record():
             other = (*codes[:2], cell), (*classes[:2], label)
             after = conditionals(SMALL, *other, weights=weights, **settings)
-            largest = largest_of_neighbours(before, after, SMALL)
+            largest = largest_of_neighbours(before, after)
             assert largest <= weight / 256 + 1e-6
 
 
@@ -131,7 +131,7 @@ def test_predictions_that_cost_more_would_be_found(mistake):
         for cell, label in every_record():
             other = (*codes, cell), (*classes, label)
             after = conditionals(SMALL, *other, **settings)
-            largest = max(largest, largest_of_neighbours(before, after, SMALL))
+            largest = max(largest, largest_of_neighbours(before, after))
     assert largest > 1.1
 
 
@@ -143,7 +143,7 @@ def test_replacement_and_weights_are_accounted():
         for label in range(2):
             other = (*codes[:2], cell), (*classes[:2], label)
             after = conditionals(SMALL, *other, **settings)
-            assert largest_log_ratio(before, after, SMALL) <= 1 + 1e-12
+            assert largest_log_ratio(before, after) <= 1 + 1e-12
     # A record of full weight among weighted ones.
     weighted = {"epsilon": "1", "unit": 256}
     some = np.array([256, 3, 100])
@@ -151,78 +151,116 @@ def test_replacement_and_weights_are_accounted():
     for last in (0, 100, 256):
         some[2] = last
         after = conditionals(SMALL, codes, classes, weights=some, **weighted)
-        largest = largest_log_ratio(before, after, SMALL)
+        largest = largest_log_ratio(before, after)
         assert largest <= last / 256 + 1e-6
-        assert largest_log_ratio(after, before, SMALL) <= last / 256 + 1e-6
+        assert largest_log_ratio(after, before) <= last / 256 + 1e-6
 
 
 def every_tree(views, codes, classes, epsilon, predict=None, n_classes=2):
-    """Yield (key, log weight) of every labelled tree, by listing them."""
+    """Yield (choices, log weight) of every labelled tree, by listing them.
+
+    First those of two levels, then those of three, which have half of the prior.
+    """
     codes = np.asarray(codes).reshape(len(classes), 2)
     classes = np.asarray(classes)
     cells = views.cells(codes)
-    prior = views.log_prior
     half = math.log(0.5)
     n_labels = n_classes + (predict is not None)
     known = None if predict is None else np.array(predict)[*codes.T]
+    third = tree_selection._third_level(views, 100)
+    last = Views(tuple(views.items[place] for place in third.views))
+    n_views = len(views.items)
 
-    def nodes(mask):
-        """Yield (way, labels, log weight) of a node with these records."""
-        for way in range(len(views.items) + 1):
-            splits = way < len(views.items)
-            size = int(views.sizes[way]) if splits else 1
-            leaf = cells[way][mask] if splits else np.zeros(mask.sum(), int)
+    def leaves(mask, places, prior):
+        """Yield what a node with these records may do that ends here."""
+        for way, place in enumerate([*places, None]):
+            leaf = np.zeros(mask.sum(), int) if place is None else cells[place][mask]
+            size = 1 if place is None else int(views.sizes[place])
             for labels in itertools.product(range(n_labels), repeat=size):
                 said = np.array(labels)[leaf]
                 if known is not None:
                     said = np.where(said == n_classes, known[mask], said)
                 right = (said == classes[mask]).sum()
                 weight = half - size * math.log(n_labels) + epsilon * right
-                yield way, labels, weight + (prior[way] if splits else 0)
+                weight += 0 if place is None else prior[way]
+                yield (way, *((label,) for label in labels)), weight
 
-    for root in range(len(views.items)):
-        parts = [list(nodes(cells[root] == x)) for x in range(int(views.sizes[root]))]
+    def trees(place, mask, below):
+        """Yield trees that begin with a view, and have `below` in its cells."""
+        size = int(views.sizes[place])
+        parts = [list(below(mask & (cells[place] == cell))) for cell in range(size)]
         for choice in itertools.product(*parts):
-            key = (root, tuple((way, labels) for way, labels, _ in choice))
-            yield key, prior[root] + sum(weight for *_, weight in choice)
+            yield tuple(key for key, _ in choice), sum(weight for _, weight in choice)
+
+    def shallow(mask):
+        return leaves(mask, range(n_views), views.log_prior)
+
+    everyone = np.ones(len(classes), bool)
+    for root in range(n_views):
+        for keys, weight in trees(root, everyone, shallow):
+            yield (root, *keys), weight + views.log_prior[root]
+    for root, first in enumerate(third.first):
+        seconds = [second for second in third.first if second != first]
+
+        def deep(mask, seconds=seconds):
+            for key, weight in shallow(mask):
+                yield key, weight + half
+            for fork, second in enumerate(seconds):
+                for keys, weight in trees(
+                    third.views[second],
+                    mask,
+                    lambda mask: leaves(mask, third.views, last.log_prior),
+                ):
+                    prior = half - math.log(len(seconds))
+                    yield (n_views + 1 + fork, *keys), weight + prior
+
+        for keys, weight in trees(third.views[first], everyone, deep):
+            yield (n_views + root, *keys), weight - math.log(len(third.first))
 
 
-def key_of(tree: SelectedTree, views: Views):
-    places = {view: place for place, view in enumerate(views.items)}
-    last = len(views.items)
-    return places[tree.root], tuple(
-        (last if branch is None else places[branch], tuple(labels.tolist()))
-        for branch, labels in zip(tree.branches, tree.labels, strict=True)
-    )
-
-
-@pytest.mark.parametrize("predict", [None, PREDICT["either"]])
-def test_draws_follow_the_list_of_all_trees(predict, rng):
+@pytest.mark.parametrize(("predict", "third_level"), [(None, 0.5), ("either", 0)])
+def test_draws_follow_the_list_of_all_trees(predict, third_level):
     """Against brute force: weights prior times exp(epsilon times right answers)."""
     views = Views(tuple(v for v in SMALL.items if v.family == "single"))
-    codes, classes = ((0, 0), (0, 1), (1, 1), (1, 1), (0, 0)), (0, 0, 1, 1, 1)
-    listed = dict(every_tree(views, codes, classes, 0.8, predict))
-    keys = list(listed)
-    logs = np.array([listed[key] for key in keys])
-    probabilities = np.exp(logs - logsumexp(logs))
-    counts = dict.fromkeys(keys, 0)
-    n = 6000
-    for _ in range(n):
-        tree = draw(views, codes, classes, epsilon="0.8", predict=predict, noise=rng)
-        counts[key_of(tree, views)] += 1
-    order = np.argsort(probabilities)
-    # Rare trees together, so that every group expects at least 20.
-    expected, found, groups = 0.0, 0, []
-    for place in order:
-        expected += probabilities[place] * n
-        found += counts[keys[place]]
-        if expected >= 20:
-            groups.append((expected, found))
-            expected, found = 0.0, 0
-    groups[-1] = (groups[-1][0] + expected, groups[-1][1] + found)
-    ideal, drawn = np.array(groups).T
-    assert len(groups) > 30
-    assert chisquare(drawn, ideal * drawn.sum() / ideal.sum()).pvalue > 1e-6
+    data = ((0, 0), (0, 1), (1, 1), (1, 1), (0, 0)), (0, 0, 1, 1, 1)
+    predict = PREDICT.get(predict)
+    listed = dict(every_tree(views, *data, 0.8, predict))
+    if not third_level:
+        listed = {key: w for key, w in listed.items() if key[0] < len(views.items)}
+    found = dict(
+        conditionals(
+            views, *data, epsilon="0.8", predict=predict, third_level=third_level
+        ).outcomes()
+    )
+    assert found.keys() == listed.keys()
+    assert len(found) == (24_400 if third_level else 882)
+    expected = np.array([listed[key] for key in found])
+    expected -= logsumexp(expected)
+    np.testing.assert_allclose(list(found.values()), expected, rtol=0, atol=1e-8)
+
+
+def test_a_third_level_tells_what_two_do_not(rng):
+    """And a tree says of every record what was chosen for its leaf."""
+    views = public_views((4,) * 6)
+    codes = rng.integers(0, 4, (2000, 6))
+    # What comes second, and third, differs from cell to cell.
+    second = codes[np.arange(2000), 1 + codes[:, 0]]
+    third = codes[np.arange(2000), 1 + (codes[:, 0] + second) % 5]
+    classes = rng.integers(0, 4, (4, 4, 4))[codes[:, 0], second, third]
+    cells = views.cells(codes)
+    right = {}
+    for third_level in (0, 0.5):
+        tree = tree_selection.select_tree(
+            views, cells, classes, n_classes=4, epsilon=Fraction(10), n_records=1000,
+            third_level=third_level, relation=Relation(), pay=lambda: None, noise=None,
+        )  # fmt: skip
+        assert any(isinstance(b, Fork) for b in tree.branches) == (third_level > 0)
+        leaves = tree.leaves(codes)
+        assert leaves.max() < tree.n_leaves
+        found = np.concatenate(tree.labels)[leaves]
+        right[third_level] = (found == classes).mean()
+    assert right[0] < 0.95
+    assert right[0.5] == 1
 
 
 def test_labels_and_leaves_agree(rng):
@@ -244,7 +282,7 @@ def test_order_of_records_does_not_matter(predict, rng):
     first = conditionals(SMALL, codes, classes, **settings)
     again = rng.permutation(30)
     second = conditionals(SMALL, codes[again], classes[again], **settings)
-    assert largest_log_ratio(first, second, SMALL) == 0
+    assert largest_log_ratio(first, second) == 0
 
 
 def test_leaves_stand_for_a_prediction_where_it_is_right(rng):
@@ -271,6 +309,24 @@ def test_roots_follow_public_numbers_only():
     assert tree_selection._roots(views, 10**12).tolist() == [0]
 
 
+def test_third_levels_follow_public_numbers_only():
+    views = public_views((4, 4, 40, 3, 3, 3))
+    shown = tree_selection._third_level(views, 1000)
+    families = {views.items[place].family for place in shown.views}
+    assert families == {"whole", "single", "pair"}
+    first = [views.items[place] for place in shown.views[shown.first]]
+    assert {view.family for view in first} == {"single"}
+    assert max(view.size for view in first) == 8
+    # Of many records fewer views, those of the fewest cells; then none.
+    some = tree_selection._third_level(views, 10**6)
+    assert set(some.first) < set(shown.first)
+    assert views.sizes[some.views[some.first]].max() < 8
+    assert tree_selection._third_level(views, 10**12).first.size == 0
+    assert tree_selection._third_level(views, 10**12, 3456).first.size > 2
+    # One view has none to come second.
+    assert tree_selection._third_level(public_views((3,)), 1000).first.size == 0
+
+
 @pytest.mark.parametrize("unit", [1, 256])
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (4, 1, 12)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
@@ -295,19 +351,26 @@ def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
             cell = twin[0][root].astype(np.int64)
             expected = numpy_split_log_weights(cell, size, *twin, *settings[1:])
             np.testing.assert_array_equal(in_units(found, scale), expected)
+        root, seconds = 1, np.flatnonzero(views.sizes <= 4)
+        size = int(views.sizes[root])
+        found = np.empty((size, seconds.size, 2), np.int64)
+        known = ours[0][root], size, seconds, *ours[:-2], scale
+        fork_log_weights(*known, *settings, found)
+        expected = numpy_fork_log_weights(
+            twin[0][root], size, seconds, *twin, *settings
+        )
+        np.testing.assert_array_equal(in_units(found, scale), expected)
 
 
 def drawn_of(records, views, seed, **settings):
-    """Return a tree drawn under a seed."""
+    """Return a tree drawn under a seed, in a form that compares."""
     cells, classes, weights, k = records
-    return key_of(
-        tree_selection.select_tree(
-            views, cells, classes, n_classes=k, weights=weights, unit=16,
-            epsilon=Fraction(1, 8), n_records=100, relation=Relation(),
-            pay=lambda: None, noise=np.random.default_rng(seed), **settings,
-        ),
-        views,
+    tree = tree_selection.select_tree(
+        views, cells, classes, n_classes=k, weights=weights, unit=16,
+        epsilon=Fraction(1, 8), n_records=100, relation=Relation(), pay=lambda: None,
+        noise=np.random.default_rng(seed), **settings,
     )  # fmt: skip
+    return tree.root, tree.branches, tuple(np.concatenate(tree.labels).tolist())
 
 
 @pytest.mark.parametrize("predicts", [False, True])
@@ -353,11 +416,16 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records):
                 pay=lambda: None, noise=None,
             )  # fmt: skip
         offered.append(device.seen[0].size)
-    assert offered == [tree_selection._roots(views, n_records).size] * 3
+    expected = tree_selection._roots(views, n_records).size
+    expected += tree_selection._third_level(views, n_records).first.size
+    assert offered == [expected] * 3
 
 
 def test_the_rate_leaves_room_for_every_rounding(watch_all):
-    """A tree is drawn from a sum for its root, each of its cells, and each leaf."""
+    """A tree is drawn from a sum for its root, each of its nodes, and each leaf.
+
+    Of two levels or, with views of fewer cells above the last, of three.
+    """
     rates = []
 
     def note(tree, sample):
@@ -365,11 +433,13 @@ def test_the_rate_leaves_room_for_every_rounding(watch_all):
         return sample()
 
     watch_all(note)
-    views = public_views((3, 2))
-    size = int(views.sizes.max())
-    draw(views, *DATA[0])
-    room = Fraction(UNITS_PER_ROUNDING * (1 + size + size**2), 2**FRACTION_BITS)
-    assert rates == [1 - room]
+    draw(public_views((3, 2)), *DATA[0], third_level=0)
+    draw(public_views((3, 2)), *DATA[0])
+    # The largest views have 6 cells, and single attributes 3.
+    sums = [1 + 6 + 6 * 6, 1 + 3 + 3 * 3 + 3 * 3 * 6]
+    assert rates == [
+        1 - Fraction(UNITS_PER_ROUNDING * n, 2**FRACTION_BITS) for n in sums
+    ]
 
 
 def test_nothing_is_drawn_before_it_is_paid_for():
@@ -425,5 +495,5 @@ def test_windows_where_logarithms_leave_64_bits(n_records):
     before = conditionals(SMALL, codes, classes, **settings)
     more = [*codes, (0, 1)], [*classes, 0]
     after = conditionals(SMALL, *more, **settings)
-    largest = largest_of_neighbours(before, after, SMALL)
+    largest = largest_of_neighbours(before, after)
     assert 0.99e4 < largest <= 1e4 * (1 + 1e-9)
