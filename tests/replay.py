@@ -210,11 +210,19 @@ def _repeated(draw, number, tape, people):
 
 def _of_these_views(before, views):
     """Return a tree as it would have been drawn from equal views."""
+    from mmech_rf.drawn.draw import Fork
+
     theirs = before.draw.public["views"].items
     ours = {id(view): own for view, own in zip(theirs, views.items, strict=True)}
+
+    def own(branch):
+        if isinstance(branch, Fork):
+            return Fork(own(branch.view), tuple(map(own, branch.branches)))
+        return None if branch is None else ours[id(branch)]
+
     tree = before.outcome
-    branches = tuple(None if b is None else ours[id(b)] for b in tree.branches)
-    return dataclasses.replace(tree, root=ours[id(tree.root)], branches=branches)
+    branches = tuple(map(own, tree.branches))
+    return dataclasses.replace(tree, root=own(tree.root), branches=branches)
 
 
 def _copy(value):
@@ -512,13 +520,20 @@ def without_records(first=0):
 
 def any_tree(rng, views, n_labels):
     """Return a tree of these views that nobody was asked for."""
-    from mmech_rf.drawn.draw import SelectedTree
+    from mmech_rf.drawn.draw import Fork, SelectedTree
 
-    root = views.items[rng.integers(len(views.items))]
-    branches = [
-        views.items[rng.integers(len(views.items))] if rng.integers(2) else None
-        for _ in range(root.size)
-    ]
+    def view():
+        return views.items[rng.integers(len(views.items))]
+
+    def branch(levels):
+        kind = rng.integers(1 + levels)
+        if kind < 2:
+            return view() if kind else None
+        inner = view()
+        return Fork(inner, tuple(branch(1) for _ in range(inner.size)))
+
+    root = view()
+    branches = [branch(2) for _ in range(root.size)]
     labels = [
         rng.integers(n_labels, size=1 if branch is None else branch.size)
         for branch in branches

@@ -7,7 +7,6 @@ from fractions import Fraction
 from unittest import mock
 
 import numpy as np
-from scipy.special import logsumexp
 
 import mmech_rf.drawn.draw as tree_selection
 from mmech.noise import FRACTION_BITS
@@ -61,7 +60,7 @@ class Script:
     def __call__(self, log_weights, *, insecure_rng=None):
         exact = np.asarray(log_weights)
         logarithms = (exact - exact.max()).astype(np.float64) / ONE
-        self.seen.append(logarithms - logsumexp(logarithms))
+        self.seen.append(logarithms - np.log(np.exp(logarithms).sum()))
         place = len(self.seen) - 1
         return self.script[place] if place < len(self.script) else 0
 

@@ -591,8 +591,15 @@ SELECTING = (
     Mutant(
         "a window too small: roundings of sums of weights",
         "mmech_rf/drawn/draw.py",
-        "roundings=1 + most * (1 + most),",
+        "roundings=1 + third.most_sums(views.sizes),",
         "roundings=1,",
+        (f"{TREE_DRAW}::test_the_rate_leaves_room_for_every_rounding",),
+    ),
+    Mutant(
+        "a window too small: roundings of a third level",
+        "mmech_rf/drawn/draw.py",
+        "return max(two, three)",
+        "return two",
         (f"{TREE_DRAW}::test_the_rate_leaves_room_for_every_rounding",),
     ),
     Mutant(
@@ -676,6 +683,20 @@ LEAKS = (
         "roots = _roots(views, n_records, n_rows)",
         "roots = _roots(views, class_codes.size, n_rows)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
+    ),
+    Mutant(
+        "exact number of records: whether trees have a third level",
+        "mmech_rf/drawn/draw.py",
+        "third = _third_level(views, n_records, n_rows)",
+        "third = _third_level(views, class_codes.size, n_rows)",
+        (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
+    ),
+    Mutant(
+        "forks drawn from all records in place of a node's",
+        "mmech_rf/drawn/draw.py",
+        "last.of(rows)",
+        "last",
+        (f"{TREE_DRAW}::test_draws_follow_the_list_of_all_trees",),
     ),
     Mutant(
         "exact number of records: accuracy of votes",

@@ -30,13 +30,13 @@ __all__ = ["DrawnForestClassifier"]
 class DrawnForestClassifier(AccountedForest):
     r"""Forest of labelled trees, each drawn as a whole by the exponential mechanism.
 
-    Trees have two levels and are drawn for the number of records that they get right
-    (`mmech_rf.drawn.draw`). Their tests are public views of the domain: attributes
-    at several resolutions, pairs, and signed sums of attributes in the order of their
-    cells. With few records times epsilon all of the budget goes into one tree. More
-    pays for class counts and sums of all attributes, released together with noise that
-    is shaped for them (`mmech.noisy_release` with groups): leaves may then stand for
-    what these scores say, in place of a class. Some thousand records times epsilon pay
+    Trees have two or three levels and are drawn for the number of records that they
+    get right (`mmech_rf.drawn.draw`). Their tests are public views of the domain:
+    attributes at several resolutions, pairs, and signed sums of attributes in the order
+    of their cells. With few records times epsilon all of the budget goes into one tree.
+    More pays for class counts and sums of all attributes, released together with noise
+    that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
+    for what these scores say, in place of a class. Some thousand records times epsilon pay
     for class counts in leaves and for further trees, which weigh the records that
     those before them get wrong (boosting).
 

@@ -1,4 +1,4 @@
-r"""Labelled trees of two levels, drawn as a whole by the exponential mechanism.
+r"""Labelled trees of up to three levels, drawn whole by the exponential mechanism.
 
 A tree looks at a record through a public view, and in each of its cells through
 another one, or none; every leaf has a class. All such trees, with all their labels,
@@ -21,6 +21,18 @@ Products of sums over disjoint cells are sums over all trees, so that the root, 
 the views of its cells, then the labels are drawn one after the other from the exact
 joint distribution. The sums are the context tree weighting of Willems, Shtarkov and
 Tjalkens, over views in place of suffixes.
+
+Few coarse views, R, also come before a third level. Of trees of three levels, cells of
+the root hold what they may hold in two, or a tree of two levels, a fork:
+
+.. math::
+
+    Z_{cell} = \frac{1}{2} Z_{node}
+        + \frac{1}{2} \sum_{v \in R} \frac{1}{|R| - 1} \prod_{z \in v} Z_{node}(z),
+    \qquad Z_{deep} = \sum_{v \in R} \frac{1}{|R|} \prod_{z \in v} Z_{cell}(z) .
+
+Half of the prior belongs to each depth, and both are candidates of the same draw: the
+records choose the depth where they tell, for a constant where they do not.
 
 Where something was released before that predicts a class for every record, leaves
 may stand for it in place of a class of their own. That a record is predicted right

@@ -169,8 +169,8 @@ def test_the_file_holds_released_numbers_only(path):
     assert names == {"description.json", *(f"array_{i}.npy" for i in range(n_arrays))}
     assert "seconds" not in text
     assert "rng" not in text
-    views = [view for tree in model.trees_ for view in (tree.root, *tree.branches)]
-    views = {id(view) for view in (*views, *additive.views) if view is not None}
+    views = [view for tree in model.trees_ for view in tree.views]
+    views = {id(view) for view in (*views, *additive.views)}
     stored = [entry for entry in content["entries"] if "View" in entry["class"]]
     assert len(stored) == len(views)
     with np.load(path) as arrays:

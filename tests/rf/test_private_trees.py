@@ -19,6 +19,7 @@ from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, DrawnForestClassifier, Schema
+from mmech_rf.drawn.draw import Fork, _third_level
 from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
@@ -292,15 +293,24 @@ def test_a_rare_category_leaves_the_support_as_it_is(rare, watched):
     model = make("one tree").fit(X, np.full(200, CLASSES[0]))
     (tree,) = model.trees_
     assert model.classes_.tolist() == list(CLASSES)
-    n_views = len(public_views(SCHEMA.domain_shape).items)
+    views = public_views(SCHEMA.domain_shape)
+    third = _third_level(views, 200)
+    n_views, n_first = len(views.items), third.first.size
     root, *rest = watched.draws
-    assert root.size == n_views
+    assert root.size == n_views + n_first > n_views
     sizes = [draw.size for draw in rest]
-    expected = []
-    for branch in tree.branches:
-        leaves = 1 if branch is None else branch.size
-        expected += [n_views + 1] + leaves * [len(CLASSES)]
-    assert sizes == expected
+
+    def choices(branches, n_ways):
+        """Return how many options the choices in cells have, one after the other."""
+        for branch in branches:
+            yield n_ways
+            if isinstance(branch, Fork):
+                yield from choices(branch.branches, third.views.size + 1)
+            else:
+                yield from [len(CLASSES)] * (1 if branch is None else branch.size)
+
+    deep = n_views + n_first
+    assert sizes in [list(choices(tree.branches, n)) for n in (n_views + 1, deep)]
     # Odds of the most and the least likely choice are finite: all of them can occur.
     largest = (200 * watched.trees[0]["rate"] + 100) * 2**FRACTION_BITS
     assert all(int(draw.max()) - int(draw.min()) <= largest for draw in watched.draws)

@@ -12,6 +12,7 @@ from rf_cases import classifier
 from sklearn.base import clone
 
 from mmech import PrivacyLedger
+from mmech_rf.drawn.draw import Fork
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -154,15 +155,21 @@ def _score(tree, views, exact):
     """Return what the records count for that a tree labels right."""
     row = dict(zip(map(id, views.items), exact["cells"], strict=True))
     predicted = exact["predicted"]
+
+    def leaf(branch, i):
+        if isinstance(branch, Fork):
+            cell = row[id(branch.view)][i]
+            before = [1 if b is None else b.size for b in branch.branches[:cell]]
+            return sum(before) + leaf(branch.branches[cell], i)
+        return 0 if branch is None else row[id(branch)][i]
+
     score = 0
     amounts = exact["weights"] * exact["multiplicities"]
     for i, (label, weight) in enumerate(
         zip(exact["class_codes"], amounts, strict=True)
     ):
         cell = row[id(tree.root)][i]
-        branch = tree.branches[cell]
-        leaf = 0 if branch is None else row[id(branch)][i]
-        found = tree.labels[cell][leaf]
+        found = tree.labels[cell][leaf(tree.branches[cell], i)]
         score += weight * ((predicted[i] if found == 3 else found) == label)
     return int(score)
 

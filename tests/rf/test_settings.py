@@ -18,6 +18,7 @@ from mmech_rf import (
     PrivateForestClassifier,
     load_model,
 )
+from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
 
 RAW = CELLS.astype(str)
@@ -107,6 +108,16 @@ def test_a_prior_against_splitting_gives_trees_of_one_level():
     model = DrawnForestClassifier(SCHEMA, epsilon=1, n_records=60, settings=settings)
     (tree,) = model.fit(X, y).trees_
     assert not any(tree.branches)
+
+
+def test_a_third_level_may_be_left_out():
+    X, y = records(60)
+    for third_level in (0, 0.999):
+        settings = DrawnSettings(third_level=third_level)
+        many = {"epsilon": 1, "n_records": 60, "settings": settings}
+        models = [DrawnForestClassifier(SCHEMA, **many).fit(X, y) for _ in range(20)]
+        forks = [isinstance(b, Fork) for m in models for b in m.trees_[0].branches]
+        assert any(forks) == (third_level > 0)
 
 
 def test_learning_rate_zero_leaves_the_first_tree():

@@ -19,7 +19,7 @@ from rf_cases import (
 )
 
 from mmech_rf import DrawnForestClassifier, load_model
-from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
@@ -38,8 +38,9 @@ def some_trees(scores, n_trees=3, seed=0):
     trees, votes = [], []
     for number in range(n_trees):
         root = score_views(scores)[0] if number == 0 else offered[rng.integers(12)]
-        drawn = rng.integers(len(offered), size=root.size)
-        branches = tuple(offered[i] for i in drawn)
+        inner = offered[rng.integers(12)]
+        fork = Fork(inner, tuple(rng.choice(offered, inner.size)))
+        branches = (fork, *rng.choice(offered, root.size - 1))
         sizes = [1 if branch is None else branch.size for branch in branches]
         labels = np.resize(rng.permutation(k + 1), sum(sizes))
         trees.append(
@@ -59,7 +60,12 @@ def vote_by_hand(trees, votes, scores, accuracy, record):
         cell = int(tree.root.cells(code)[0])
         leaf = sum(labels.size for labels in tree.labels[:cell])
         branch = tree.branches[cell]
-        inside = 0 if branch is None else int(branch.cells(code)[0])
+        inside = 0
+        if isinstance(branch, Fork):
+            cell_of_fork = int(branch.view.cells(code)[0])
+            sizes = [1 if b is None else b.size for b in branch.branches]
+            inside, branch = sum(sizes[:cell_of_fork]), branch.branches[cell_of_fork]
+        inside += 0 if branch is None else int(branch.cells(code)[0])
         if tree.labels[cell][inside] != k:
             total += vote[leaf + inside]
             whole += np.rint(VOTE_STEPS * vote[leaf + inside]).astype(int)
