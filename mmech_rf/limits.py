@@ -71,7 +71,7 @@ class Limits(ChangeableLimits):
         many at a time.
     third_visits : int
         Distinct records that the third level of a tree looks at, counted once for each
-        three views. Beyond that fewer views come before the third.
+        three views. Beyond that trees have two levels.
     """
 
     forest_nodes: int = limit(2**28, most=2**31 - 1)
@@ -94,7 +94,7 @@ class Limits(ChangeableLimits):
     tuned_attributes: int = 16
     draw_visits: int = 3 * 10**8
     coarse_visits: int = 2 * 10**10
-    third_visits: int = 3 * 10**8
+    third_visits: int = 10**9
 
 
 LIMITS = Limits()

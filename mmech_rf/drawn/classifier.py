@@ -36,8 +36,8 @@ class DrawnForestClassifier(AccountedForest):
     of their cells. With few records times epsilon all of the budget goes into one tree.
     More pays for class counts and sums of all attributes, released together with noise
     that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
-    for what these scores say, in place of a class. Some thousand records times epsilon pay
-    for class counts in leaves and for further trees, which weigh the records that
+    for what these scores say, in place of a class. Some thousand records times epsilon
+    pay for class counts in leaves and for further trees, which weigh the records that
     those before them get wrong (boosting).
 
     Parameters

@@ -115,8 +115,8 @@ def boosted(place):
 
     def release(classes, runs):
         grower = Grower(
-            domain_shape=(2,),
-            codes=np.zeros((len(classes), 1), np.int64),
+            domain_shape=(2, 2),  # two attributes: trees may have a third level
+            codes=np.zeros((len(classes), 2), np.int64),
             class_codes=np.array(classes, np.int64),
             n_classes=2,
             n_records=10.0,
@@ -125,7 +125,7 @@ def boosted(place):
         found = repeated(lambda: grower.grow(COST, PLAN), place, runs, GIVEN)
         if place % 2:
             return np.array(found)
-        here = np.zeros((1, 1), np.int64)
+        here = np.zeros((1, 2), np.int64)
         return np.array([np.concatenate(t.labels)[t.leaves(here)] for t in found])
 
     return release
