@@ -26,20 +26,20 @@ SUMS_OF_POSITIONS = (
 
 
 def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
-    """Yield the scores, where there are some, and the trees in words.
+    """Yield the trees in words, and the scores that they speak of, if there are some.
 
     A leaf of a single tree is a class. Leaves of several trees say which class they
     speak for, and by how much log-odds.
     """
     words = _Words(schema, experts.additive)
-    if experts.additive is not None:
-        yield from words.scores(experts.additive)
     several = len(experts.trees) > 1
     for number, (tree, scores) in enumerate(
         zip(experts.trees, experts.scores, strict=True), 1
     ):
         title = f"tree {number}" if several else "tree"
         yield ShownTree(title, words.tree(tree, scores if several else None))
+    if experts.additive is not None:
+        yield from words.scores(experts.additive)
 
 
 def notes_on(experts: SelectedTrees) -> list[str]:

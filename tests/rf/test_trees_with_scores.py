@@ -291,12 +291,12 @@ def test_damaged_arrays_are_refused(name, change, tmp_path):
         load_model(path)
 
 
-def test_descriptions_begin_with_the_scores():
+def test_descriptions_begin_with_the_trees_and_have_the_scores():
     text = with_trees_of_scores().describe(n_trees=99)
     first, *_ = text.splitlines()
-    assert first == "score of x0:"
-    assert text.index("score of x2:") < text.index("tree")
+    assert first.startswith("tree")
+    assert text.index("score of x0:") < text.index("score of x2:")
     assert "what the scores say" in text
     assert all(label in text for label in CLASSES)
-    assert not fitted(n_records=1).describe().startswith("score of")
+    assert "score of" not in fitted(n_records=1).describe()
     assert SUMS in fitted().privacy_statement_
