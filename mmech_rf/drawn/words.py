@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby, islice
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,18 @@ def notes_on(experts: SelectedTrees) -> list[str]:
     return [SUMS_OF_POSITIONS] * sums + [VOTES] * (len(experts.trees) > 1)
 
 
+Known: TypeAlias = Mapping[int, Sequence[int]]
+"""Values that attributes may still have, by position, after the tests so far."""
+
+Below: TypeAlias = Callable[[Known], Node]
+"""What a node is for those records: branches that none can take are left out."""
+
+
+def always(node: Node) -> Below:
+    """Return what is the same node for all records."""
+    return lambda known: node
+
+
 class _Words:
     """Words of a schema, and of the scores that views may look at."""
 
@@ -62,24 +75,25 @@ class _Words:
             self.leaf(int(label), None if scores is None else scores[i])
             for i, label in enumerate(np.concatenate(tree.labels))
         )
-        return self.fork(tree.root, tree.branches, leaves)
+        return self.fork(tree.root, tree.branches, leaves)({})
 
     def fork(
         self,
         view: View | ScoreView,
         branches: Sequence[Branch],
         leaves: Iterator[Node],
-    ) -> Node:
+    ) -> Below:
         """Return the node of a view, which takes its leaves in their order."""
-        nodes = []
+        nodes: list[Below] = []
         for branch in branches:
             if branch is None:
-                nodes.append(next(leaves))
+                nodes.append(always(next(leaves)))
             elif isinstance(branch, Fork):
                 nodes.append(self.fork(branch.view, branch.branches, leaves))
             else:
-                nodes.append(self.split(branch, list(islice(leaves, branch.size))))
-        return self.split(view, nodes)
+                own = [always(leaf) for leaf in islice(leaves, branch.size)]
+                nodes.append(partial(self.split, branch, own))
+        return partial(self.split, view, nodes)
 
     def leaf(self, label: int, scores: NDArray[np.float64] | None) -> Node:
         if label == len(self.classes):
@@ -88,10 +102,12 @@ class _Words:
             return Node(self.classes[label], label)
         return vote(scores, self.schema.class_labels)
 
-    def split(self, view: View | ScoreView, nodes: Sequence[Node]) -> Node:
+    def split(
+        self, view: View | ScoreView, nodes: Sequence[Below], known: Known
+    ) -> Node:
         if not view.cuts:
             assert isinstance(view, View)
-            return self.values(view, nodes)
+            return self.values(view, nodes, known)
         if isinstance(view, View):
             signs = ["-" if table[-1] < 0 else "+" for table in view.tables]
             names = [printable(self.schema.attributes[i].name) for i in view.attributes]
@@ -99,24 +115,29 @@ class _Words:
             what, unit = "".join(parts).removeprefix(" + ").strip(), GRID
         else:
             what, unit = self.score_of(view)
-        return ranges(what, [(cut - 1) / unit for cut in view.cuts], nodes)
+        cuts = [(cut - 1) / unit for cut in view.cuts]
+        return ranges(what, cuts, [node(known) for node in nodes])
 
-    def values(self, view: View, nodes: Sequence[Node]) -> Node:
+    def values(self, view: View, nodes: Sequence[Below], known: Known) -> Node:
         """Return the node of a view that looks at values one attribute at a time."""
 
-        @cache
-        def below(place: int, total: int) -> Node:
+        def below(place: int, total: int, known: Known) -> Node:
             if place == len(view.attributes):
-                return nodes[total]
+                return nodes[total](known)
+            i = view.attributes[place]
             groups: dict[int, list[int]] = {}
             for code, number in enumerate(view.tables[place]):
-                groups.setdefault(number, []).append(code)
+                if i not in known or code in known[i]:
+                    groups.setdefault(number, []).append(code)
             return by_values(
-                self.schema.attributes[view.attributes[place]],
-                [(codes, below(place + 1, total + n)) for n, codes in groups.items()],
+                self.schema.attributes[i],
+                [
+                    (codes, below(place + 1, total + number, {**known, i: codes}))
+                    for number, codes in groups.items()
+                ],
             )
 
-        return below(0, 0)
+        return below(0, 0, known)
 
     def score_of(self, view: ScoreView) -> tuple[str, int]:
         """Return what a score speaks for, and its unit."""
@@ -133,10 +154,13 @@ class _Words:
 
     def scores(self, additive: AdditiveScores) -> Iterator[ShownTree]:
         for view, table in zip(additive.views, additive.tables, strict=True):
-            nodes = [vote(row / VOTE_STEPS, self.schema.class_labels) for row in table]
+            nodes = [
+                always(vote(row / VOTE_STEPS, self.schema.class_labels))
+                for row in table
+            ]
             names = [self.schema.attributes[i].name for i in view.attributes]
             title = f"score of {' and '.join(map(printable, names))}"
-            yield ShownTree(title, self.split(view, nodes))
+            yield ShownTree(title, self.split(view, nodes, {}))
 
 
 def ranges(what: str, cuts: Sequence[float], nodes: Sequence[Node]) -> Node:
