@@ -110,6 +110,9 @@ class Limits(ChangeableLimits):
         in one array. Above it only subsets that are asked for are listed.
     listed_subsets : int
         Most subsets of attributes that are listed. More is refused.
+    summed_subsets : int
+        Most subsets of attributes that a search of marginals projects sums of boxes on,
+        one by one, where a lattice has too many attributes. More is refused.
     box_visits : int
         Most labels times attributes of partitions that are looked at as boxes.
     box_terms : int
@@ -183,6 +186,7 @@ class Limits(ChangeableLimits):
     wide_sums: int = 2**22
     lattice_attributes: int = limit(20, most=30)
     listed_subsets: int = 2**22
+    summed_subsets: int = 2**14
     box_visits: int = 2**30
     box_terms: int = 2**26
     dense_cells: int = 4096

@@ -185,7 +185,10 @@ def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     terms = marginal_terms(workload)
     if terms is not None:
         return _squares_of_marginals(terms, sizes)
-    spectra = query_spectra(workload, sizes)
+    return _totals(query_spectra(workload, sizes))
+
+
+def _totals(spectra: QuerySpectra | None) -> Squares | None:
     if spectra is None:
         return None
     return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
@@ -217,6 +220,14 @@ def _(workload: VStack, sizes: Sizes) -> Squares | None:
         for subset, value in part.items():
             total[subset] = total.get(subset, 0.0) + value
     return total
+
+
+@_squares.register(Product)
+def _(workload: Product, sizes: Sizes) -> Squares | None:
+    terms = marginal_terms(workload)
+    if terms is not None:
+        return _squares_of_marginals(terms, sizes)
+    return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
 
 
 @_squares.register(Identity)
@@ -493,8 +504,11 @@ def _kronecker_spectra(
 
 
 @query_spectra.register(Product)
-def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra | None:
+def _product_spectra(
+    workload: Product, sizes: tuple[int, ...], most: int | None = None
+) -> QuerySpectra | None:
     """Add up tables: those of a weighted sum of boxes are sums of theirs."""
+    most = LIMITS.listed_subsets if most is None else most
     groups = box_groups(workload.factors[-1], sizes)
     if groups is None:
         return None
@@ -502,13 +516,17 @@ def _product_spectra(workload: Product, sizes: tuple[int, ...]) -> QuerySpectra 
         reduce(lambda a, b: a @ b, (f.to_sparse() for f in workload.factors[:-1]))
     ).astype(np.float64)
     largest = float(abs(left).sum(axis=1).max()) if left.nnz else 0.0
+    asked = np.diff(left.indptr) > 0
     inside: dict[Subset, list[BoxGroup]] = {}
-    for group in groups:
+    for group in (own for kind in groups for own in kind.restricted(asked)):
         for size in range(len(group.attributes) + 1):
             for subset in combinations(group.attributes, size):
                 inside.setdefault(subset, []).append(group)
-        if len(inside) > LIMITS.listed_subsets:
-            raise _too_many_pairs()
+        if len(inside) > most:
+            raise DomainTooLargeError(
+                f"the queries restrict attributes with more than {most} subsets; ask "
+                "for queries over fewer attributes, or raise a limit of mmech.limits"
+            )
     found = _Numbering()
     for subset, members in inside.items():
         boxes = np.concatenate([group.rows for group in members])

@@ -20,6 +20,7 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
     grow_random_forest,
+    prediction_workload,
 )
 from mmech_rf.cli import main
 
@@ -120,6 +121,16 @@ def test_auto_lists_no_cells_of_boxes():
     forest = grow_random_forest((3,) * 40, n_trees=2, depth=2, seed=0)
     with limits.changed(box_sets=1):
         assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
+
+
+def test_sums_of_boxes_are_projected_on_few_subsets():
+    """A batch on trees of ten levels restricts hundreds of thousands of them."""
+    forest = grow_random_forest((2,) * 21, n_trees=4, depth=6, seed=0)
+    batch = prediction_workload(forest, np.zeros((2, 21), int))
+    with limits.changed(summed_subsets=100):
+        assert optimize(batch, seed=0).success
+        with pytest.raises(DomainTooLargeError, match="more than 100 subsets"):
+            optimize(batch, template="marginals", seed=0)
 
 
 def test_hundreds_of_attributes_have_blocks():
