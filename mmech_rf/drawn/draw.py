@@ -31,8 +31,9 @@ the root hold what they may hold in two, or a tree of two levels, a fork:
         + \frac{1}{2} \sum_{v \in R} \frac{1}{|R| - 1} \prod_{z \in v} Z_{node}(z),
     \qquad Z_{deep} = \sum_{v \in R} \frac{1}{|R|} \prod_{z \in v} Z_{cell}(z) .
 
-Half of the prior belongs to each depth, and both are candidates of the same draw: the
-records choose the depth where they tell, for a constant where they do not.
+A share of the prior belongs to trees of three levels, and both depths are candidates of
+the same draw: the records choose the depth where they tell, and where they do not, it
+is two levels but for that share.
 
 Where something was released before that predicts a class for every record, leaves
 may stand for it in place of a class of their own. That a record is predicted right
@@ -246,7 +247,7 @@ def select_tree(
         Bit maps of these records, where they were made before. Sensitive.
     splitting : float, default=0.5
         Tree prior: probability that a cell of the root is split once more.
-    third_level : float, default=0.5
+    third_level : float, default=0.05
         Tree prior: probability of trees of three levels, where public sizes allow them.
     relation : Relation
         Neighbour relation of the guarantee.

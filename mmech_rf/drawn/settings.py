@@ -104,7 +104,8 @@ class DrawnSettings(CountSettings):
         Tree prior: probability that a cell of the root is split once more.
     third_level : float
         Tree prior: probability of trees of three levels, where public sizes allow
-        them; zero for none.
+        them; zero for none. Even odds lost some accuracy where records times epsilon
+        are few, and gained nothing elsewhere: log 20 is little beside their evidence.
     whole_prior : float
         Tree prior: probability of a view that tells no records apart.
     whole_attributes : int
@@ -161,7 +162,7 @@ class DrawnSettings(CountSettings):
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
     score_width: float = setting(1.3, least=0.01, most=100)
     splitting: float = setting(0.5, least=1e-300, most=0.999)
-    third_level: float = setting(0.5, most=0.999)
+    third_level: float = setting(0.05, most=0.999)
     whole_prior: float = setting(0.05, least=1e-300, most=0.999)
     whole_attributes: int = setting(8, least=1, most=64)
     most_pairs: int = setting(2000)
