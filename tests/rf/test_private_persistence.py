@@ -27,6 +27,8 @@ from mmech_rf import (
     datasets,
     load_model,
 )
+from mmech_rf.drawn.draw import Fork
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -117,6 +119,26 @@ def test_a_model_is_equal_after_reloading(name, path):
 def test_several_trees_are_several_after_reloading(path):
     model = fitted("several trees")
     assert len(reloaded(model, path).trees_) == len(model.trees_) > 5
+
+
+def test_third_levels_are_there_after_reloading(path):
+    settings = DrawnSettings(third_level=0.999)
+    model = fitted("several trees", settings=settings)
+    assert any(isinstance(b, Fork) for tree in model.trees_ for b in tree.branches)
+    copy = reloaded(model, path)
+    assert copy.describe(n_trees=99) == model.describe(n_trees=99)
+    X, _ = data(model.schema_)
+    assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
+
+
+def test_forks_that_do_not_fit_are_refused():
+    view = public_views((2, 2)).items[1]
+    Fork(view, (None, view)).check((2, 2))
+    with pytest.raises(ValueError, match="branches that do not fit"):
+        Fork(view, (None,)).check((2, 2))
+    for fork in (Fork(view, (None, None)), Fork(view, (view, None))):
+        with pytest.raises(ValueError, match="tables that do not fit"):
+            fork.check((3, 2))
 
 
 @pytest.mark.parametrize("name", ["one tree", "blocks"])
