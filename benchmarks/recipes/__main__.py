@@ -1,9 +1,10 @@
 """Recipes beside what was published of them: ``python -m benchmarks.recipes``.
 
 Each row of ``published.csv`` is fitted on random 90/10 splits, and
-`PrivateForestClassifier` at the same epsilon on the same splits. Every fit is written
-to ``trials.csv`` at once, and a later run goes on from there. ``recipes.md`` holds the
-table, ``recipes.png`` the picture, where matplotlib is installed.
+`PrivateForestClassifier` at the same epsilon on the same splits. Recipes without a
+figure at hand have rows without one. Every fit is written to ``trials.csv`` at once,
+and a later run goes on from there. ``RESULTS.md`` holds the table, ``recipes.png`` the
+picture, where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from benchmarks.accuracy._data import load
 from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, recipes
 
 SPLITS, QUICK = 10, 2
+MARGIN = 5
+"""Points by which a mean may be below a published figure that it reaches: published
+systems in part promise less, and read their bounds and their stop from the records."""
 LABELLED = 0.2
 """Share of the records that have labels, for semi-supervised recipes."""
 
@@ -43,7 +47,7 @@ of equal width between public bounds, those of iris on the cells of the paper.
 
 @dataclass(frozen=True)
 class Row:
-    """A published figure."""
+    """A published figure, empty where none is at hand."""
 
     dataset: str
     recipe: str
@@ -144,6 +148,25 @@ def summary(known: Trials, key: str) -> tuple[float, float] | None:
     return float(found.mean()), float(error)
 
 
+def findings(rows: Sequence[Row], known: Trials) -> str:
+    """Return what the rows come to, in words."""
+    figures, above, better, run = 0, 0, 0, 0
+    for row in rows:
+        own, beside = summary(known, row.key), summary(known, row.beside)
+        if own is None or beside is None:
+            continue
+        run += 1
+        better += beside[0] > own[0]
+        if row.published:
+            figures += 1
+            above += own[0] >= float(row.published) - MARGIN
+    return (
+        f"Of {figures} published figures, {above} are reached by the recipe, less at "
+        f"most {MARGIN} points. The private forest is more accurate than the recipe in "
+        f"{better} of {run} rows.\n\n"
+    )
+
+
 def table(rows: Sequence[Row], known: Trials) -> str:
     """Return the table as text."""
     lines = [
@@ -157,7 +180,7 @@ def table(rows: Sequence[Row], known: Trials) -> str:
             cells.append("-" if found is None else f"{found[0]:.1f} ± {found[1]:.1f}")
         name = f"{row.recipe} {row.choices}".strip()
         lines.append(
-            f"| {name} | {row.dataset} | {row.epsilon} | {row.published} | "
+            f"| {name} | {row.dataset} | {row.epsilon} | {row.published or '-'} | "
             f"{' | '.join(cells)} | {row.source} |"
         )
     return "\n".join(lines) + "\n"
@@ -175,7 +198,8 @@ def draw(rows: Sequence[Row], known: Trials, path: Path) -> None:
         own = [row for row in rows if row.recipe == name and summary(known, row.key)]
         measured = [summary(known, row.key)[0] for row in own]  # type: ignore[index]
         beside = [(summary(known, row.beside) or (np.nan,))[0] for row in own]
-        left.plot([float(row.published) for row in own], measured, "o", label=name)
+        figures = [float(row.published or "nan") for row in own]
+        left.plot(figures, measured, "o", label=name)
         right.plot(beside, measured, "o")
     for ax, label in ((left, "published"), (right, OURS)):
         ax.plot([0, 100], [0, 100], color="0.7", lw=1)
@@ -209,8 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = read(path)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
     run(rows, known, path, n_splits)
-    text = INTRODUCTION + table(rows, known)
-    (options.output / "recipes.md").write_text(text, encoding="utf-8")
+    text = INTRODUCTION + findings(rows, known) + table(rows, known)
+    text += (
+        "\n![Measured beside published, and beside the private forest](recipes.png)\n"
+    )
+    (options.output / "RESULTS.md").write_text(text, encoding="utf-8")
     print(text)
     draw(rows, known, options.output / "recipes.png")
 
