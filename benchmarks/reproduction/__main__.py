@@ -74,12 +74,16 @@ def main() -> None:
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    timed = _seconds.measure(arguments.quick) if {*names} & {*TIMED} else []
+    repeats = (3 if arguments.quick else 7) if arguments.jobs else 0
+    timed = []
+    if {*names} & {*TIMED}:
+        timed = _seconds.measure(out / "seconds.csv", repeats=repeats)
     tasks = all_tasks(names, effort)
     rows = _residuals.tasks() if "residuals" in names else []
     results = run_all([*tasks, *rows], out / "trials.csv", jobs=arguments.jobs)
     wanted = {task.key for task in tasks}
-    table = _report.Table({key: rows for key, rows in results.items() if key in wanted})
+    there = {key: rows for key, rows in results.items() if key in wanted}
+    table = _report.Table(there)
     if tasks:
         _report.write_csv(out / f"results{part}.csv", table, names)
     options = ("--quick " if arguments.quick else "") + (
@@ -94,6 +98,11 @@ def main() -> None:
         measured="\n".join(_report.measured(table)),
     )
     lines = [*text.rstrip().splitlines(), ""]
+    if len(there) < len(wanted):
+        lines += [
+            f"**Not finished:** {len(there)} of {len(wanted)} forests were run.",
+            "",
+        ]
     for name in names:
         if name == "gate":
             section = _report.gate(table)
@@ -156,7 +165,12 @@ def _arguments() -> argparse.Namespace:
         default=HERE,
         help="folder of report, pictures and results; a run is resumed from there",
     )
-    parser.add_argument("--jobs", type=int, default=2, help="processes, default 2")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=2,
+        help="processes, default 2; with 0 the report is of the runs that are there",
+    )
     return parser.parse_args()
 
 

@@ -202,7 +202,7 @@ def gate(table: Table) -> list[str]:
             rules.append(replace(drawn, ties="first"))
         for setting in rules:
             found = table.get(setting, epsilon)
-            if found is None:
+            if found is None or found.n_forests < 2:
                 continue
             row = published(drawn, epsilon)
             noise = found.noise_variance / 5

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import statistics
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduction._settings import (
@@ -85,9 +87,29 @@ def settings() -> list[Setting]:
     return found
 
 
-def measure(quick: bool) -> list[Timed]:
-    """Time every setting: the median over forests, once everything is compiled."""
-    return [_median(setting, 3 if quick else 7) for setting in settings()]
+def measure(path: Path, *, repeats: int) -> list[Timed]:
+    """Time every setting that a file does not have yet, and append it to the file.
+
+    The median over forests, once everything is compiled. Without repeats nothing is
+    run, and the answer is empty unless the file has all settings.
+    """
+    known: dict[str, dict[str, float]] = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as stream:
+            for name, stage, seconds in csv.reader(stream):
+                known.setdefault(name, {})[stage] = float(seconds)
+    found = []
+    for setting in settings():
+        own = known.get(setting.name, {})
+        if not {*STAGES, "cpu"} <= {*own}:
+            if not repeats:
+                return []
+            own = _median(setting, repeats).seconds
+            with path.open("a", encoding="utf-8", newline="") as stream:
+                rows = [(setting.name, *pair) for pair in own.items()]
+                csv.writer(stream, lineterminator="\n").writerows(rows)
+        found.append(Timed(setting, own))
+    return found
 
 
 def _median(setting: Setting, repeats: int) -> Timed:

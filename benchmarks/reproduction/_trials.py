@@ -153,7 +153,10 @@ def read_results(path: Path) -> dict[str, list[Found]]:
 def run_all(
     tasks: Iterable[Task], path: Path, *, jobs: int = 2
 ) -> dict[str, list[Found]]:
-    """Run the tasks that are not in a results file, and append them to it."""
+    """Run the tasks that are not in a results file, and append them to it.
+
+    With no jobs nothing is run, and what the file has of unfinished tasks is returned.
+    """
     results = read_results(path)
     tasks = list(tasks)
     complete = {
@@ -161,9 +164,11 @@ def run_all(
         for task in tasks
         if len(results.get(task.key, ())) == len(task.budgets) * task.draws
     }
-    missing = [task for task in tasks if task.key not in complete]
+    missing = [task for task in tasks if task.key not in complete] if jobs else []
     for task in missing:
         results.pop(task.key, None)
+    if not missing:
+        return results
     fresh = not path.exists()
     cut = not fresh and not path.read_bytes().endswith(b"\n")
     finished = Parallel(n_jobs=jobs, return_as="generator")(

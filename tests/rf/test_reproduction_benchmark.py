@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.reproduction import _published as _rows
-from benchmarks.reproduction import _report, _residuals, _settings, _trials
+from benchmarks.reproduction import _report, _residuals, _seconds, _settings, _trials
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FULL,
@@ -67,6 +67,23 @@ def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
     }
     with path.open(encoding="utf-8", newline="") as stream:
         assert len(list(csv.DictReader(stream))) == 4 + 4 + 4 + 4
+
+
+def test_seconds_are_measured_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(_seconds, "settings", lambda: [SMALL])
+    path = tmp_path / "seconds.csv"
+    assert _seconds.measure(path, repeats=0) == []
+    (first,) = _seconds.measure(path, repeats=1)
+    assert {*_seconds.STAGES, "cpu"} <= {*first.seconds}
+    (second,) = _seconds.measure(path, repeats=0)
+    assert second == first
+
+
+def test_nothing_is_run_without_jobs(tmp_path):
+    assert (
+        _trials.run_all([Task(SMALL, 0, (1.0,), 1)], tmp_path / "t.csv", jobs=0) == {}
+    )
+    assert not (tmp_path / "t.csv").exists()
 
 
 def test_spread_is_split_into_forests_and_noise():
