@@ -37,10 +37,10 @@ INTRODUCTION = """\
 # The figures and tables of the paper, measured again
 
 Tajima, Wu, Houmansadr, *Improving Private Random Forest Prediction Using Matrix
-Representation*, AAAI 2025, and its appendix. `python -m benchmarks.reproduction
-{options}` made this file; `results.csv` has a row per setting, `trials.csv`, beside
-them, one per forest and draw of the noise. Test accuracies are not private. Every
-number in a sentence about results is computed from the results of this run.
+Representation*, AAAI 2025, and its appendix. Written by
+`python -m benchmarks.reproduction{options}`; `results.csv` has a row per setting. Test
+accuracies are not private. Every number in a sentence about results is computed from
+the results of this run.
 
 * **Paper's split**: scikit-learn's `train_test_split`, 20 % test, `random_state=100`.
   **Random splits**: a new split with every forest.
@@ -86,12 +86,11 @@ def main() -> None:
     table = _report.Table(there)
     if tasks:
         _report.write_csv(out / f"results{part}.csv", table, names)
-    options = ("--quick " if arguments.quick else "") + (
-        f"--figure {arguments.figure} " if arguments.figure else ""
-    )
-    options += "--residuals" if arguments.residuals else ""
+    options = " --quick" if arguments.quick else ""
+    options += f" --figure {arguments.figure}" if arguments.figure else ""
+    options += " --residuals" if arguments.residuals else ""
     text = INTRODUCTION.format(
-        options=options.strip(),
+        options=options,
         draws=effort.draws,
         files=_report.about_files(),
         heart=_report.about_heart(),

@@ -47,14 +47,13 @@ class Line:
 
 def draw(
     path: Path,
-    panels: Sequence[tuple[str, Sequence[Line]]],
-    x_label: str,
+    panels: Sequence[tuple[str, str, Sequence[Line]]],
     *,
     y_label: str = "test accuracy",
     known_label: str = "published (same colours)",
     log_y: bool = False,
 ) -> None:
-    """Draw panels side by side, three in a row, with one legend below."""
+    """Draw panels (title, x label, lines), three in a row, with one legend below."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -65,14 +64,14 @@ def draw(
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     handles: dict[str, Any] = {}
-    for axes, (title, lines) in zip(grid.flat, panels, strict=False):
+    for axes, (title, x_label, lines) in zip(grid.flat, panels, strict=False):
         for line in lines:
             _draw_line(axes, line, handles)
         _finish(axes, lines, title)
         axes.set_xlabel(x_label)
         if log_y:
             axes.set_yscale("log")
-    known = (y for _, lines in panels for line in lines for y in line.published)
+    known = (y for *_, lines in panels for line in lines for y in line.published)
     if not all(math.isnan(y) for y in known):
         handles[known_label] = Line2D(
             [], [], color="#777777", linestyle="--", linewidth=1.0, marker="."
@@ -82,7 +81,7 @@ def draw(
     for axes in grid[:, 0]:
         axes.set_ylabel(y_label)
     place = "outside right center" if alone else "outside lower center"
-    wide = 1 if alone else 3
+    wide = 1 if alone else columns
     figure.legend(handles.values(), handles, loc=place, ncols=wide, fontsize=9)
     figure.savefig(path, dpi=90)
 

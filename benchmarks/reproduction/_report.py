@@ -383,7 +383,7 @@ REMARKS = {
     "3b": [
         "The published batches are made of training records, which is possible for a "
         "figure and not for anyone who wants privacy; queries of a batch are public. "
-        "Below, both: training records as published, and test records.",
+        "Here are both: training records as published, and test records.",
     ],
     "A4": ["As in Figure 3b, the published queries are training records.", ""],
     "A5": ["The depth of 5b is not with the published rows; it is that of Table 2."],
@@ -402,8 +402,8 @@ def figure(name: str, table: Table, out: Path) -> list[str]:
     if not drawn:
         return lines
     picture = f"figure-{name}.png"
-    panels = [(panel.title, found) for panel, found in drawn]
-    _plots.draw(out / picture, panels, drawn[0][0].axis)
+    panels = [(panel.title, panel.axis, found) for panel, found in drawn]
+    _plots.draw(out / picture, panels)
     body = [f"![Figure {name}]({picture})", ""]
     for panel, _ in drawn:
         about = f"**{panel.title}.**"
@@ -690,8 +690,7 @@ def _draw_seconds(
         lines.append(_plots.Line(drawn, label, xs, ys, [0.0] * len(xs), known))
     _plots.draw(
         path,
-        [("Car, h = 4, ε = 1: fit and predict", lines)],
-        "number of trees τ",
+        [("Car, h = 4, ε = 1: fit and predict", "number of trees τ", lines)],
         y_label="seconds (log scale)",
         known_label="authors' code, two cores",
         log_y=True,

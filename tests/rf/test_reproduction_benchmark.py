@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,14 @@ def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
     }
     with path.open(encoding="utf-8", newline="") as stream:
         assert len(list(csv.DictReader(stream))) == 4 + 4 + 4 + 4
+
+
+def test_the_readme_repeats_what_the_report_found():
+    root = Path(__file__).parents[2]
+    report = (root / "benchmarks/reproduction/REPORT.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\*\*\d+ of \d+\*\* published .*? reached\.", report, re.M)
+    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert line.replace("*", "").removesuffix(".") in readme
 
 
 def test_seconds_are_measured_once(tmp_path, monkeypatch):
