@@ -160,9 +160,10 @@ def findings(rows: Sequence[Row], known: Trials) -> str:
         if row.published:
             figures += 1
             above += own[0] >= float(row.published) - MARGIN
+    splits = 1 + max((split for _, split in known), default=-1)
     return (
-        f"Of {figures} published figures, {above} are reached by the recipe, less at "
-        f"most {MARGIN} points. The private forest is more accurate than the recipe in "
+        f"Means of {splits} splits. Of {figures} published figures, {above} are "
+        f"reached by the recipe, less at most {MARGIN} points. The private forest is more accurate than the recipe in "
         f"{better} of {run} rows.\n\n"
     )
 
@@ -177,13 +178,17 @@ def table(rows: Sequence[Row], known: Trials) -> str:
         cells = []
         for key in (row.key, row.beside):
             found = summary(known, key)
-            cells.append("-" if found is None else f"{found[0]:.1f} ± {found[1]:.1f}")
+            cells.append("-" if found is None else _spread(*found))
         name = f"{row.recipe} {row.choices}".strip()
         lines.append(
             f"| {name} | {row.dataset} | {row.epsilon} | {row.published or '-'} | "
             f"{' | '.join(cells)} | {row.source} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _spread(mean: float, error: float) -> str:
+    return f"{mean:.1f}" + ("" if np.isnan(error) else f" ± {error:.1f}")
 
 
 def draw(rows: Sequence[Row], known: Trials, path: Path) -> None:
@@ -194,13 +199,14 @@ def draw(rows: Sequence[Row], known: Trials, path: Path) -> None:
         return
     figure = Figure(figsize=(11, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for name in dict.fromkeys(row.recipe for row in rows):
+    for i, name in enumerate(dict.fromkeys(row.recipe for row in rows)):
+        mark = "os^"[i // 10]  # there are ten colours
         own = [row for row in rows if row.recipe == name and summary(known, row.key)]
         measured = [summary(known, row.key)[0] for row in own]  # type: ignore[index]
         beside = [(summary(known, row.beside) or (np.nan,))[0] for row in own]
         figures = [float(row.published or "nan") for row in own]
-        left.plot(figures, measured, "o", label=name)
-        right.plot(beside, measured, "o")
+        left.plot(figures, measured, mark, label=name)
+        right.plot(beside, measured, mark)
     for ax, label in ((left, "published"), (right, OURS)):
         ax.plot([0, 100], [0, 100], color="0.7", lw=1)
         ax.set_xlabel(f"{label}, accuracy in %")
@@ -217,7 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--quick", action="store_true", help=f"{QUICK} splits instead of {SPLITS}"
     )
-    parser.add_argument("--splits", type=int, help=f"number of splits, {SPLITS}")
+    parser.add_argument(
+        "--splits", type=int, help="or so many; 0 reports what is there"
+    )
     parser.add_argument("--recipes", nargs="*", help="only these")
     parser.add_argument("--datasets", nargs="*", help="only these")
     parser.add_argument("--output", type=Path, default=Path("recipe-results"))
@@ -231,7 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     path = options.output / "trials.csv"
     known = read(path)
-    n_splits = options.splits or (QUICK if options.quick else SPLITS)
+    n_splits = QUICK if options.quick else SPLITS
+    if options.splits is not None:
+        n_splits = options.splits
     run(rows, known, path, n_splits)
     text = INTRODUCTION + findings(rows, known) + table(rows, known)
     text += (
