@@ -163,8 +163,8 @@ def findings(rows: Sequence[Row], known: Trials) -> str:
     splits = 1 + max((split for _, split in known), default=-1)
     return (
         f"Means of {splits} splits. Of {figures} published figures, {above} are "
-        f"reached by the recipe, less at most {MARGIN} points. The private forest is more accurate than the recipe in "
-        f"{better} of {run} rows.\n\n"
+        f"reached by the recipe, less at most {MARGIN} points. The private forest is "
+        f"more accurate than the recipe in {better} of {run} rows.\n\n"
     )
 
 
