@@ -133,10 +133,10 @@ def test_labels_of_empty_leaves_are_drawn(watch_all):
     assert forest.labels[0].tolist() == [1] * 6
 
 
-def test_a_replacement_that_is_paid_as_an_addition_is_found(watch_all):
-    records = [(0, 0, 0)] * 3
-    before = log_chances(records, "1", "add_remove", watch_all)
-    after = log_chances([*records[1:], (0, 0, 1)], "1", "add_remove", watch_all)
+def test_a_replacement_that_is_paid_as_an_addition_is_found(log_chances):
+    records = ((0, 0, 0),) * 3
+    before = log_chances(records, "1", "add_remove")
+    after = log_chances((*records[1:], (0, 0, 1)), "1", "add_remove")
     assert np.abs(after - before).max() > 1.1
 
 
