@@ -423,7 +423,7 @@ TARGETS = [
 @cache
 def designed(sizes, order):
     workload = all_marginals(sizes, order, lower_orders=order == 3)
-    return marginals_strategy(workload, seed=0)
+    return marginals_strategy(workload, max_evaluations=20_000, seed=0)
 
 
 @compiled
@@ -485,7 +485,7 @@ def test_few_attributes_need_little_work(sizes, depth):
 
 @compiled
 def test_shallow_trees():
-    result = marginals_strategy(car_forest(0), seed=0)
+    result = marginals_strategy(car_forest(0), max_evaluations=20_000, seed=0)
     assert result.loss <= 1.165e5  # the identity has 221184
     assert result.loss == pytest.approx(loss(car_forest(0), result.strategy))
 
