@@ -17,8 +17,10 @@ import pytest
 import mmech
 import mmech_rf
 from mmech import PrivacyLedger
+from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
 from mmech_rf.blocks.labels import draw_labels
+from mmech_rf.cli import main as run_forests
 from mmech_rf.drawn.draw import select_tree
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +51,7 @@ PAGES = [
     *sorted((ROOT / "notebooks" / "howto").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMANDS = {"mmech-rf": "-m mmech_rf", "mmech": "-m mmech", "python": ""}
+COMMANDS = {"mmech-rf": run_forests, "mmech": run_engine}
 
 
 def blocks_of(page):
@@ -89,7 +91,11 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
         if language == "console":
             for command in re.findall(r"^\$ (.+)$", code, re.MULTILINE):
                 program, *words = shlex.split(command)
-                run = run_python(*COMMANDS[program].split(), *words, folder=tmp_path)
+                if program in COMMANDS:
+                    assert COMMANDS[program](words) == 0, "see the captured output"
+                    continue
+                assert program == "python"
+                run = run_python(*words, folder=tmp_path)
                 assert run.returncode == 0, run.stdout + run.stderr
         elif ">>> " in code:
             test = doctest.DocTestParser().get_doctest(code, names, page.stem, None, 0)

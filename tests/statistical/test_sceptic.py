@@ -51,8 +51,8 @@ def random_workload(rng):
 
 
 SEEDS = [
-    *range(100),
-    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, 200)),
+    *range(50),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 200)),
 ]
 
 

@@ -175,7 +175,7 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
 @pytest.mark.parametrize("p", [1, 4])
 def test_losses_of_rank_deficient_workloads_stay_accurate(workload, p, seed):
     # Descent drives some weights to their bound, where digits are lost first.
-    result = optimize(workload, template="pidentity", p=p, seed=seed)
+    result = optimize(workload, template="pidentity", p=p, n_starts=3, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
     assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
