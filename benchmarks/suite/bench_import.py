@@ -29,12 +29,13 @@ CALL = (
 class Import:
     """The two packages, beside the libraries that they stand on.
 
-    `mmech_rf` loads its parts when they are first used, so a part is named, too.
+    They load their parts when they are first used, so parts are named, too.
     """
 
     params = (
         [
             "import mmech",
+            "from mmech import MatrixMechanism, optimize",
             "import mmech_rf",
             "from mmech_rf import BatchTrainingClassifier, datasets",
             "import scipy.sparse, scipy.optimize",
