@@ -161,10 +161,7 @@ def play(run, people, ledger=None, tape=None):
     played = []
 
     def watcher(draw, sample):
-        if tape is None:
-            outcome = sample()
-        else:
-            outcome = _repeated(draw, len(played), tape, people)
+        outcome = sample() if tape is None else _repeated(draw, played, tape, people)
         exact = _copy(draw.exact)
         paid = 0 if ledger is None else len(ledger.entries)
         played.append(
@@ -180,7 +177,8 @@ def play(run, people, ledger=None, tape=None):
     return Run(people, played, None if ledger is None else ledger.entries, seen)
 
 
-def _repeated(draw, number, tape, people):
+def _repeated(draw, played, tape, people):
+    number = len(played)
     words = f"draw {number + 1}"
     assert number < len(tape.played), f"{words}, {draw.kind}, is one more than before"
     before = tape.played[number]
@@ -200,12 +198,23 @@ def _repeated(draw, number, tape, people):
     if draw.exact == before.draw.exact != len(people.counted):
         return _copy(before.outcome)  # other people, who are the same
     # Each record keeps its part; those who are new get any.
-    known = dict(zip(tape.people.counted, before.outcome.tolist(), strict=True))
-    n_parts = draw.public["n_parts"]
-    same(f"records in {words}", len(people.counted), draw.exact)
-    return np.array(
-        [known.get(name, name % n_parts) for name in people.counted], np.int64
+    ours, theirs = (
+        _assigned(people, played, draw),
+        _assigned(tape.people, tape.played[:number], before.draw),
     )
+    known = dict(zip(theirs, before.outcome.tolist(), strict=True))
+    n_parts = draw.public["n_parts"]
+    same(f"records in {words}", len(ours), draw.exact)
+    return np.array([known.get(name, name % n_parts) for name in ours], np.int64)
+
+
+def _assigned(people, played, draw):
+    """Return who is assigned: everybody, or who was not held out before."""
+    if draw.exact == len(people.counted):
+        return people.counted
+    (first, *_) = (one for one in played if one.draw.kind == "assignment")
+    pairs = zip(people.counted, first.outcome.tolist(), strict=True)
+    return [name for name, part in pairs if part > 0]
 
 
 def _of_these_views(before, views):

@@ -105,20 +105,23 @@ FOREST_SETTINGS = {
     "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
 }
 
+ACCURACY = {"accuracy": {"estimate_accuracy": True}}
+
 ONLY = {
     "batch training": {
         "votes by weight": {"voting": "weight"},
         "pidentity": {"template": "pidentity"},
         "workload": {"template": "workload"},
-    },
+    }
+    | ACCURACY,
     "batch prediction": {
         "votes by weight": {"voting": "weight"},
         "pidentity": {"template": "pidentity"},
     },
     "subsample weight": {"workload": {"template": "workload"}},
     "subsample hard": {"default label": {"default_label": "yes"}},
-    "laplace shared": {"votes by weight": {"voting": "weight"}},
-    "laplace disjoint": {"votes by weight": {"voting": "weight"}},
+    "laplace shared": {"votes by weight": {"voting": "weight"}} | ACCURACY,
+    "laplace disjoint": {"votes by weight": {"voting": "weight"}} | ACCURACY,
 }
 
 ODD = ("", "9")
@@ -148,6 +151,13 @@ CHOSEN_SETTINGS = {
     "labels of long blocks": LABELS | {"n_records": 2000},
     "category": {"handle_unknown": "category", "handle_missing": "category"},
     "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
+    "accuracy": ACCURACY["accuracy"],
+    "accuracy, n stated": ACCURACY["accuracy"] | {"n_records": 24},
+    "accuracy, boosting": ACCURACY["accuracy"] | {"n_records": 25_000},
+    "accuracy, blocks": BLOCKS | ACCURACY["accuracy"],
+    "accuracy, labels": LABELS | ACCURACY["accuracy"],
+    "accuracy, drop": {"handle_unknown": "drop", "handle_missing": "drop"}
+    | ACCURACY["accuracy"],
     "labels, drop": LABELS | {"handle_unknown": "drop", "handle_missing": "drop"},
 }
 
@@ -158,6 +168,9 @@ ZCDP_SETTINGS = {
     for name in ("a tree", "scores", "a tiny epsilon", "boosting, noisy n", "blocks")
 } | {
     "boosting": ZCDP | {"n_records": 100_000},
+    "accuracy": ZCDP | ACCURACY["accuracy"],
+    "accuracy, boosting": ZCDP | ACCURACY["accuracy"] | {"n_records": 125_000},
+    "accuracy, shared": ZCDP | ACCURACY["accuracy"] | {"shared": True},
     "many blocks": {"privacy": "zcdp", "delta": 0.1, "n_records": 24, "epsilon": "1/2"}
     | BLOCKS
     | {"schema": BINARY},

@@ -19,7 +19,7 @@ from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 
-__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger"]
+__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "composed"]
 
 CURRENCIES = ("epsilon", "rho")
 
@@ -162,6 +162,11 @@ class PrivacyLedger(Settled):
         self._succeeded = False
 
     @property
+    def whole(self) -> PrivacyLedger:
+        """The ledger that a part belongs to; of a whole one itself."""
+        return self
+
+    @property
     def neighbours(self) -> str:
         """Name of the neighbour relation."""
         return self.relation.neighbours
@@ -179,7 +184,7 @@ class PrivacyLedger(Settled):
 
         Of every partition the part that cost most counts.
         """
-        return _composed(self._entries)
+        return composed(self._entries)
 
     @property
     def remaining(self) -> Fraction | float:
@@ -352,7 +357,8 @@ class PrivacyLedger(Settled):
         r"""Go over to a ledger of rho for the same :math:`(\epsilon, \delta)`.
 
         What was released so far is carried over at its price in rho; this ledger pays
-        for nothing more. Whether to go over may depend on what was released.
+        for nothing more. Whether to go over may depend on what was released. A part
+        goes over with the whole ledger, and returns the same part of the new one.
 
         Parameters
         ----------
@@ -369,7 +375,7 @@ class PrivacyLedger(Settled):
         BudgetExceededError
             If what was released costs more than that.
         TypeError
-            If the ledger is one of rho already, or a part of another.
+            If the ledger is one of rho already.
         ValueError
             If the ledger has no limit.
 
@@ -535,7 +541,7 @@ class _LedgerPart(PrivacyLedger):
         if isinstance(self.total, float):
             return math.inf
         others = [e for e in self._entries if e.partition != self._partition]
-        return self.total - _composed(others) - self.spent
+        return self.total - composed(others) - self.spent
 
     def check(
         self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
@@ -544,11 +550,14 @@ class _LedgerPart(PrivacyLedger):
         self._succeeded = self._ledger._succeeded
         return super().check(cost, currency=currency, kind=kind)
 
+    @property
+    def whole(self) -> PrivacyLedger:
+        """The ledger that this part belongs to."""
+        return self._ledger
+
     def concentrate(self, delta: float) -> PrivacyLedger:
-        """Refuse: a part does not decide for the whole ledger."""
-        raise TypeError(
-            "a part of a ledger cannot go over to rho; ask the whole ledger"
-        )
+        """Go over with the whole ledger, and return this part of the new one."""
+        return self._ledger.concentrate(delta).part(self._partition, self._part)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"
@@ -565,8 +574,8 @@ def _rho_of(entry: LedgerEntry) -> Fraction:
     return in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
 
 
-def _composed(entries: Iterable[LedgerEntry]) -> Fraction:
-    """Return the sum of the entries, of each partition only the dearest part."""
+def composed(entries: Iterable[LedgerEntry]) -> Fraction:
+    """Return what entries cost together: of each partition only the dearest part."""
     total = Fraction(0)
     parts: dict[str, dict[str | None, Fraction]] = {}
     for entry in entries:

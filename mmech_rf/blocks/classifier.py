@@ -125,6 +125,7 @@ class BlockForestClassifier(_CompleteTrees):
     settings : BlockSettings, default=None
         Budget split, smoothing and thresholds, public; ``None`` for the defaults.
     $guarantee
+    $accuracy
     $ledger
     $no_seed
     $insecure_rng
@@ -132,6 +133,7 @@ class BlockForestClassifier(_CompleteTrees):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $choice_
     ensembles_ : list of Ensemble
         One complete tree per block, with its share of epsilon, or of rho.
@@ -302,6 +304,7 @@ class LabelForestClassifier(_CompleteTrees):
     settings : BlockSettings, default=None
         Budget split and depth of the trees, public; ``None`` for the defaults.
     $guarantee
+    $accuracy
     $ledger
     $no_seed
     $insecure_rng
@@ -309,6 +312,7 @@ class LabelForestClassifier(_CompleteTrees):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $choice_
     ensembles_ : list of Ensemble
         One complete tree per block; every record trains one, with all of epsilon.

@@ -208,6 +208,12 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         help=f"for --method {_among('recipe')} and semi-supervised recipes: records of "
         "other persons, whose classes are not looked at",
     )
+    command.add_argument(
+        "--estimate-accuracy",
+        action="store_true",
+        help="hold out one record in five, and release how often the model is right "
+        "about these, with an interval; costs no more of epsilon (default: do not)",
+    )
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("fit")))
 
@@ -403,6 +409,7 @@ def _fit(args: argparse.Namespace) -> None:
 
     schema = read_schema(args.schema, n_bins=args.bins)
     model = _unfitted(args, "fit", schema)
+    model.set_params(estimate_accuracy=args.estimate_accuracy)
     extra = {}
     if args.X_unlabelled is not None:
         if args.method not in _among("recipe").split(" or "):

@@ -50,6 +50,7 @@ class DrawnForestClassifier(AccountedForest):
         Budget split, priors, smoothing and learning rate, public; ``None`` for the
         defaults.
     $guarantee
+    $accuracy
     $ledger
     $no_seed
     $insecure_rng
@@ -57,6 +58,7 @@ class DrawnForestClassifier(AccountedForest):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $choice_
     trees_ : tuple of SelectedTree
         Released trees.

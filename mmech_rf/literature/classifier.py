@@ -69,6 +69,7 @@ class RecipeForestClassifier(AccountedForest):
     handle_missing : str, default="error"
         What happens to missing values, see `Schema.encode`; queries are
         never dropped, "drop" counts as "error" for them.
+    $accuracy
     $ledger
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes random tests and the choice of candidates, never the noise.
@@ -77,6 +78,7 @@ class RecipeForestClassifier(AccountedForest):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $choice_
     recipe_ : Recipe
         The recipe in use.
@@ -220,6 +222,13 @@ class RecipeForestClassifier(AccountedForest):
                 "a record shows that is dropped for its label",
                 "drop",
                 "choose 'error'",
+            )
+        if recipe.draws_from_others and self.estimate_accuracy:
+            raise ParameterError(
+                "estimate_accuracy",
+                f"{{recipe={recipe.name!r}}} shares out its budget among persons with "
+                "and without labels, which cannot be shared out once more",
+                remedy="leave it out",
             )
         if recipe.draws_from_others and self.ledger is not None:
             self.ledger.part("persons", "with labels")  # or raise: a part has no parts

@@ -118,7 +118,7 @@ class AccountedForest(ShownForest):
             least = self._settings.fewest_records
             n_records = max(float(noisy.values[0]), least)
         else:
-            n_records = float(self.n_records)
+            n_records = float(self.n_records) * self._training_share
         if self.delta is not None:
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)
@@ -229,6 +229,7 @@ class AccountedForest(ShownForest):
         )
 
     def _settle(self) -> None:
+        super()._settle()
         choice = self.choice_
         votes = choice.method, choice.voting
         check_that(votes == (self._method, self._experts.voting), "votes")

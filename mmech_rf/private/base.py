@@ -92,9 +92,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 "schema must be given to count parts of the records, got None; pass a "
                 "public Schema"
             )
-        parts: RecordParts = vars(self).get("_parts") or RecordParts(
-            self.schema, distinct=self._distinct
-        )
+        parts: RecordParts = vars(self).get("_parts") or self._no_parts(self.schema)
         parts.check(self.schema, chunk_id)
         parts.add(*self._encode_records(self.schema, X, y), chunk_id)
         self._parts = parts
@@ -205,6 +203,14 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         self._tie_key = random_key(self._insecure_rng)
         if counted:
             self._family().fitted(epsilon)
+        self._measure(records)
+
+    def _no_parts(self, schema: Schema) -> RecordParts:
+        """Return what records are added to."""
+        return RecordParts(schema, distinct=self._distinct)
+
+    def _measure(self, records: EncodedRecords) -> None:
+        """Release what there is to release of the records."""
         self._fit_counts(records)
 
     def _ledger_of(self, epsilon: Fraction) -> PrivacyLedger:
@@ -235,7 +241,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         self.classes_ = schema.decode_target(np.arange(schema.n_classes))
         if isinstance(X, RecordParts):
             return schema, X.records()
-        parts = RecordParts(schema, distinct=self._distinct)
+        parts = self._no_parts(schema)
         parts.add(*self._encode_records(schema, X, y), None)
         return schema, parts.records()
 
@@ -373,6 +379,10 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         """Return in words what all releases guarantee together."""
         return cost_in_words(self.releases_)
 
+    def _remarks(self) -> list[str]:
+        """Return sentences on what was released, for the statement."""
+        return []
+
     @property
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
@@ -381,6 +391,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             self._terms,
             self.releases_,
             guarantee=self._guarantee() if self.releases_ else "",
+            remarks=self._remarks(),
             afterwards=self._afterwards,
             public=self._public,
         )

@@ -30,6 +30,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     $ties
     $optimization
     $guarantee
+    $accuracy
     $ledger
     $seed
     $insecure_rng
@@ -37,6 +38,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $ensembles_
     strategies_ : list of StrategyResult
         What was measured, per ensemble.

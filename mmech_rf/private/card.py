@@ -6,11 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
-from fractions import Fraction
 from typing import Any
 
 from mmech import __version__
-from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.ledger import LedgerEntry, composed
 from mmech_rf.private.terms import Terms
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
@@ -39,9 +38,11 @@ def model_card(
     statement: str,
 ) -> dict[str, Any]:
     """Return the card of a fit; `PublicModel.card` says what is on it."""
-    costs: dict[str, Fraction] = {}
-    for entry in entries:
-        costs[entry.currency] = costs.get(entry.currency, Fraction(0)) + entry.cost
+    currencies = dict.fromkeys(entry.currency for entry in entries)
+    costs = {
+        currency: composed(e for e in entries if e.currency == currency)
+        for currency in currencies
+    }
     promised: tuple[float | None, float | None] = float(costs.get("epsilon", 0)), 0.0
     if terms.promised is not None:
         promised = terms.promised
@@ -73,6 +74,7 @@ def model_card(
                 "kind": entry.kind,
                 "sensitivity": entry.sensitivity,
                 "insecure": entry.insecure,
+                "part": entry.part,
             }
             for entry in entries
         ],

@@ -152,6 +152,12 @@ handle_unknown : str, default="clip"
     dropped, "drop" counts as "error" for them.
 handle_missing : str, default="error"
     The same of missing values.""",
+    "accuracy": """\
+estimate_accuracy : bool, default=False
+    Whether one record in five is held out, and noisy counts of its right and wrong
+    labels are released as `accuracy_`. No more of epsilon is spent, because no record
+    is used for both; every fit pays for its own. Proof:
+    ``notebooks/proofs/held_out_records.md``.""",
     "ledger": """\
 ledger : PrivacyLedger, default=None
     Budget shared with other releases; ``None`` allows exactly `epsilon` (and
@@ -181,6 +187,9 @@ timings_ : dict of str to float
     Seconds per stage; depends on the records, not for publication.
 privacy_statement_ : str
     What was released at which epsilon, or rho.""",
+    "accuracy_": """\
+accuracy_ : Accuracy or None
+    How often the model is right, with an interval, if `estimate_accuracy`.""",
     "choice_": """\
 choice_ : Choice
     What was released and how it votes.""",

@@ -244,6 +244,7 @@ class CountedForest(ShownForest, GrownForest):
         return grown_trees(self.ensembles_, leaves, self.schema_)
 
     def _settle(self) -> None:
+        super()._settle()
         k = self.schema_.n_classes
         check_that(len(self.ensembles_) > 0, "forests")
         for ensemble, counts, labels in zip(

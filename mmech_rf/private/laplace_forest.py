@@ -38,6 +38,7 @@ class LaplaceForestClassifier(CountedForest):
     $voting
     $ties
     $guarantee
+    $accuracy
     $ledger
     $seed
     $insecure_rng
@@ -45,6 +46,7 @@ class LaplaceForestClassifier(CountedForest):
     Attributes
     ----------
     $fitted
+    $accuracy_
     $ensembles_
     $leaf_counts_
 

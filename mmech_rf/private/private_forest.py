@@ -35,6 +35,7 @@ class PrivateForestClassifier(AccountedForest):
     $delta
     $n_records
     $guarantee
+    $accuracy
     $ledger
     $no_seed
     $insecure_rng
@@ -45,6 +46,7 @@ class PrivateForestClassifier(AccountedForest):
         The forest that was chosen, fitted. Its attributes are also those of this
         object.
     $fitted
+    $accuracy_
     $choice_
 
     Notes

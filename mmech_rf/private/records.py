@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmech import Counts
 from mmech.marginals.counts import check_chunks
+from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.schema import Schema
 
@@ -53,6 +54,24 @@ class EncodedRecords:
             return self.codes, self.class_codes
         rows = np.repeat(np.arange(len(self.codes)), self.multiplicities)
         return self.codes[rows], self.class_codes[rows]
+
+    def divided(
+        self, n_parts: int, noise: np.random.Generator | None
+    ) -> tuple[EncodedRecords, EncodedRecords]:
+        """Return all records but one in `n_parts`, and these, drawn independently."""
+        codes, class_codes = self.one_by_one()
+        out = assign_records(self.number, n_parts, insecure_rng=noise) == 0
+        kept, held_out = (
+            EncodedRecords(codes[rows], class_codes[rows], np.ones(rows.sum(), int))
+            for rows in (~out, out)
+        )
+        return kept, held_out
+
+    def distinct(self, schema: Schema) -> EncodedRecords:
+        """Return distinct records with how often they are there."""
+        parts = RecordParts(schema, distinct=True)
+        parts.add(*self.one_by_one(), None)
+        return parts.records()
 
 
 class RecordParts:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from fractions import Fraction
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mmech import noisy_release
 from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
+from mmech.noise import random_key
 from mmech_rf.forest.forest import Forest
+from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.private.estimator import estimator
+from mmech_rf.private.records import EncodedRecords, RecordParts
+from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.importances import importances
 from mmech_rf.show.page import html_page
@@ -34,8 +42,104 @@ MOST_LEAVES = 10_000
 RANGES = "The upper end of a range belongs to it."
 
 
+@estimator
 class ShownForest(ForestClassifier):
     """Base of the forests that are released as a model, which people can look at."""
+
+    estimate_accuracy: bool = False
+
+    accuracy_: Accuracy | None = field(init=False)
+
+    # ---- accuracy ----------------------------------------------------------
+
+    def _check_parameters(self) -> Fraction:
+        if not isinstance(self.estimate_accuracy, bool):
+            raise TypeError(
+                f"estimate_accuracy must be a bool, got {self.estimate_accuracy!r}"
+            )
+        return super()._check_parameters()
+
+    def _no_parts(self, schema: Schema) -> RecordParts:
+        # Held out is every record by itself, and not as often as it is there.
+        distinct = self._distinct and not self.estimate_accuracy
+        return RecordParts(schema, distinct=distinct)
+
+    @property
+    def _training_share(self) -> float:
+        """Share of the records that the forest is released from."""
+        return 1 - 1 / HELD_OUT if self.estimate_accuracy else 1.0
+
+    def _measure(self, records: EncodedRecords) -> None:
+        """Release the forest; where records are held out, from the others alone."""
+        self.accuracy_ = None
+        if not self.estimate_accuracy:
+            super()._measure(records)
+            return
+        # Of this fit: who is held out here may train the model of another.
+        partition = f"records of fit {random_key(None):x}"
+        self.ledger_ = self.ledger_.part(partition, "training")
+        training, held_out = records.divided(HELD_OUT, self._insecure_rng)
+        if self._distinct:
+            training = training.distinct(self.schema_)
+        super()._measure(training)
+        training_ledger, self.ledger_ = self.ledger_, self.ledger_.whole
+        self.accuracy_ = self._count_right(
+            held_out,
+            ledger=self.ledger_.part(partition, "held out"),
+            **{self.ledger_.currency: training_ledger.spent},
+        )
+
+    def _count_right(self, held_out: EncodedRecords, **price: Any) -> Accuracy:
+        """Release how many of the held-out records are labelled right and wrong."""
+        with self._timed("prediction"):
+            right = self._predict_classes(held_out.codes) == held_out.class_codes
+        with self._timed("measurement"):
+            measured = noisy_release(
+                [right.sum(), (~right).sum()],
+                sensitivity=1,
+                released="right and wrong labels of held-out records",
+                neighbours=self._terms.neighbours,
+                records_per_person=self._terms.records_per_person,
+                insecure_rng=self._insecure_rng,
+                **price,
+            )
+        self.releases_ = (*self.releases_, measured.entry)
+        n_right, n_wrong = measured.values.tolist()
+        return Accuracy(n_right, n_wrong, measured.entry)
+
+    def _remarks(self) -> list[str]:
+        if self.accuracy_ is None:
+            return []
+        return [
+            "Every record is in one of the two parts, drawn for it by itself, so that "
+            "together they cost as much as one.",
+            f"Accuracy on new records: {self.accuracy_}, for records that are drawn "
+            f"like those held out, one in {HELD_OUT}.",
+        ]
+
+    def card(self) -> dict[str, Any]:
+        """Return the card of `PublicModel.card`, with the ``accuracy`` if released.
+
+        Returns
+        -------
+        dict
+            ``accuracy`` has the ``estimate``, the bounds ``lower`` and ``upper`` at a
+            ``level``, and the noisy counts ``right`` and ``wrong``; or is None.
+        """
+        card = super().card()
+        found = self.accuracy_
+        return card | {"accuracy": None if found is None else found.card()}
+
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        return super()._stored() | {"accuracy": "accuracy_"}
+
+    def _settle(self) -> None:
+        super()._settle()
+        known = self.accuracy_ is None or self.accuracy_.entry in self.releases_
+        check_that(known, "accuracies")
+
+    # ---- what is shown -----------------------------------------------------
 
     @abstractmethod
     def _shown_trees(self) -> Iterator[ShownTree]:

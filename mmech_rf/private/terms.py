@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from mmech import PrivacyLedger
 from mmech.checks import check_delta, check_epsilon
-from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.ledger import LedgerEntry, composed
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 
@@ -65,8 +64,7 @@ def spent_ledger(relation: Relation) -> PrivacyLedger:
 
 def cost_in_words(entries: Sequence[LedgerEntry]) -> str:
     """Return what releases cost together."""
-    spent = sum((entry.cost for entry in entries), Fraction(0))
-    return f"{entries[0].currency} = {float(spent):g}"
+    return f"{entries[0].currency} = {float(composed(entries)):g}"
 
 
 def statement(
@@ -74,20 +72,22 @@ def statement(
     entries: Sequence[LedgerEntry],
     *,
     guarantee: str,
+    remarks: Sequence[str] = (),
     afterwards: str,
     public: str,
 ) -> str:
     """Return what was released, at which cost, and to whom it gives protection.
 
-    One sentence a line: what all entries guarantee together, each of them, what using
-    the model costs afterwards, and what is public.
+    One sentence a line: what all entries guarantee together, each of them, remarks on
+    them, what using the model costs afterwards, and what is public.
     """
     lines = [
         f"Released by this fit: {guarantee} for neighbouring data sets that differ "
         f"{terms.relation.words}."
         if entries
         else "Nothing has been released yet.",
-        *(f"  {e.released}: {cost_in_words([e])}, {e.how}." for e in entries),
+        *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
+        *remarks,
         afterwards,
         "NOT COVERED: the schema was read from the records (schema=None)."
         if terms.inferred
@@ -105,3 +105,7 @@ def statement(
         "invalid record raises."
     )
     return "\n".join(lines)
+
+
+def _part(entry: LedgerEntry) -> str:
+    return "" if entry.part is None else f" (part: {entry.part})"

@@ -86,6 +86,10 @@ def html_page(
 
 
 def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_fact(part)}" for name, part in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)

@@ -117,13 +117,15 @@ def test_options_reach_the_model(run, files):
     options += ["--max-features", 2, "--voting", "weight", "--seed", 9]
     options += ["--handle-unknown", "clip", "--handle-missing", "drop"]
     options += ["--neighbours", "replace", "--template", "identity"]
-    code, *_ = run(*fit(files, *options, epsilon="1/3"))
+    options += ["--estimate-accuracy"]
+    code, out, _ = run(*fit(files, *options, epsilon="1/3"))
     assert code == 0
+    assert "Accuracy on new records: 0." in " ".join(out.split())
     model = load_model(files / "fruit.npz")
     assert model.get_params() | {"schema": 0, "ledger": 0} == {
         "schema": 0,
         "ledger": 0,
-        "epsilon": sum(release.cost for release in model.releases_),
+        "epsilon": model.accuracy_.entry.cost,
         "n_trees": 6,
         "depth": 1,
         "splits": "threshold",
@@ -138,6 +140,7 @@ def test_options_reach_the_model(run, files):
         "random_state": 9,
         "insecure_rng": None,
         "n_jobs": None,
+        "estimate_accuracy": True,
     }
     assert str(model.epsilon) == "1/3"
 

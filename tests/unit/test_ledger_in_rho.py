@@ -239,6 +239,22 @@ def test_the_old_ledger_is_closed():
     assert ledger.spent == 0
 
 
+def test_a_part_goes_over_with_the_whole_ledger():
+    ledger = PrivacyLedger(1)
+    north = ledger.part("region", "north")
+    spend(north, "0.1")
+    after = north.concentrate(DELTA)
+    assert (after.currency, after.spent) == ("rho", Fraction(1, 200))
+    assert [entry.part for entry in after.entries] == ["north"]
+    # What the other part may cost is not less for it.
+    south = after.whole.part("region", "south")
+    assert south.remaining == after.whole.total
+    spend(south, south.remaining, currency="rho")
+    assert after.whole.spent == after.whole.total
+    with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+        spend(ledger, "1/1000")
+
+
 def test_what_cost_too_much_is_not_carried_over():
     ledger = PrivacyLedger(1)
     spend(ledger, "0.9")
@@ -253,8 +269,6 @@ def test_what_cost_too_much_is_not_carried_over():
 def test_what_cannot_go_over():
     with pytest.raises(ValueError, match="without a limit has no rho"):
         PrivacyLedger(math.inf).concentrate(DELTA)
-    with pytest.raises(TypeError, match="ask the whole ledger"):
-        PrivacyLedger(1).part("region", "north").concentrate(DELTA)
     for delta in (0, 1, -1e-6, math.nan):
         ledger = PrivacyLedger(1)
         with pytest.raises(ValueError, match="delta must be a probability"):

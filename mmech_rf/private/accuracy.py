@@ -1,0 +1,107 @@
+"""How often a released model is right, from noisy counts of held-out records."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import betaincinv
+
+from mmech.noise import LAWS
+from mmech.privacy.ledger import LedgerEntry
+from mmech.storage.codec import storable
+from mmech_rf.private.votes import check_that
+
+__all__ = ["HELD_OUT", "Accuracy"]
+
+HELD_OUT = 5
+"""One record in so many is held out, on average."""
+
+LEVEL = 0.95
+"""Probability that an interval holds the accuracy, at least."""
+
+RISK_OF_NOISE = 0.01
+"""Probability that noise is larger than intervals allow for, at most."""
+
+
+@storable("Accuracy")
+@dataclass(frozen=True)
+class Accuracy:
+    """Noisy counts of the right and wrong labels of records that were held out.
+
+    Attributes
+    ----------
+    right, wrong : int
+        As released; noise may take them below zero.
+    entry : LedgerEntry
+        What they cost, and the noise on each of them.
+
+    Examples
+    --------
+    >>> from mmech.privacy.ledger import LedgerEntry
+    >>> entry = LedgerEntry(1, "right and wrong labels", "laplace")
+    >>> found = Accuracy(180, 20, entry)
+    >>> round(found.estimate, 2), [round(bound, 2) for bound in found.interval]
+    (0.9, [0.82, 0.96])
+    """
+
+    right: int
+    wrong: int
+    entry: LedgerEntry
+
+    def __post_init__(self) -> None:
+        check_that(self.entry.kind in LAWS and self.entry.cost > 0, "accuracies")
+
+    @property
+    def estimate(self) -> float:
+        """Share of right labels; half a record is added to both counts."""
+        right, wrong = max(self.right, 0) + 0.5, max(self.wrong, 0) + 0.5
+        return right / (right + wrong)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds on the accuracy of new records like these, at 95 %.
+
+        Both noises are within `reach` of zero with a probability of 99 %; then bounds
+        of Clopper and Pearson at 96 % hold for the counts that are least in favour.
+        Records are taken to be drawn independently.
+        """
+        risk, reach = (1 - LEVEL - RISK_OF_NOISE) / 2, self.reach
+        lower = _least_share(self.right - reach, self.wrong + reach, risk)
+        upper = 1 - _least_share(self.wrong - reach, self.right + reach, risk)
+        return lower, upper
+
+    @property
+    def reach(self) -> int:
+        """What both noises stay within with a probability of 99 %, in counts.
+
+        By P(|x| > q) <= exp(-q / t) for Laplace noise of scale t, and
+        2 exp(-q² / 2σ²) for Gaussian noise.
+        """
+        sensitivity, cost = self.entry.sensitivity, float(self.entry.cost)
+        risk = RISK_OF_NOISE / 2
+        if self.entry.kind == "laplace":
+            return math.ceil(sensitivity / cost * math.log(1 / risk))
+        return math.ceil(sensitivity * math.sqrt(math.log(2 / risk) / cost))
+
+    def __str__(self) -> str:
+        lower, upper = self.interval
+        return f"{self.estimate:.3f}, {LEVEL:.0%} interval {lower:.3f} to {upper:.3f}"
+
+    def card(self) -> dict[str, Any]:
+        """Return the facts for a model card."""
+        lower, upper = self.interval
+        return {
+            "estimate": self.estimate,
+            "lower": lower,
+            "upper": upper,
+            "level": LEVEL,
+            "right": self.right,
+            "wrong": self.wrong,
+        }
+
+
+def _least_share(hits: int, misses: int, risk: float) -> float:
+    """Return the share of hits below which so many have at most this probability."""
+    return float(betaincinv(hits, max(misses, 0) + 1, risk)) if hits > 0 else 0.0

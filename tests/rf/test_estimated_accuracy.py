@@ -1,0 +1,219 @@
+"""Accuracy from held-out records: what it says, what it costs, where it is refused.
+
+That neighbours look the same is in `test_record_and_replay`.
+"""
+
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rf_cases import SCHEMA, records, rule
+from rf_cases import classifier as toy
+
+from mmech import BudgetExceededError, PrivacyLedger
+from mmech.privacy.ledger import LedgerEntry
+from mmech.testing import watch_draws
+from mmech_rf import (
+    BatchPredictionClassifier,
+    DrawnForestClassifier,
+    LabelForestClassifier,
+    PrivateForestClassifier,
+    RecipeForestClassifier,
+    load_model,
+)
+from mmech_rf.private.accuracy import HELD_OUT, Accuracy
+
+pytestmark = pytest.mark.filterwarnings("ignore:noise from insecure_rng")
+
+
+def forest(cls=DrawnForestClassifier, **parameters):
+    given = {"epsilon": 1, "estimate_accuracy": True, "insecure_rng": 0}
+    return cls(SCHEMA, **(given | parameters))
+
+
+def of_a_rule(n_records):
+    rows, _ = records(n_records)
+    return rows, np.array(SCHEMA.class_labels)[rule(rows)]
+
+
+def measured(model, X, y):
+    """Fit without noise; return what was released of the counts."""
+    seen = SimpleNamespace(numbers=[], assigned=None)
+
+    def watch(draw, sample):
+        if draw.kind == "assignment" and seen.assigned is None:
+            seen.assigned = sample()
+            return seen.assigned
+        if draw.kind == "laplace":
+            seen.numbers.append((draw.public["entry"], draw.exact.copy()))
+            return draw.exact
+        return sample()
+
+    with pytest.warns(match="watched draws"), watch_draws(watch):
+        seen.model = model.fit(X, y)
+    return seen
+
+
+def test_what_is_trained_with_is_not_what_is_counted():
+    X, y = of_a_rule(400)
+    seen = measured(forest(), X, y)
+    (_, trained), *_, (entry, counts) = seen.numbers
+    held_out = seen.assigned == 0
+    assert trained.sum() == (~held_out).sum()
+    assert counts.sum() == held_out.sum()
+    assert counts[0] == (seen.model.predict(X) == y)[held_out].sum()
+    assert (entry.part, seen.model.releases_[0].part) == ("held out", "training")
+    found = seen.model.accuracy_
+    assert (found.right, found.wrong) == tuple(counts)
+
+
+def test_about_one_in_five_is_held_out():
+    X, y = of_a_rule(2000)
+    seen = measured(forest(), X, y)
+    # Four standard errors of a binomial share.
+    share = 1 / HELD_OUT
+    assert abs((seen.assigned == 0).mean() - share) < 4 * np.sqrt(
+        share * (1 - share) / 2000
+    )
+
+
+@pytest.mark.parametrize(
+    ("cls", "given"),
+    [
+        (DrawnForestClassifier, {}),
+        (PrivateForestClassifier, {"n_records": 300}),
+        (PrivateForestClassifier, {"epsilon": "1e-6"}),
+        (LabelForestClassifier, {}),
+        (RecipeForestClassifier, {"recipe": "jpw", "n_records": 300}),
+        (RecipeForestClassifier, {"recipe": "spe", "n_records": 300}),
+    ],
+)
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_it_costs_no_more_and_is_paid_again_by_the_next_fit(cls, given, relation):
+    epsilon = Fraction(given.get("epsilon", 1))
+    ledger = PrivacyLedger(2 * epsilon, neighbours=relation)
+    for times in (1, 2):
+        model = forest(cls, ledger=ledger, neighbours=relation, **given)
+        model.fit(*of_a_rule(100))
+        assert ledger.spent == times * epsilon
+        assert model.card()["epsilon"] == float(epsilon)
+    entry = model.accuracy_.entry
+    assert entry.cost == epsilon
+    assert entry.sensitivity == (2 if relation == "replace" else 1)
+    with pytest.raises(BudgetExceededError, match=r"only 0 of .* is left"):
+        forest(cls, ledger=ledger, neighbours=relation, **given).fit(*of_a_rule(9))
+
+
+def test_fits_of_other_budgets_cost_what_some_record_pays():
+    """Trained with by the dear fit, and held out by the cheap one; or both."""
+    ledger = PrivacyLedger(3)
+    for epsilon in (2, 1):
+        forest(epsilon=epsilon, ledger=ledger).fit(*of_a_rule(100))
+    assert ledger.spent == 3
+
+
+def test_a_public_number_of_records_is_that_of_the_training_records():
+    model = forest(n_records=1000).fit(*of_a_rule(100))
+    assert model.choice_.n_records == 800
+
+
+def test_counted_parts_are_held_out_record_by_record():
+    X, y = of_a_rule(100)
+    model = forest(insecure_rng=3)
+    for part in (slice(0, 40), slice(40, 100)):
+        model.count(X[part], y[part])
+    found = model.release().accuracy_
+    again = forest(insecure_rng=3).fit(X, y).accuracy_
+    assert (found.right, found.wrong) == (again.right, again.wrong)
+
+
+def test_nothing_is_held_out_unless_asked_for():
+    model = forest(estimate_accuracy=False).fit(*of_a_rule(100))
+    assert model.accuracy_ is None
+    assert model.card()["accuracy"] is None
+    assert "Accuracy" not in model.privacy_statement_
+    assert all(entry.part is None for entry in model.releases_)
+
+
+def test_statement_card_and_file_have_it(tmp_path):
+    model = forest().fit(*of_a_rule(300))
+    found = model.accuracy_
+    assert f"Accuracy on new records: {found}" in model.privacy_statement_
+    assert "(part: held out)" in model.privacy_statement_
+    model.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.accuracy_ == found
+    assert again.card()["accuracy"] == model.card()["accuracy"]
+    assert f"estimate {found.estimate:.4g}" in again.to_html()
+    assert again.privacy_statement_ == model.privacy_statement_
+
+
+# ---- the interval --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accuracy", [0.6, 0.99])
+@pytest.mark.parametrize("n_records", [40, 1000])
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_the_interval_holds_the_accuracy(accuracy, n_records, currency, rng):
+    kind = {"epsilon": "laplace", "rho": "gaussian"}[currency]
+    entry = LedgerEntry(Fraction(1, 2), "labels", kind, currency=currency)
+    right = rng.binomial(n_records, accuracy, 2000)
+    truth = np.stack([right, n_records - right])
+    noise = (
+        rng.laplace(scale=2, size=truth.shape)
+        if kind == "laplace"
+        else (rng.normal(size=truth.shape))
+    )
+    found = [
+        Accuracy(int(one), int(other), entry).interval
+        for one, other in (truth + noise).round().T
+    ]
+    lower, upper = np.array(found).T
+    assert (lower <= upper).all()
+    assert ((lower <= accuracy) & (accuracy <= upper)).mean() >= 0.95
+
+
+def test_the_interval_is_about_as_wide_as_without_noise_where_there_are_many():
+    entry = LedgerEntry(1, "labels", "laplace")
+    lower, upper = Accuracy(80_000, 20_000, entry).interval
+    width = 2 * 1.96 * np.sqrt(0.8 * 0.2 / 100_000)
+    assert width < upper - lower < 1.2 * width
+
+
+def test_less_than_nothing_says_nothing():
+    entry = LedgerEntry(1, "labels", "laplace")
+    found = Accuracy(-3, -2, entry)
+    assert (found.estimate, found.interval) == (0.5, (0.0, 1.0))
+
+
+# ---- refusals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["yes", 1, None, 0.2])
+def test_it_is_asked_for_by_true(given):
+    with pytest.raises(TypeError, match="estimate_accuracy must be a bool, got"):
+        forest(estimate_accuracy=given).fit(*of_a_rule(9))
+
+
+def test_methods_that_answer_a_batch_do_not_have_it():
+    """Held-out records would be queries, which are not protected."""
+    with pytest.raises(TypeError, match="estimate_accuracy"):
+        BatchPredictionClassifier(SCHEMA, epsilon=1, estimate_accuracy=True)
+
+
+def test_a_recipe_for_two_sorts_of_persons_is_refused():
+    X, y = of_a_rule(20)
+    ledger = PrivacyLedger(1)
+    model = forest(RecipeForestClassifier, recipe="sspe-1", ledger=ledger)
+    with pytest.raises(ValueError, match="sspe-1"):
+        model.fit(X, y, X)
+    assert not ledger.entries
+
+
+def test_a_part_of_a_ledger_is_refused_before_anything_is_drawn():
+    ledger = PrivacyLedger(1)
+    model = toy("batch training", estimate_accuracy=True, ledger=ledger.part("a", "b"))
+    with pytest.raises(TypeError, match="a part of a partition cannot be split again"):
+        model.fit(*of_a_rule(9))
+    assert not ledger.entries
