@@ -23,6 +23,7 @@ from mmech_rf.cli.common import (
     check_new,
     check_readable,
 )
+from mmech_rf.cli.progress import showing
 
 if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat
@@ -168,10 +169,13 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
         parts = iter([Part(bunch.data, bunch.target, (path, 0, total))])
     else:
         parts = read(path, schema, **form)
-    for X, y, (file, first, total) in parts:
-        rows = f", rows from {first:,} on" if first else ""
-        with located(f"cannot use the data {path!r}{rows}"):
-            model.count(X, y, chunk_id=(file, first, total))
+    n_read = 0
+    with showing(lambda: f"reading: {n_read:,} records"):
+        for X, y, (file, first, total) in parts:
+            rows = f", rows from {first:,} on" if first else ""
+            with located(f"cannot use the data {path!r}{rows}"):
+                model.count(X, y, chunk_id=(file, first, total))
+            n_read += len(y)
     if remark:
         say(remark)
     if args.show_counts:
@@ -218,17 +222,19 @@ def labels_of_queries(
 
     schema = model.schema_
     remark = _unread_columns(args, path, schema)
-    data = load_csv(
-        opened(args, path),
-        replace(schema, required=()),
-        with_target=False,
-        **csv_format(args),
-    ).data
-    with located(f"cannot use the data {path!r}"):
-        codes = model._encode_queries(data)
+    with showing(lambda: "reading and predicting"):
+        data = load_csv(
+            opened(args, path),
+            replace(schema, required=()),
+            with_target=False,
+            **csv_format(args),
+        ).data
+        with located(f"cannot use the data {path!r}"):
+            codes = model._encode_queries(data)
+        labels = model._labels(codes)
     if remark:
         say(remark)
-    return model._labels(codes)
+    return labels
 
 
 def same_content(first: str, second: str) -> bool:

@@ -34,6 +34,7 @@ from mmech_rf.cli.files import (
     unlabelled_records,
     write_labels,
 )
+from mmech_rf.cli.progress import releasing, showing
 from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
@@ -419,7 +420,8 @@ def _fit(args: argparse.Namespace) -> None:
             )
         extra = {"X_unlabelled": unlabelled_records(args, args.X_unlabelled, model)}
     count_records(args, args.data, model)
-    model.release(**extra).save(args.out)
+    with showing(releasing(model)):
+        model.release(**extra).save(args.out)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
@@ -496,7 +498,9 @@ def _predict_batch(args: argparse.Namespace) -> None:
     if same_content(args.data, args.queries):
         say(_NOT_PROTECTED)
     count_records(args, args.data, model)
-    labels = labels_of_queries(args, args.queries, model.release())
+    with showing(releasing(model)):
+        model.release()
+    labels = labels_of_queries(args, args.queries, model)
     model.close()
     write_labels(args.out, schema.target, labels)
     trees = "all" if model.n_trees == math.inf else model.n_trees

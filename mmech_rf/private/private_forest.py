@@ -85,12 +85,12 @@ class PrivateForestClassifier(AccountedForest):
             del parameters["privacy"], parameters["delta"]
             model = LabelForestClassifier(**parameters)
         model._lineage = self._family()
+        self.model_ = model  # now, so that one can look at it while it is fitted
         model._fit(X, y)
         own = model.get_params(deep=False)
         for name, value in vars(model).items():
             if name not in own:
                 setattr(self, name, value)
-        self.model_ = model
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         return self.model_._shown_trees()

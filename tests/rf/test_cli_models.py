@@ -2,23 +2,30 @@
 
 import csv
 import gzip
+import io
 import json
+import threading
 import warnings
+from contextlib import redirect_stderr, suppress
 
 import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
 
+from mmech.testing import watch_draws
 from mmech_rf import (
+    Attribute,
     BatchTrainingClassifier,
     BlockForestClassifier,
     DrawnForestClassifier,
     LabelForestClassifier,
     LaplaceForestClassifier,
+    PrivateForestClassifier,
     Schema,
     load_model,
 )
 from mmech_rf.cli import models as _models
+from mmech_rf.cli import progress
 from mmech_rf.datasets import load_csv
 
 
@@ -378,3 +385,68 @@ def parts_of(path, folder):
 def accuracy(path, truth):
     labels = path.read_text().split()[1:]
     return sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
+
+
+# ---- progress ------------------------------------------------------------------------
+
+
+class Screen(io.StringIO):
+    """What a person looks on."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def no_delay(monkeypatch):
+    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setattr(progress, "PAUSE", 0)
+
+
+def shown_on_a_screen(error=None):
+    """Return what is shown of steps, of which the second is waited for."""
+    steps, two = [], threading.Event()
+
+    def doing():
+        steps.append(len(steps))
+        if len(steps) == 2:
+            two.set()
+        return f"step {len(steps)}"
+
+    screen = Screen()
+    with redirect_stderr(screen), suppress(ValueError), progress.showing(doing):
+        assert two.wait(60)
+        if error:
+            raise error
+    return screen.getvalue().split("\r")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("wrong")])
+def test_a_line_says_what_is_done_and_goes_away(error):
+    shown = shown_on_a_screen(error)
+    assert shown[1].startswith("step 1, 0 s")
+    assert shown[-1] == ""
+    assert shown[-2].isspace()
+
+
+def test_a_pipe_has_no_line(capsys):
+    with progress.showing(lambda: pytest.fail("was asked")):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("cls", [DrawnForestClassifier, PrivateForestClassifier])
+def test_a_fit_says_what_was_released_last(cls):
+    schema = Schema([Attribute.categorical("x", ["a", "b"])], ["no", "yes"])
+    model = cls(schema, epsilon=1)
+    words = progress.releasing(model)
+    assert words() == "fitting: 0 releases"
+    seen = []
+
+    def watch(draw, sample):
+        seen.append(words())
+        return sample()
+
+    with pytest.warns(match="watched draws"), watch_draws(watch):
+        model.fit([["a"], ["b"]], ["no", "yes"])
+    assert "fitting: 2 releases, the last: tree 1 and its labels" in seen
