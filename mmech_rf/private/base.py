@@ -28,7 +28,7 @@ from mmech.noise import (
 )
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
-from mmech_rf.private.inferred import infer_schema
+from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.public_model import STAGES, PublicModel
 from mmech_rf.private.records import EncodedRecords, RecordParts
 from mmech_rf.private.terms import Terms, cost_in_words, statement
@@ -236,6 +236,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             schema, X, y = infer_schema(self, X, y)
         else:
             schema = self.schema
+            warn_of_encoders(schema)
             self.n_features_in_ = schema.n_features
             self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
         self.classes_ = schema.decode_target(np.arange(schema.n_classes))

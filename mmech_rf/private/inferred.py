@@ -1,8 +1,10 @@
-"""Fitting without a schema: it is read from the records, which voids the guarantee."""
+"""Schemas that may say what is in the records, which voids the guarantee."""
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,42 @@ from mmech import PrivacyLeakWarning
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
-__all__ = ["infer_schema"]
+__all__ = ["infer_schema", "warn_of_encoders"]
+
+TRANSFORMED = re.compile(
+    r"\w*(onehot|encoder|scaler|discretizer|transformer)\w*__", re.I
+)
+"""Start of a column that scikit-learn names after what it was transformed by."""
+
+ONE_HOT_COLUMNS = 3
+"""So many columns of zeros and ones with a common start are taken for one attribute."""
+
+
+def warn_of_encoders(schema: Schema) -> None:
+    """Warn if names and values of a schema are those of encoded or scaled columns.
+
+    Of the schema alone: records are not looked at. Columns of zeros and ones are taken
+    for those of an encoder where several names differ only in what follows the last
+    underscore.
+    """
+    names = [name for name in schema.feature_names if TRANSFORMED.match(name)]
+    starts = {
+        attribute.name: attribute.name.rpartition("_")[0]
+        for attribute in schema.attributes
+        if {str(value) for value in attribute.categories or ()}
+        in ({"0", "1"}, {"0.0", "1.0"}, {"False", "True"})
+    }
+    numbers = Counter(starts.values())
+    names += [n for n, s in starts.items() if s and numbers[s] >= ONE_HOT_COLUMNS]
+    if names:
+        warnings.warn(
+            f"the columns {', '.join(map(repr, names[:3]))} of the schema look as if "
+            "an encoder or a scaler had made them: if it was fitted to the records, "
+            "its categories, means and ranges tell about them, which the guarantee "
+            "does not cover; pass raw values, and categories or bounds that are public",
+            PrivacyLeakWarning,
+            stacklevel=6,
+        )
 
 
 def infer_schema(

@@ -6,6 +6,7 @@ noise; the ledger is compared in exact fractions.
 """
 
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -27,7 +28,13 @@ from rf_cases import (
 from scipy.stats import beta
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
-from mmech_rf import LaplaceForestClassifier, SubsampleAggregateClassifier
+from mmech_rf import (
+    Attribute,
+    LaplaceForestClassifier,
+    PrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+)
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)
@@ -401,3 +408,48 @@ def test_a_rare_category_leaves_the_support_as_it_is(name, rare):
     ]
     assert model.classes_.tolist() == reference.classes_.tolist()
     assert model.schema_ == reference.schema_
+
+
+# ---- encoders and scalers upstream ---------------------------------------------------
+
+COLOURS = ("colour_red", "colour_green", "colour_blue")
+
+
+def of_columns(*names, categories=("0", "1")):
+    return Schema([Attribute.categorical(name, categories) for name in names], [0, 1])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        of_columns("size", *COLOURS),
+        of_columns(*COLOURS, categories=(0.0, 1.0)),
+        of_columns(*COLOURS, categories=(False, True)),
+        of_columns("onehotencoder__size_small"),
+        Schema([Attribute.numeric("minmaxscaler__age", lower=0, upper=1)], [0, 1]),
+    ],
+)
+def test_columns_of_an_encoder_are_warned_of(schema):
+    """By the schema alone, of no records at all."""
+    with pytest.warns(PrivacyLeakWarning, match="an encoder or a scaler had made"):
+        PrivateForestClassifier(schema, epsilon=1, n_records=9).fit(
+            np.empty((0, schema.n_features)), []
+        )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        of_columns("size", *COLOURS[:2]),
+        of_columns(*COLOURS, categories=("no", "yes")),
+        of_columns("a", "b", "c", "d"),
+        of_columns("_a", "_b", "_c"),
+        of_columns("my__age"),
+    ],
+)
+def test_other_columns_are_not_warned_of(schema):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivateForestClassifier(schema, epsilon=1, n_records=9).fit(
+            np.empty((0, schema.n_features)), []
+        )
