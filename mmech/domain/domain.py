@@ -420,7 +420,7 @@ class Domain:
 
         It reads what `to_json` writes, and files with ``features``: categories, or
         for a number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
-        `Attribute`.
+        `Attribute`. Where a file has classes, a ``target``, it is the last attribute.
 
         Parameters
         ----------
@@ -466,7 +466,11 @@ class Domain:
         if "format" in document:
             entries = files.written_attributes(document, cls._noun)
         elif "features" in document:
-            entries = files.described_attributes(document, cls._noun, n_bins)
+            entries = files.described_attributes(
+                document, cls._noun, n_bins, ("target",)
+            )
+            if "target" in document:  # a schema: the class is one more attribute
+                entries.append(files.described_target(document["target"]))
         else:
             raise files.unknown_kind(cls._noun, "'features'")
         return entries, {"name": document.get("name")}

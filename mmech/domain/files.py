@@ -18,6 +18,7 @@ from mmech.writing import replacing
 __all__ = [
     "check_keys",
     "described_attributes",
+    "described_target",
     "parsing",
     "read_document",
     "unknown_kind",
@@ -185,6 +186,15 @@ def _paired(entry: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields with what an entry holds as pairs, as mappings."""
     pairs = {key: dict(map(tuple, entry[key])) for key in _PAIRS if key in entry}
     return fields | pairs
+
+
+def described_target(entry: Any) -> dict[str, Any]:
+    """Return the arguments of an attribute whose categories are classes."""
+    what = "the target"
+    _check_has(entry, ("name", "categories"), what)
+    check_keys(entry, ("name", "type", "categories"), what)
+    categories = entry["categories"]
+    return {"name": entry["name"], "kind": "categorical", "categories": categories}
 
 
 def described_attributes(

@@ -31,7 +31,7 @@ from mmech_rf.cli.common import (
     listed_methods,
     read_depth,
 )
-from mmech_rf.cli.files import add_csv, csv_format
+from mmech_rf.cli.files import add_csv, csv_format, opened
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS
 
@@ -147,7 +147,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="NAME|CSV",
         help=f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
         f"the first time ({', '.join(downloaded)}); or a csv file with a header row, "
-        "plain or .gz",
+        "plain or .gz; - reads the standard input",
     )
     command.add_argument(
         "--schema",
@@ -327,7 +327,10 @@ def _evaluate(args: argparse.Namespace) -> None:
         if path is not None:
             check_new(args, path)
     records = evaluation.load_records(
-        args.data, args.schema, missing=args.missing, **csv_format(args)
+        opened(args, args.data),
+        args.schema,
+        missing=args.missing,
+        **csv_format(args),
     )
     methods = evaluation.make_methods(names, **settings)
     _warm_up(names, quiet=args.quiet)

@@ -51,7 +51,7 @@ class Records:
 
 
 def load_records(
-    source: str,
+    source: Any,
     schema_file: str | None = None,
     *,
     missing: str = "error",
@@ -61,9 +61,9 @@ def load_records(
 
     Parameters
     ----------
-    source : str
-        Name of a set that `datasets.fetch` loads, or path of a csv file with a header
-        row.
+    source : str or file object
+        Name of a set that `datasets.fetch` loads, path of a csv file with a header
+        row, or what is in such a file, in bytes.
     schema_file : str, optional
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
@@ -89,6 +89,7 @@ def load_records(
     >>> records.X.shape, records.schema.n_cells
     ((1728, 6), 1728)
     """
+    path = getattr(source, "name", source)
     named = source in CATALOGUE
     if named and schema_file is not None:
         raise ValueError(
@@ -100,11 +101,11 @@ def load_records(
         bunch = datasets.load_csv(
             source, read_schema(schema_file), decode=False, **form
         )
-    elif Path(source).exists():
+    elif path is not source or Path(path).exists():
         raise ParameterError(
             "schema_file",
             "must name the public attributes and classes, in a schema, of the file "
-            f"{source!r}",
+            f"{path!r}",
         )
     else:
         raise ValueError(
@@ -112,19 +113,19 @@ def load_records(
             f"{', '.join(CATALOGUE)}, or give the path of a csv file"
         )
     schema: Schema = bunch.schema
-    with located(f"cannot use the data {source!r}"):
+    with located(f"cannot use the data {path!r}"):
         _, class_codes, index = schema.encode(
             bunch.data, bunch.target, handle_missing=missing, return_index=True
         )
     if index.size < 5:
         raise ValueError(
-            f"{source!r} has {index.size} complete records; comparing needs at least 5"
+            f"{path!r} has {index.size} complete records; comparing needs at least 5"
         )
     # Columns after the attributes only decide which records to drop, as is done now.
     X = bunch.data[index, : schema.n_features]
     schema = replace(schema, required=())
     n_dropped = len(bunch.target) - index.size
-    name = source if named else Path(source).name
+    name = source if named else Path(path).name
     return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
 
 

@@ -47,6 +47,16 @@ def test_records_through_the_standard_input(run, files, monkeypatch):
     assert run("predict", files / "fruit.npz", "-")[1].split() == ["sold", *TRUTH]
     piped("fruit.csv")
     assert run("schema", "check", "-", files / "fruit.json")[0] == 0
+    majority = ("--methods", "majority", "--repeats", 1, "--quiet")
+    evaluate = ("evaluate", "--data", "-", *majority)
+    piped("fruit.csv")
+    code, out, _ = run(*evaluate, "--schema", files / "fruit.json")
+    assert (code, "80/20 split of 240 records" in out) == (0, True)
+    piped("fruit.csv")
+    assert_refused(run(*evaluate), "--schema must name", "of the file '-'")
+    (files / "empty.csv").write_bytes(b"")
+    piped("empty.csv")
+    assert_refused(run(*evaluate, "--schema", files / "fruit.json"), "data '-'")
     piped("new.csv")
     assert_refused(run("schema", "check", "-", files / "fruit.json"), "the data '-'")
 

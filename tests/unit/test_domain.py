@@ -301,7 +301,18 @@ def test_files_that_people_write():
         (
             FEATURES | {"target": {"name": "class"}},
             ValueError,
-            "unknown key 'target' of the domain; it may have name, features",
+            "the target needs 'categories'; add it",
+        ),
+        (FEATURES | {"target": "class"}, ValueError, "target, which must be an object"),
+        (
+            FEATURES | {"target": {"name": "age", "categories": ["a", "b"]}},
+            ValueError,
+            "age",
+        ),
+        (
+            FEATURES | {"required": ["id"]},
+            ValueError,
+            "unknown key 'required' of the domain",
         ),
         (
             {"features": [{"name": "a", "type": "categorical", "categories": []}]},
@@ -313,3 +324,11 @@ def test_files_that_people_write():
 def test_files_that_hold_no_domain(source, error, message):
     with pytest.raises(error, match=message):
         Domain.from_json(source)
+
+
+def test_the_class_of_a_schema_is_one_more_attribute():
+    target = {"name": "ill", "categories": [False, True], "type": "boolean"}
+    domain = Domain.from_json(FEATURES | {"target": target})
+    assert domain.names == (*Domain.from_json(FEATURES).names, "ill")
+    assert domain.attributes[-1].categories == (False, True)
+    assert Domain.from_json(domain.to_json()) == domain
