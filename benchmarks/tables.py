@@ -6,9 +6,10 @@ the root of the mean squared error of all cells. Adult is read from the folder i
 ``MMECH_DATA_DIR``: its 14 raw attributes, numbers in ten bins of equal width between
 public bounds, without the records that miss a value; car is generated.
 
-Peers are MST and AIM of OpenDP's ``dp.mbi``, on private-pgm (the extra ``peers`` does
-not hold them; ``pip install "opendp[mbi]"`` into an environment of its own, named with
-``--peers PYTHON``). ``--classify`` also trains a classifier on synthetic records.
+Peers are MST and AIM of OpenDP's ``dp.mbi``, and private-pgm beneath them by itself
+(the extra ``peers`` does not hold them; ``pip install "opendp[mbi]"`` into an
+environment of its own, named with ``--peers PYTHON``). One that takes half an hour is
+stopped. ``--classify`` also trains a classifier on synthetic records.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from mmech_rf.datasets import load_car
 
 Codes = NDArray[np.int64]
 Tables = dict[tuple[int, int], NDArray[np.float64]]
+LIMIT = 1800
+"""Seconds that a peer has for one release."""
 PEER = Path(__file__).with_name("_tables_peer.py")
 
 
@@ -106,18 +109,28 @@ def readable(domain: Domain, codes: Codes) -> Any:
 def peer(
     python: str, method: str, domain: Domain, codes: Codes, epsilon: str
 ) -> tuple[Tables, float, Codes] | str:
-    """Run a method of OpenDP in its environment; a sentence where that fails."""
+    """Run a method in an environment of its own; a sentence where that fails."""
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(given, codes=codes, shape=domain.shape)
         command = [python, str(PEER), method, epsilon, str(given), str(made)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            run = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            return f"did not finish in {LIMIT // 60} minutes"
         if run.returncode:
             return (run.stderr.strip().splitlines() or ["it failed"])[-1]
         with np.load(made) as found:
             pairs = combinations(range(len(domain.shape)), 2)
             tables = {pair: found[f"{pair[0]}_{pair[1]}"] for pair in pairs}
             return tables, float(found["seconds"]), found["records"]
+
+
+def label(method: str) -> str:
+    """Return the name of a peer in tables."""
+    return method if method == "private-pgm" else f"OpenDP {method}"
 
 
 # ---- measures ----------------------------------------------------------------
@@ -152,7 +165,7 @@ def compare(
     del found["sample"]
     rows: dict[str, Any] = dict(found)
     for method in methods if python else ():
-        rows[f"OpenDP {method}"] = peer(python, method, domain, codes, epsilon)
+        rows[label(method)] = peer(python, method, domain, codes, epsilon)
     for method, result in rows.items():
         if isinstance(result, str):
             say(f"| {name} | {epsilon} | {method} | {result} | | |")
@@ -180,7 +193,7 @@ def classify(
     for method in methods if python else ():
         found = peer(python, method, domain, train, epsilon)
         result = found if isinstance(found, str) else f"{accuracy(found[2], test):.3f}"
-        say(f"| {name} | {epsilon} | OpenDP {method} | {result} |")
+        say(f"| {name} | {epsilon} | {label(method)} | {result} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -190,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilon", nargs="+", default=["1"])
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter with dp.mbi")
-    parser.add_argument("--methods", nargs="+", default=["MST", "AIM"])
+    parser.add_argument("--methods", nargs="+", default=["MST", "AIM", "private-pgm"])
     parser.add_argument("--classify", action="store_true")
     args = parser.parse_args(arguments)
 
