@@ -51,6 +51,10 @@ class Coded:
         classes = self.model.predict(self._table(self.schema.encode(X)))
         return np.asarray(self.schema.decode_target(np.asarray(classes, np.int64)))
 
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of every class of the schema; all are known here."""
+        return np.asarray(self.model.predict_proba(self._table(self.schema.encode(X))))
+
     def _table(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         if not self.one_hot:
             return codes.astype(np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -13,13 +13,16 @@ from benchmarks.accuracy._data import load, split
 from benchmarks.accuracy._methods import Method, accuracy
 from benchmarks.accuracy._table import EPSILONS, NO_NOISE
 
-FIELDS = ("dataset", "method", "epsilon", "repetition", "accuracy", "seconds")
+KEYS = ("dataset", "method", "epsilon", "repetition")
+ACCURACY = ("accuracy", "seconds")
 Key = tuple[str, str, float, int]
-Known = dict[Key, tuple[float, float]]
-"""Accuracy and seconds of every fit."""
+Known = dict[Key, tuple[float, ...]]
+"""What was measured of every fit: accuracy and seconds, unless said otherwise."""
 
 
-def read(path: Path, *, without: Collection[str] = ()) -> Known:
+def read(
+    path: Path, *, without: Collection[str] = (), fields: Sequence[str] = ACCURACY
+) -> Known:
     """Return the fits in a file, but those of some methods; these leave the file.
 
     A last line that was cut off is left out as well.
@@ -29,15 +32,15 @@ def read(path: Path, *, without: Collection[str] = ()) -> Known:
     known: Known = {}
     with open(path, newline="", encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
-            if row["method"] in without or not row["seconds"]:
+            if row["method"] in without or not row[fields[-1]]:
                 continue
             key = row["dataset"], row["method"], float(row["epsilon"])
-            value = float(row["accuracy"]), float(row["seconds"])
+            value = tuple(float(row[field]) for field in fields)
             known[*key, int(row["repetition"])] = value
     half = path.with_suffix(".part")
     with open(half, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
-        writer.writerow(FIELDS)
+        writer.writerow([*KEYS, *fields])
         writer.writerows([*key, *value] for key, value in known.items())
     half.replace(path)
     return known
@@ -50,12 +53,21 @@ def run(
     methods: Mapping[str, Method],
     n_splits: int,
     epsilons: Sequence[float] = EPSILONS,
+    *,
+    fields: Sequence[str] = ACCURACY,
+    measure: Callable[..., tuple[float, ...] | None] = accuracy,
 ) -> None:
-    """Run what is not known yet, and add it to `known` and to the file."""
+    """Run what is not known yet, and add it to `known` and to the file.
+
+    Parameters
+    ----------
+    measure : callable
+        Takes what `accuracy` takes, and returns numbers for the `fields`.
+    """
     with open(path, "a", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         if stream.tell() == 0:
-            writer.writerow(FIELDS)
+            writer.writerow([*KEYS, *fields])
         for name in tqdm(datasets, desc="data sets"):
             plan = [
                 (label, epsilon, i)
@@ -71,10 +83,10 @@ def run(
                 continue
             for label, epsilon, i in tqdm(plan, desc=name, leave=False):
                 parts = split(len(bunch.target), i)
-                found = accuracy(methods[label], bunch, epsilon, parts)
+                found = measure(methods[label], bunch, epsilon, parts)
                 if found is None:
                     continue
-                value = round(found[0], 6), round(found[1], 3)
+                value = tuple(round(number, 6) for number in found)
                 known[name, label, epsilon, i] = value
                 writer.writerow([name, label, epsilon, i, *value])
                 stream.flush()

@@ -10,7 +10,7 @@ from sklearn.utils import Bunch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.accuracy import _ablation, _data, _methods, _table, _trials
+from benchmarks.accuracy import _ablation, _data, _methods, _table, _trials, ranking
 from benchmarks.accuracy.__main__ import main
 from mmech_rf import Attribute, Schema, datasets
 
@@ -161,3 +161,37 @@ def test_ablations_run(label):
     found = _methods.accuracy(method, bunch, 100.0, _data.split(150, 0))
     assert found is not None
     assert found[0] > 0.5
+
+
+# ---- ranking and calibration -------------------------------------------------
+
+
+def test_probabilities_that_are_shares_have_no_error_and_sure_ones_have(rng):
+    shares = rng.random(20_000)
+    truth = (rng.random(20_000) < shares).astype(int)
+    # Ten groups of 2,000, each with a standard error below .012.
+    assert ranking.calibration_error(truth, shares) < 0.03
+    assert ranking.calibration_error(truth, np.round(shares)) > 0.2
+
+
+def test_records_of_equal_probability_are_taken_together():
+    truth = np.array([0, 1] * 50)
+    halves = np.full(100, 0.5)
+    assert ranking.calibration_error(truth, halves) == 0
+    assert ranking.calibration_error(np.sort(truth), halves) == 0
+    assert ranking.calibration_error(truth, halves + 0.1) == pytest.approx(0.1)
+
+
+def test_ranking_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("MMECH_DATA_DIR", "")
+    monkeypatch.setattr(ranking, "EPSILONS", (1.0,))
+    sets = ["--datasets", "tic-tac-toe", "--output", str(tmp_path)]
+    ranking.main([*sets, "--splits", "1"])
+    first = (tmp_path / "ranking.csv").read_text(encoding="utf-8")
+    ranking.main([*sets, "--splits", "2"])
+    again = (tmp_path / "ranking.csv").read_text(encoding="utf-8")
+    assert again.startswith(first)
+    assert len(again.splitlines()) > len(first.splitlines())
+    made = (tmp_path / "ranking.md").read_text(encoding="utf-8")
+    assert "| tic-tac-toe | private forest |" in made
+    assert "| tic-tac-toe | logistic regression, not private |" in made
