@@ -36,6 +36,7 @@ CHOICES = "tests/statistical/test_selection_audit.py"
 FITS = "tests/rf/test_classifiers.py"
 LABELS = "tests/rf/test_label_forest.py"
 PRIVACY = "tests/rf/test_privacy.py"
+HELD_OUT = "tests/rf/test_estimated_accuracy.py"
 RECIPE_DRAWS = "tests/rf/test_recipes_privacy.py"
 RECIPE_SHARES = "tests/rf/test_recipes.py"
 SUMS = "tests/rf/test_additive_scores.py"
@@ -666,6 +667,20 @@ SELECTING = (
         (
             f"{PRIVACY}::test_the_assignment_comes_from_the_system_and_one_draw_per_record",
         ),
+    ),
+    Mutant(
+        "held-out records that train as well",
+        "mmech_rf/private/shown.py",
+        "super()._measure(training)",
+        "super()._measure(records)",
+        (f"{HELD_OUT}::test_what_is_trained_with_is_not_what_is_counted",),
+    ),
+    Mutant(
+        "one name for the partitions of all fits",
+        "mmech_rf/private/shown.py",
+        'f"records of fit {random_key(None):x}"',
+        '"records of fits"',
+        (f"{HELD_OUT}::test_fits_of_other_budgets_cost_what_some_record_pays",),
     ),
     Mutant(
         "sums of attributes in half their unit",
