@@ -195,3 +195,12 @@ def test_ranking_goes_on_where_it_was(tmp_path, monkeypatch):
     made = (tmp_path / "ranking.md").read_text(encoding="utf-8")
     assert "| tic-tac-toe | private forest |" in made
     assert "| tic-tac-toe | logistic regression, not private |" in made
+
+
+def test_peers_that_were_measured_elsewhere_have_their_row():
+    known = {
+        ("heart", "DP-EBM (ε, δ)", 1.0, i): (0.8 + 0.1 * i, 0.2, 0.1) for i in (0, 1)
+    }
+    assert ranking.table(known).splitlines()[2:] == [
+        "| heart | DP-EBM (ε, δ) |  | 0.850 / 0.200 / 0.100 |  |"
+    ]
