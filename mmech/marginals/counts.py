@@ -170,6 +170,12 @@ class Counts:
             "[exact and sensitive: do not publish]"
         )
 
+    def _named(self, chunk_id: Hashable | None) -> Counts:
+        """Return these counts under one name, in place of those of their parts."""
+        found = Counts.__new__(Counts)
+        found._set(self.domain_shape, self._codes, self._multiplicities, chunk_id)
+        return found
+
     def _total(self) -> int:
         """Return the number of records. Sensitive."""
         return int(self._multiplicities.sum())

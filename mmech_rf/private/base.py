@@ -19,18 +19,18 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import PrivacyLedger
-from mmech.domain.readers import read_vector
 from mmech.noise import (
     check_insecure_rng,
     keyed_argmax,
     random_argmax,
     random_key,
 )
+from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
 from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.public_model import STAGES, PublicModel
-from mmech_rf.private.records import EncodedRecords, RecordParts
+from mmech_rf.private.records import EncodedRecords, RecordParts, encode_records
 from mmech_rf.private.terms import Terms, cost_in_words, statement
 from mmech_rf.schema import Schema
 
@@ -94,7 +94,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             )
         parts: RecordParts = vars(self).get("_parts") or self._no_parts(self.schema)
         parts.check(self.schema, chunk_id)
-        parts.add(*self._encode_records(self.schema, X, y), chunk_id)
+        self._add_records(parts, X, y, chunk_id)
         self._parts = parts
         return self
 
@@ -233,6 +233,11 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         if self.schema is None:
+            if is_on_cluster(X):
+                raise ValueError(
+                    "schema must be given to fit records that Dask holds, got None; "
+                    "pass a public Schema"
+                )
             schema, X, y = infer_schema(self, X, y)
         else:
             schema = self.schema
@@ -243,27 +248,26 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         if isinstance(X, RecordParts):
             return schema, X.records()
         parts = self._no_parts(schema)
-        parts.add(*self._encode_records(schema, X, y), None)
+        self._add_records(parts, X, y, None)
         return schema, parts.records()
 
-    def _encode_records(
-        self, schema: Schema, X: Any, y: Any
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _add_records(
+        self, parts: RecordParts, X: Any, y: Any, chunk_id: Hashable | None
+    ) -> None:
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y "
                 "is None; pass the class label of every record"
             )
-        if self.handle_unknown != "drop":
-            _check_classes(schema, y)
-        found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
-            X,
-            y,
-            narrow=True,
-            handle_unknown=self.handle_unknown,
-            handle_missing=self.handle_missing,
-        )
-        return found
+        policies = {
+            "handle_unknown": self.handle_unknown,
+            "handle_missing": self.handle_missing,
+        }
+        if is_on_cluster(X) or is_on_cluster(y):
+            counts = count_partitions(parts.schema, X, y, policies)
+            parts.add_counts(counts, chunk_id)
+        else:
+            parts.add(*encode_records(parts.schema, X, y, **policies), chunk_id)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""
@@ -402,17 +406,6 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
-
-
-def _check_classes(schema: Schema, y: Any) -> None:
-    """Raise for what is a target of regression: fractions that no class has."""
-    labels = read_vector(y)
-    whole = all(isinstance(k, str) or k == int(k) for k in schema.class_labels)
-    if labels.dtype.kind == "f" and whole and (labels % 1 > 0).any():
-        raise ValueError(
-            "y must hold class labels, got numbers with fractions, as for regression; "
-            "put them into ranges between public bounds first, a class for each"
-        )
 
 
 _PRIVATE_STATE = (

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Counts
+from mmech.domain.readers import read_vector
 from mmech.marginals.counts import check_chunks
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.schema import Schema
 
-__all__ = ["EncodedRecords", "RecordParts"]
+__all__ = ["EncodedRecords", "RecordParts", "count_rows", "encode_records"]
 
 BLOCK = 2**20
 """Memory: rows that are counted at a time."""
@@ -74,6 +75,45 @@ class EncodedRecords:
         return parts.records()
 
 
+def encode_records(
+    schema: Schema, X: Any, y: Any, *, handle_unknown: str, handle_missing: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return codes (N, d) and class codes (N,) of records, in narrow types."""
+    if handle_unknown != "drop":
+        _check_classes(schema, y)
+    found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
+        X, y, narrow=True, handle_unknown=handle_unknown, handle_missing=handle_missing
+    )
+    return found
+
+
+def _check_classes(schema: Schema, y: Any) -> None:
+    """Raise for what is a target of regression: fractions that no class has."""
+    labels = read_vector(y)
+    whole = all(isinstance(k, str) or k == int(k) for k in schema.class_labels)
+    if labels.dtype.kind == "f" and whole and (labels % 1 > 0).any():
+        raise ValueError(
+            "y must hold class labels, got numbers with fractions, as for regression; "
+            "put them into ranges between public bounds first, a class for each"
+        )
+
+
+def count_rows(
+    schema: Schema,
+    codes: NDArray[Any],
+    class_codes: NDArray[Any],
+    before: Counts | None = None,
+) -> Counts:
+    """Return the counts of encoded records, class last, with those of others before."""
+    shape = (*schema.domain_shape, schema.n_classes)
+    found = Counts(np.zeros((0, len(shape)), int), shape) if before is None else before
+    for start in range(0, len(codes), BLOCK):
+        part = slice(start, start + BLOCK)
+        rows = np.column_stack([codes[part], class_codes[part]])
+        found = found + Counts._of(rows, shape)
+    return found
+
+
 class RecordParts:
     """Parts of the records that are counted so far. Sensitive.
 
@@ -89,8 +129,8 @@ class RecordParts:
         self.schema = schema
         self._process = os.getpid()
         self._chunks: frozenset[Hashable] = frozenset()
-        self._shape = (*schema.domain_shape, schema.n_classes)
-        self._counts = Counts(np.zeros((0, len(self._shape)), int), self._shape)
+        shape = (*schema.domain_shape, schema.n_classes)
+        self._counts = Counts(np.zeros((0, len(shape)), int), shape)
         self._rows: list[NDArray[Any]] | None = None if distinct else []
 
     def check(self, schema: Schema | None, chunk_id: Hashable | None) -> None:
@@ -111,12 +151,16 @@ class RecordParts:
         if self._rows is not None:
             self._rows.append(np.column_stack([codes, class_codes]))
         else:
-            found = self._counts
-            for start in range(0, len(codes), BLOCK):
-                part = slice(start, start + BLOCK)
-                rows = np.column_stack([codes[part], class_codes[part]])
-                found = found + Counts._of(rows, self._shape)
-            self._counts = found
+            self._counts = count_rows(self.schema, codes, class_codes, self._counts)
+        if chunk_id is not None:
+            self._chunks |= {chunk_id}
+
+    def add_counts(self, counts: Counts, chunk_id: Hashable | None) -> None:
+        """Add a part that was counted elsewhere, in no order that means anything."""
+        if self._rows is None:
+            self._counts = self._counts + counts._named(None)
+        else:
+            self._rows.append(np.repeat(counts._codes, counts._multiplicities, axis=0))
         if chunk_id is not None:
             self._chunks |= {chunk_id}
 

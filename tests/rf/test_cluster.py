@@ -1,0 +1,171 @@
+"""Records that Dask holds: counted by workers, released as one fit of all of them."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from replay import entropy
+
+from mmech import PrivacyLedger
+from mmech_rf import (
+    Attribute,
+    BatchTrainingClassifier,
+    PrivateForestClassifier,
+    Schema,
+    SubsampleAggregateClassifier,
+    datasets,
+)
+
+dask = pytest.importorskip("dask")
+CAR = datasets.load_car()
+EVERY = np.arange(len(CAR.target))
+
+
+def frame():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(CAR.data, columns=CAR.schema.feature_names)
+    return table.assign(**{CAR.schema.target: CAR.target, "other": 0.5})
+
+
+def as_frames(n_parts):
+    dd = pytest.importorskip("dask.dataframe")
+    lazy = dd.from_pandas(frame(), npartitions=n_parts, sort=False)
+    return lazy, lazy[CAR.schema.target]
+
+
+def as_arrays(n_parts):
+    da = pytest.importorskip("dask.array")
+    rows = -(-len(EVERY) // n_parts)
+    return (
+        da.from_array(CAR.data, chunks=(rows, 2)),
+        da.from_array(CAR.target, chunks=rows // 2),
+    )
+
+
+def as_parts(n_parts):
+    load = dask.delayed(lambda rows: (CAR.data[rows], CAR.target[rows]), nout=2)
+    parts = map(load, np.array_split(EVERY, n_parts))
+    X, y = zip(*parts, strict=True)
+    return list(X), list(y)
+
+
+SOURCES = pytest.mark.parametrize("source", [as_frames, as_arrays, as_parts])
+MODELS = {
+    "private": PrivateForestClassifier(CAR.schema, epsilon=2, n_records=1728),
+    "training": BatchTrainingClassifier(
+        CAR.schema, epsilon=2, n_trees=8, depth=2, template="identity", random_state=0
+    ),
+}
+
+
+def released(model, X, y):
+    with entropy(3), dask.config.set(scheduler="threads", num_workers=2):
+        model.fit(X, y)
+    return model.predict(CAR.data).tolist(), model.releases_
+
+
+@SOURCES
+@pytest.mark.parametrize("n_parts", [1, 11])
+def test_the_release_is_that_of_all_records_at_once(source, n_parts):
+    for model in MODELS.values():
+        expected = released(model, CAR.data, CAR.target)
+        assert released(model, *source(n_parts)) == expected
+
+
+@SOURCES
+def test_parts_of_a_fit_may_be_lazy(source):
+    model = MODELS["private"]
+    expected = released(model, np.repeat(CAR.data, 2, axis=0), np.repeat(CAR.target, 2))
+    model.count(CAR.data, CAR.target, chunk_id="first")
+    model.count(*source(3), chunk_id="second")
+    with pytest.raises(ValueError, match="twice"):
+        model.count(*source(4), chunk_id="second")
+    with entropy(3):
+        model.release()
+    assert (model.predict(CAR.data).tolist(), model.releases_) == expected
+
+
+@SOURCES
+def test_records_are_assigned_to_trees_after_the_sum(source):
+    """Every record trains one tree, also where equal ones arrive as one count."""
+    model = SubsampleAggregateClassifier(CAR.schema, epsilon=1, n_trees=4, depth=2)
+    model.fit(*source(5))
+    (counts,) = model._counts
+    assert counts.sum() == len(EVERY)
+
+
+SCHEMA = Schema([Attribute.categorical("a", ["x", "y"])], ["0", "1"])
+
+
+def test_what_does_not_fit_is_named_and_not_logged(caplog):
+    distributed = pytest.importorskip("distributed")
+    ledger = PrivacyLedger(1)
+    model = PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger)
+    X = [dask.delayed([["x"], [value]]) for value in ("y", "secret", "x")]
+    y = [dask.delayed(labels) for labels in (["0", "1"], ["1", "0"], ["1", "1"])]
+    with (
+        distributed.Client(processes=False, n_workers=2, dashboard_address=":0"),
+        pytest.raises(ValueError, match="partition 1: row 1, column 'a'") as caught,
+    ):
+        model.fit(X, y)
+    assert "row 1, column" in caplog.text
+    assert "secret" not in str(caught.value) + caplog.text
+    assert ledger.spent == 0
+    assert not hasattr(model, "classes_")
+
+
+def test_partitions_that_do_not_match_are_refused():
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    X, y = ([dask.delayed([[text]]) for text in texts] for texts in ("xy", "010"))
+    for records, labels, error, message in [
+        (X, y, ValueError, "X has 2 partitions but y has 3"),
+        ([X[0]] * 2, y[:2], ValueError, "X has a delayed part twice"),
+        (X, ["0", "1"], TypeError, "y must be lazy"),
+        ([["x"]], y[:1], TypeError, "X must be lazy"),
+        (X[0], y[0], TypeError, "put it into a list"),
+    ]:
+        with pytest.raises(error, match=message):
+            model.fit(records, labels)
+    with pytest.raises(ValueError, match="schema must be given"):
+        PrivateForestClassifier(epsilon=1).fit(X, y[:2])
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_counts_nothing_twice(tmp_path):
+    """One of two workers dies, by its own process id, with what it has counted."""
+    distributed = pytest.importorskip("distributed")
+    data, target = CAR.data, CAR.target
+
+    def load(number, rows):
+        with open(tmp_path / "log", "a") as log:
+            log.write(f"{number} {os.getpid()}\n")
+        if number == 7 and not (tmp_path / "killed").exists():
+            (tmp_path / "killed").write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return data[rows], target[rows]
+
+    expected = released(MODELS["private"], data, target)
+    model = MODELS["private"]
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster),
+        entropy(3),
+    ):
+        pids = [cluster.workers[i].pid for i in cluster.workers]
+        parts = [
+            dask.delayed(load, nout=2)(number, rows)
+            for number, rows in enumerate(np.array_split(EVERY, 12))
+        ]
+        model.fit([X for X, _ in parts], [y for _, y in parts])
+    assert (model.predict(data).tolist(), model.releases_) == expected
+    killed = int((tmp_path / "killed").read_text())
+    assert killed in pids
+    assert os.getpid() not in pids
+    lines = (tmp_path / "log").read_text().splitlines()
+    ran = [tuple(map(int, line.split())) for line in lines]
+    assert {number for number, _ in ran} == set(range(12))
+    assert next(pid for number, pid in ran if number == 7) == killed
+    assert len(ran) > 12
