@@ -1,26 +1,30 @@
-"""Records of files in parts, so that memory stays bounded.
+"""Records of files, frames and iterators in parts, so that memory stays bounded.
 
 A part is a table of so many rows, its labels, and a name that no other part has: the
 file and the rows in it. Files are read as strictly as `datasets.load_csv` reads them:
-every line is a record by itself. pyarrow does it where it is installed and no field is
-quoted, and our own reader elsewhere, with the same outcome.
+every line is a record by itself. pyarrow reads the plain ones where it is installed,
+and our own reader the others, with the same outcome.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import mmap
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
+from urllib.parse import unquote
 
 import numpy as np
 
 from mmech.checks import check_integer
 from mmech.domain import readers
-from mmech.domain.readers import CsvFormat
+from mmech.domain.readers import CsvFormat, in_memory, read_table
 from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
@@ -29,18 +33,28 @@ __all__ = ["Part", "read"]
 TABLES = (".csv", ".csv.gz", ".parquet")
 """Endings of files that are read."""
 
+HIDDEN = (".", "_")
+"""Beginnings of files and folders that are not read: what Spark is still writing."""
+
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""What folders of a partitioned table are called whose value is missing."""
+
+_BLOCK = 2**24
+"""Memory: bytes of a file that are looked at, or parsed, at a time."""
+
 
 class Part(NamedTuple):
     """A part of the records, for `count` of an estimator.
 
     Attributes
     ----------
-    X : table of pyarrow, or object array
+    X : table of pyarrow, object array, or frame of the type that was given
         Attributes of the schema, followed by its required columns. Sensitive.
-    y : column of pyarrow, or object array
+    y : column of pyarrow, array or series
         Class labels. Sensitive.
-    chunk_id : tuple
-        File, first row and row after the last.
+    chunk_id : tuple or None
+        File, first row and row after the last. None for frames and iterators without
+        a name.
 
     Examples
     --------
@@ -52,31 +66,39 @@ class Part(NamedTuple):
 
     X: Any
     y: Any
-    chunk_id: tuple[str, int, int]
+    chunk_id: tuple[str, int, int] | None
 
 
 _PLAIN: CsvFormat = {"multiline": False, "sep": ",", "encoding": "utf-8"}
 
 
 def read(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    source: Any,
     schema: Schema,
     *,
     chunk_rows: int = 2**20,
+    name: str | None = None,
     **form: Unpack[CsvFormat],
 ) -> Iterator[Part]:
-    r"""Read records from files, a part at a time.
+    r"""Read records, a part at a time.
 
     Parameters
     ----------
-    source : path or sequence of paths
+    source : path, sequence of paths, frame, or iterable of frames or pairs
         CSV files with a header row, plain or compressed with gzip, and Parquet files,
         which need pyarrow (``pip install mmech[arrow]``); of a folder all such files
-        in it, in the order of their names.
+        in it, in the order of their names, but for those whose name begins with ``_``
+        or a dot. Folders below it that are called ``column=value`` give that column to
+        the files in them, as Hive and Spark write partitions. Else a frame of pandas,
+        polars or pyarrow with the class in it, a ``pyarrow.dataset``, or an iterable of
+        such frames or of pairs (X, y).
     schema : Schema
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
-        Most rows of a part.
+        Most rows of a part; pairs (X, y) are a part each.
+    name : str, default=None
+        Of a frame or an iterable: what names its parts, together with their rows, so
+        that they are counted once. Files have names.
     multiline, sep, encoding
         How csv files are written, as in `datasets.load_csv`.
 
@@ -89,6 +111,8 @@ def read(
     ------
     FileNotFoundError
         If there is no such file; nothing is read.
+    TypeError
+        If the source is nothing of the above.
     ValueError
         If a column is missing, a line does not parse, or a file changes while it is
         read. It names the file and the line or row, not what stands there.
@@ -108,18 +132,96 @@ def read(
     3.0
     """
     check_integer(chunk_rows, "chunk_rows")
-    return _parts(_files(source), schema, chunk_rows, form)
+    if _is_path(source) or (
+        isinstance(source, (list, tuple)) and all(map(_is_path, source))
+    ):
+        if name is not None:
+            raise ValueError(f"name is for frames, and files have one, got {name!r}")
+        return _parts(_files(source), schema, chunk_rows, form)
+    if form:
+        raise ValueError(
+            f"{', '.join(form)} is for csv files, got {type(source).__name__}; leave "
+            "it out"
+        )
+    return _of_memory(_frames(source), schema, chunk_rows, name)
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
+
+
+# ---- frames --------------------------------------------------------------------------
+
+
+def _frames(source: Any) -> Iterable[Any]:
+    """Return the frames, or pairs, that a source is made of."""
+    source = in_memory(source, "source")
+    if _is_frame(source):
+        return (source,)
+    if hasattr(source, "to_batches"):  # a dataset of pyarrow
+        return source.to_batches()
+    if isinstance(source, Mapping) or not hasattr(source, "__iter__"):
+        raise TypeError(
+            "source must be a path, a frame of pandas, polars or pyarrow, or an "
+            f"iterable of such frames or of pairs (X, y), got {type(source).__name__}"
+        )
+    return source
+
+
+def _is_frame(source: Any) -> bool:
+    """Whether a source is a table in memory of which rows can be taken."""
+    return hasattr(source, "iloc") or (
+        hasattr(source, "slice")
+        and (hasattr(source, "columns") or hasattr(source, "num_rows"))
+    )
+
+
+def _of_memory(
+    frames: Iterable[Any], schema: Schema, chunk_rows: int, name: str | None
+) -> Iterator[Part]:
+    first = 0
+    for frame in frames:
+        if isinstance(frame, tuple) and len(frame) == 2:
+            parts: Iterable[tuple[Any, Any, int]] = [(*frame, len(frame[1]))]
+        elif _is_frame(frame):
+            parts = _slices(frame, schema, chunk_rows)
+        else:
+            raise TypeError(
+                "an iterable source must yield frames of pandas, polars or pyarrow, or "
+                f"pairs (X, y), got {type(frame).__name__}"
+            )
+        for X, y, rows in parts:
+            yield Part(X, y, None if name is None else (name, first, first + rows))
+            first += rows
+
+
+def _slices(
+    frame: Any, schema: Schema, chunk_rows: int
+) -> Iterator[tuple[Any, Any, int]]:
+    table = read_table(frame)
+    table.locate([schema.target], "schema")
+    for start in range(0, max(table.n_rows, 1), chunk_rows):
+        if hasattr(frame, "iloc"):
+            part = frame.iloc[start : start + chunk_rows]
+        else:
+            part = frame.slice(start, chunk_rows)
+        yield part, part[schema.target], len(part[schema.target])
+
+
+# ---- files ---------------------------------------------------------------------------
 
 
 def _parts(
-    files: list[Path], schema: Schema, chunk_rows: int, form: CsvFormat
+    files: list[tuple[Path, Keys]], schema: Schema, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Part]:
     names = [*schema.feature_names, *schema.required, schema.target]
-    before = [_state(path) for path in files]
-    for path, state in zip(files, before, strict=True):
+    before = [_state(path) for path, _ in files]
+    for (path, keys), state in zip(files, before, strict=True):
         name, first = os.fspath(path), 0
+        given = {key: value for key, value in keys.items() if key in names}
         with located(f"cannot use the data {name!r}"):
-            for X, y in _tables(path, names, chunk_rows, form):
+            for table in _tables(path, names, given, chunk_rows, form):
+                X, y = _split(table, names, given)
                 yield Part(X, y, (name, first, first + len(y)))
                 first += len(y)
             if not first:
@@ -135,25 +237,56 @@ def _parts(
                 )
 
 
-def _files(source: Any) -> list[Path]:
-    """Return all files of a source, each once."""
-    given = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    found: list[Path] = []
-    for entry in map(Path, given):
+def _split(table: Any, names: list[str], keys: Keys) -> tuple[Any, Any]:
+    """Return attributes and labels, with the columns that the folders' names give."""
+    if isinstance(table, np.ndarray):
+        cells = np.empty((len(table), len(names)), dtype=object)
+        cells[:, [j for j, name in enumerate(names) if name not in keys]] = table
+        for name, value in keys.items():
+            cells[:, names.index(name)] = value
+        return cells[:, :-1], cells[:, -1]
+    import pyarrow
+
+    for name, value in keys.items():
+        column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
+        table = table.append_column(name, column.dictionary_encode())
+    return table.select(names[:-1]), table.column(names[-1])
+
+
+Keys = dict[str, str | None]
+"""Columns that the names of folders give, and their value."""
+
+
+def _files(source: Any) -> list[tuple[Path, Keys]]:
+    """Return all files of a source, each once, with the columns of their folders."""
+    found: list[tuple[Path, Keys]] = []
+    for entry in map(Path, [source] if _is_path(source) else source):
         if entry.is_dir():
-            inside = (path for path in sorted(entry.rglob("*")) if path.is_file())
-            found += [path for path in inside if path.name.endswith(TABLES)]
+            for path in sorted(entry.rglob("*")):
+                *folders, name = path.relative_to(entry).parts
+                left_out = any(part.startswith(HIDDEN) for part in (*folders, name))
+                if name.endswith(TABLES) and path.is_file() and not left_out:
+                    found.append((path, _keys(folders)))
         elif entry.exists():
-            found.append(entry)
+            found.append((entry, {}))
         else:
             raise FileNotFoundError(f"there is no file {os.fspath(entry)!r}")
     if not found:
         raise FileNotFoundError(
             f"source has no files that end in {', '.join(TABLES)}; name some"
         )
-    if len({path.resolve() for path in found}) < len(found):
+    if len({path.resolve() for path, _ in found}) < len(found):
         raise ValueError("source names a file twice; every record counts once")
     return found
+
+
+def _keys(folders: list[str]) -> Keys:
+    """Return what names of folders say, as ``column=value``."""
+    pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
+    return {
+        unquote(key): None if value == NULL_PARTITION else unquote(value)
+        for key, value in pairs
+    }
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -162,30 +295,40 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _tables(
-    path: Path, names: list[str], chunk_rows: int, form: CsvFormat
-) -> Iterator[tuple[Any, Any]]:
-    """Yield attributes and labels of so many rows at a time."""
+    path: Path, names: list[str], keys: Keys, chunk_rows: int, form: CsvFormat
+) -> Iterator[Any]:
+    """Yield so many rows at a time, of the columns that no folder gives."""
+    wanted = [name for name in names if name not in keys]
     if path.name.endswith(".parquet"):
-        batches = _of_parquet(path, names, chunk_rows)
-    elif form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
-        yield from _by_lines(path, names, chunk_rows, form)
-        return
+        columns, batches = _of_parquet(path, wanted, chunk_rows)
     else:
-        batches = _of_plain_csv(path, names)
+        columns = readers.read_header(path, **form)
+        if form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
+            batches = _by_lines(path, wanted, chunk_rows, form)
+        else:
+            batches = _of_plain_csv(path, columns, wanted)
+    for key in keys:
+        if key in columns:
+            raise ValueError(
+                f"the file has a column {key!r}, and its folder is called {key}=...; "
+                "only one of them can say it"
+            )
     for batch in batches:
-        for start in range(0, batch.num_rows, chunk_rows):
-            part = batch.slice(start, chunk_rows)
-            yield part.select(names[:-1]), part.column(names[-1])
+        for start in range(0, len(batch), chunk_rows):
+            if isinstance(batch, np.ndarray):
+                yield batch
+            else:
+                yield batch.slice(start, chunk_rows)
 
 
 def _by_lines(
     path: Path, names: list[str], chunk_rows: int, form: CsvFormat
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[Any]:
     rows = readers.read_rows(path, names, **form)
     while fields := [cells for _, cells in islice(rows, chunk_rows)]:
-        cells = np.empty((len(fields), len(names)), dtype=object)
-        cells[:] = fields
-        yield cells[:, :-1], cells[:, -1]
+        table = np.empty((len(fields), len(names)), dtype=object)
+        table[:] = fields
+        yield table
 
 
 def _arrow() -> Any:
@@ -197,32 +340,53 @@ def _arrow() -> Any:
 
 
 def _is_plain(path: Path) -> bool:
-    """Whether a file is neither compressed nor quoted, so that lines are records."""
+    """Whether pyarrow reads a file as our own reader does, each line as a record.
+
+    It has no quotes, no lone carriage returns, which end a line for pyarrow, no bytes
+    that are not UTF-8, which pyarrow leaves alone in columns that nobody asks for, and
+    no line longer than our reader takes for a field.
+    """
     if path.name.endswith(".gz") or not path.stat().st_size:
         return False
+    longest = csv.field_size_limit()
+    decoder = codecs.getincrementaldecoder("utf-8")()
     with (
         path.open("rb") as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as bytes_,
     ):
         if bytes_.find(b'"') >= 0:
             return False
-        # A carriage return alone ends a line for pyarrow, and is an error here.
-        return bytes_.find(b"\r") < 0 or not re.search(rb"\r(?!\n)", bytes_)
+        if bytes_.find(b"\r") >= 0 and re.search(rb"\r(?!\n)", bytes_):
+            return False
+        start = 0
+        while start + longest < len(bytes_):
+            start = bytes_.rfind(b"\n", start, start + longest) + 1
+            if not start:
+                return False
+        try:
+            for start in range(0, len(bytes_), _BLOCK):
+                block = bytes_[start : start + _BLOCK]
+                cut_off = decoder.getstate()[0]
+                if cut_off or not block.isascii():
+                    decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True
 
 
-def _of_plain_csv(path: Path, names: list[str]) -> Iterator[Any]:
+def _of_plain_csv(path: Path, header: list[str], names: list[str]) -> Iterator[Any]:
     """Yield batches of a file without quotes: text, each distinct one held once."""
     import pyarrow
     from pyarrow import csv
 
-    header = readers.read_header(path)
     kind = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     try:
         if any(header.count(name) != 1 for name in names):
             raise pyarrow.ArrowInvalid
         yield from csv.open_csv(
             path,
-            read_options=csv.ReadOptions(block_size=2**24),
+            read_options=csv.ReadOptions(block_size=_BLOCK),
             parse_options=csv.ParseOptions(quote_char=False),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(names, kind),
@@ -236,25 +400,42 @@ def _of_plain_csv(path: Path, names: list[str]) -> Iterator[Any]:
             raise ValueError("the file does not parse; correct it") from None
 
 
-def _of_parquet(path: Path, names: list[str], chunk_rows: int) -> Iterator[Any]:
+def _of_parquet(
+    path: Path, names: list[str], chunk_rows: int
+) -> tuple[list[str], Iterator[Any]]:
+    """Return the columns of a file, and batches of those that are wanted."""
     if _arrow() is None:
         raise ImportError(
             "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
         )
-    import pyarrow
     from pyarrow import parquet
 
-    try:
-        columns = parquet.read_schema(path).names
-        for name in names:
-            if (count := columns.count(name)) != 1:
-                found = f"{count} columns" if count else "no column"
-                raise ValueError(
-                    f"the file has {found} named {name!r}, but the schema needs "
-                    "exactly one; rename the column or use another schema"
-                )
-        with parquet.ParquetFile(path, read_dictionary=names) as file:
+    with _sound_parquet():
+        columns = list(parquet.read_schema(path).names)
+    for name in names:
+        if (count := columns.count(name)) != 1:
+            found = f"{count} columns" if count else "no column"
+            raise ValueError(
+                f"the file has {found} named {name!r}, but the schema needs "
+                "exactly one; rename the column or use another schema"
+            )
+
+    def batches() -> Iterator[Any]:
+        with (
+            _sound_parquet(),
+            parquet.ParquetFile(path, read_dictionary=names) as file,
+        ):
             yield from file.iter_batches(batch_size=chunk_rows, columns=names)
+
+    return columns, batches()
+
+
+@contextmanager
+def _sound_parquet() -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
     except pyarrow.ArrowInvalid:
         raise ValueError(
             "the file is not a Parquet file, or is damaged or cut off; write it again"

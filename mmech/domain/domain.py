@@ -274,7 +274,13 @@ class Domain:
         table = read_table(X, columns)
         positions, _ = table.locate(self.names, self._noun)
         codes, keep = encode_columns(
-            self.attributes, table, positions, self._noun, narrow=narrow, **policies
+            self.attributes,
+            table,
+            positions,
+            self._noun,
+            narrow=narrow,
+            first_row=0,
+            **policies,
         )
         return codes if keep.all() else codes[keep]
 

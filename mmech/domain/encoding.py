@@ -76,11 +76,12 @@ def encode_columns(
     handle_unknown: str,
     handle_missing: str,
     narrow: bool = False,
+    first_row: int = 0,
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the codes (N, d) of all records, and which of them are kept (N,).
 
     `positions` says which column of the table holds which attribute; `narrow` asks for
-    the narrowest type of codes.
+    the narrowest type of codes; messages count rows from `first_row`.
     """
     keep = np.ones(table.n_rows, dtype=bool)
     dtype = narrow_type(attributes) if narrow else np.dtype(np.int64)
@@ -100,7 +101,7 @@ def encode_columns(
             elif choice == "category" and attribute.other_code is not None:
                 codes[bad, j] = attribute.other_code
             else:
-                row, undeclared = int(bad.argmax()), choice == "category"
+                row, undeclared = first_row + int(bad.argmax()), choice == "category"
                 raise cell_error(
                     row, attribute.name, marker, noun, undeclared=undeclared
                 )

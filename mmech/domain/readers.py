@@ -31,6 +31,7 @@ __all__ = [
     "CsvFormat",
     "Source",
     "Table",
+    "in_memory",
     "read_cells",
     "read_header",
     "read_rows",
@@ -176,7 +177,7 @@ def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     """View a frame, array, dictionary of columns or list of rows as a `Table`."""
-    X = _in_memory(X)
+    X = in_memory(X)
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
         names = tuple(map(str, X.column_names))
@@ -232,7 +233,7 @@ _LAZY = ("collect", "compute", "execute")
 """What lazy frames are made real with: polars and PySpark, Dask, DuckDB and Ibis."""
 
 
-def _in_memory(X: Any) -> Any:
+def in_memory(X: Any, name: str = "X") -> Any:
     """Return a lazy frame as one in memory, and everything else as it is."""
     method = next((name for name in _LAZY if hasattr(type(X), name)), None)
     if method is None:
@@ -247,8 +248,8 @@ def _in_memory(X: Any) -> Any:
             if isinstance(frame, nw.LazyFrame):
                 return frame.collect().to_native()
     raise TypeError(
-        f"X must be in memory, got a lazy {type(X).__name__}; call .{method}() on it "
-        "first"
+        f"{name} must be in memory, got a lazy {type(X).__name__}; call .{method}() on "
+        "it first"
     )
 
 
@@ -330,7 +331,7 @@ def read_vector(y: Any) -> NDArray[Any]:
     """View class labels, or a frame with one column, as a one-dimensional array."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
-    y = _in_memory(y)
+    y = in_memory(y)
     is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
     if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
         table = read_table(y)

@@ -165,17 +165,15 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
     form = csv_format(args)
     if path == "-":
         bunch = load_csv(opened(args, path), schema, decode=False, **form)
-        total = len(bunch.target)
-        parts = iter([Part(bunch.data, bunch.target, (path, 0, total))])
+        rows = len(bunch.target)
+        parts = iter([Part(bunch.data, bunch.target, (path, 0, rows))])
     else:
         parts = read(path, schema, **form)
-    n_read = 0
-    with showing(lambda: f"reading: {n_read:,} records"):
-        for X, y, (file, first, total) in parts:
-            rows = f", rows from {first:,} on" if first else ""
-            with located(f"cannot use the data {path!r}{rows}"):
-                model.count(X, y, chunk_id=(file, first, total))
-            n_read += len(y)
+    for X, y, chunk_id in parts:
+        file = chunk_id[0] if chunk_id else path
+        with located(f"cannot use the data {file!r}"):
+            model.count(X, y, chunk_id=chunk_id)
+        total += len(y)
     if remark:
         say(remark)
     if args.show_counts:

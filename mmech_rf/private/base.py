@@ -62,8 +62,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         X, y : as in `fit`
             A part of the records. Sensitive.
         chunk_id : hashable, default=None
-            Name of the part, such as a file and its rows. A record counts once: a part
-            of the same name is refused. Contents are never compared.
+            Name of the part, such as ``(file, first_row, stop_row)`` that `read` gives,
+            whose rows errors name. A record counts once: a part of the same name is
+            refused. Contents are never compared.
 
         Returns
         -------
@@ -267,7 +268,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             counts = count_partitions(parts.schema, X, y, policies)
             parts.add_counts(counts, chunk_id)
         else:
-            parts.add(*encode_records(parts.schema, X, y, **policies), chunk_id)
+            encoded = encode_records(parts.schema, X, y, **policies, chunk_id=chunk_id)
+            parts.add(*encoded, chunk_id)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""

@@ -76,13 +76,30 @@ class EncodedRecords:
 
 
 def encode_records(
-    schema: Schema, X: Any, y: Any, *, handle_unknown: str, handle_missing: str
+    schema: Schema,
+    X: Any,
+    y: Any,
+    *,
+    handle_unknown: str,
+    handle_missing: str,
+    chunk_id: Hashable = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return codes (N, d) and class codes (N,) of records, in narrow types."""
+    """Return codes (N, d) and class codes (N,) of records, in narrow types.
+
+    Messages count rows from the first one that the name of a part of a file has.
+    """
     if handle_unknown != "drop":
         _check_classes(schema, y)
+    first_row = 0
+    if isinstance(chunk_id, tuple) and len(chunk_id) == 3 and type(chunk_id[1]) is int:
+        first_row = chunk_id[1]
     found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
-        X, y, narrow=True, handle_unknown=handle_unknown, handle_missing=handle_missing
+        X,
+        y,
+        narrow=True,
+        handle_unknown=handle_unknown,
+        handle_missing=handle_missing,
+        first_row=first_row,
     )
     return found
 

@@ -193,6 +193,7 @@ class Schema(Domain):
         handle_missing: str = "error",
         narrow: bool,
         return_index: bool = False,
+        first_row: int = 0,
     ) -> Any: ...
 
     def encode(
@@ -205,6 +206,7 @@ class Schema(Domain):
         handle_missing: str = "error",
         narrow: bool = False,
         return_index: bool = False,
+        first_row: int = 0,
     ) -> Any:
         """Return the cell of every record along every attribute.
 
@@ -224,6 +226,8 @@ class Schema(Domain):
             columns are read only with it.
         return_index : bool, default=False
             With `y`, return the positions of the records that were kept, too.
+        first_row : int, default=0
+            Number of the first row in messages, where `X` is a part of a file.
 
         Returns
         -------
@@ -265,14 +269,21 @@ class Schema(Domain):
             read_required=y is not None and handle_missing != "category",
         )
         codes, keep = encode_columns(
-            self.attributes, table, features, self._noun, narrow=narrow, **policies
+            self.attributes,
+            table,
+            features,
+            self._noun,
+            narrow=narrow,
+            first_row=first_row,
+            **policies,
         )
         for name, position in zip(self.required, required, strict=False):
             missing = np.fromiter(
                 map(is_missing, table.column(position)), bool, table.n_rows
             )
             if handle_missing == "error" and missing.any():
-                raise cell_error(int(missing.argmax()), name, MISSING, self._noun)
+                row = first_row + int(missing.argmax())
+                raise cell_error(row, name, MISSING, self._noun)
             keep &= ~missing
         if y is None:
             return codes
@@ -282,7 +293,8 @@ class Schema(Domain):
             if choice == "drop":
                 keep &= ~bad
             elif bad.any():
-                raise label_error(int(bad.argmax()), marker, policies=True)
+                row = first_row + int(bad.argmax())
+                raise label_error(row, marker, policies=True)
         index = np.flatnonzero(keep) if return_index or not keep.all() else None
         if index is not None and index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]

@@ -8,6 +8,7 @@ from replay import entropy
 
 import mmech_rf.reading as reading
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
+from mmech_rf.reading import NULL_PARTITION
 
 SCHEMA = Schema(
     [
@@ -28,7 +29,7 @@ LINES = [
         "3.5,y,yes,red",
     ),
 ]
-POLICIES = {"handle_missing": "drop"}
+POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
 @pytest.fixture(params=["lines", "arrow"])
@@ -41,7 +42,9 @@ def reader(request, monkeypatch):
 
 
 def written(path, lines, end="\n"):
-    data = end.join([*lines, ""]).encode()
+    data = (end.join([*lines, ""]) if end else "\n".join(lines)).encode(
+        errors="surrogateescape"
+    )
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
@@ -63,7 +66,10 @@ def whole(path, **settings):
 @pytest.mark.parametrize("chunk_rows", [1, 2, 100])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("change", ["none", "quotes", "empty lines", "mark"])
+@pytest.mark.parametrize(
+    "change",
+    ["none", "quotes", "empty lines", "mark", "spaces", "no end", "twice", "long"],
+)
 def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
     lines = list(LINES)
     if change == "quotes":
@@ -72,7 +78,14 @@ def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
         lines[3:3] = ["", ""]
     elif change == "mark":
         lines[0] = "\ufeff" + lines[0]
-    path = written(tmp_path / name, lines, end)
+    elif change == "spaces":
+        lines[2:4] = [" ,x, no ,red", "7 ,\t, no, blå "]
+    elif change == "twice":  # a column that nobody asks for
+        lines = [line.replace(",", ",x,", 1) for line in lines]
+        lines[0] = "size,other,other,answer,colour"
+    elif change == "long":
+        lines[3] = f"1,{'z' * 100_000},yes,red"
+    path = written(tmp_path / name, lines, "" if change == "no end" else end)
     codes, classes, chunks = encoded(read(path, SCHEMA, chunk_rows=chunk_rows))
     assert (codes, classes) == whole(path)
     stops = [stop for _, _, stop in chunks]
@@ -106,6 +119,9 @@ def test_a_folder_is_all_its_files(tmp_path):
         ("3,secret,yes,red,5", "line 4 of the file has 5 fields"),
         ('3,"secret,yes,red', "line 4 of the file opens a quote"),
         ("3,secret\r,yes,red", "line 4 of the file"),
+        ("   ", "line 4 of the file has 1 fields"),
+        ("3,secret\udce9,yes,red", "line 4 of the file is not encoded in UTF-8"),
+        (f"3,{'secret' * 30_000},yes,red", "line 4 of the file"),
     ],
 )
 def test_lines_that_do_not_parse_are_named_and_not_shown(line, message, tmp_path):
@@ -201,3 +217,124 @@ def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
     path.touch()
     with pytest.raises(ImportError, match=r"mmech\[arrow\]"):
         list(read(path, SCHEMA))
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [("3,x,yes,secret", "row 5, column 'colour'"), ("3,x,secret,red", "row 5 of y")],
+)
+def test_rows_in_errors_are_those_of_the_file(line, place, tmp_path):
+    path = written(tmp_path / "a.csv", [*LINES[:6], line])
+    model = PrivateForestClassifier(SCHEMA, epsilon=1, handle_missing="drop")
+    *parts, (X, y, chunk_id) = read(path, SCHEMA, chunk_rows=2)
+    assert len(parts) == 2
+    with pytest.raises(ValueError, match=place) as caught:
+        model.count(X, y, chunk_id=chunk_id)
+    assert "secret" not in str(caught.value)
+
+
+# ---- folders of partitions -----------------------------------------------------------
+
+
+@pytest.mark.usefixtures("reader")
+def test_names_of_folders_are_columns(tmp_path):
+    expected = []
+    header = "size,answer"
+    for folder, colour in (("blå", "blå"), ("%3F", "?"), (NULL_PARTITION, "")):
+        path = tmp_path / "other=1" / f"colour={folder}"
+        path.mkdir(parents=True)
+        written(path / "a.csv", [header, "3,yes", "9,no"])
+        expected += [[colour, "3", "yes"], [colour, "9", "no"]]
+    (tmp_path / "_temporary").mkdir()
+    written(tmp_path / "_temporary" / "b.csv", [header, "1,no"])
+    expected = SCHEMA.encode(
+        [row[:2] for row in expected], [row[2] for row in expected], **POLICIES
+    )
+    codes, classes, chunks = encoded(read(tmp_path, SCHEMA, chunk_rows=1))
+    assert sorted(codes) == sorted(expected[0].tolist())
+    assert sorted(classes) == sorted(expected[1].tolist())
+    assert len(set(chunks)) == 6
+    written(path / "b.csv", LINES)
+    with pytest.raises(ValueError, match=r"a column 'colour', and its folder"):
+        list(read(tmp_path, SCHEMA))
+
+
+def test_partitions_that_pyarrow_wrote(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    table = arrow.table(
+        {
+            "size": [3.5, 7.0, 0.0, 10.0],
+            "answer": ["yes", "no", "yes", "no"],
+            "colour": ["red", "blå", "?", "red"],
+        }
+    )
+    dataset.write_dataset(
+        table,
+        tmp_path,
+        format="parquet",
+        partitioning=["colour", "answer"],
+        partitioning_flavor="hive",
+    )
+    codes, classes, _ = encoded(read(tmp_path, SCHEMA))
+    expected = SCHEMA.encode(table.select(["colour", "size"]), table["answer"])
+    rows = zip(*(part.tolist() for part in expected), strict=True)
+    assert sorted(zip(codes, classes, strict=True)) == sorted(rows)
+
+
+# ---- frames and iterators ------------------------------------------------------------
+
+ROWS = {
+    "size": [3.5, 7.0, 0.0, 10.0, 4.0],
+    "other": [1, 2, 3, 4, 5],
+    "answer": ["yes", "no", "yes", "no", "no"],
+    "colour": ["red", "blå", "?", "red", "red"],
+}
+
+
+def frame_of(library):
+    if library == "pyarrow":
+        return pytest.importorskip("pyarrow").table(ROWS)
+    return pytest.importorskip(library).DataFrame(ROWS)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_frames_are_read_in_parts(library):
+    frame = frame_of(library)
+    codes, classes, chunks = encoded(read(frame, SCHEMA, chunk_rows=2, name="may"))
+    rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
+    expected = SCHEMA.encode(rows, ROWS["answer"])
+    assert codes == expected[0].tolist()
+    assert classes == expected[1].tolist()
+    assert chunks == (("may", 0, 2), ("may", 2, 4), ("may", 4, 5))
+    assert encoded(read(frame, SCHEMA))[2] == (None,)
+    again = encoded(read(iter([frame, frame]), SCHEMA, name="may"))
+    assert again[0] == codes * 2
+    assert again[2] == (("may", 0, 5), ("may", 5, 10))
+
+
+def test_pairs_and_datasets_are_read(tmp_path):
+    rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
+    pairs = ((rows[i : i + 2], ROWS["answer"][i : i + 2]) for i in (0, 2, 4))
+    codes, _, chunks = encoded(read(pairs, SCHEMA, name="pairs"))
+    assert codes == SCHEMA.encode(rows).tolist()
+    assert chunks[-1] == ("pairs", 4, 5)
+    dataset = pytest.importorskip("pyarrow.dataset").dataset(frame_of("pyarrow"))
+    assert encoded(read(dataset, SCHEMA))[0] == codes
+
+
+def test_other_sources_are_refused(tmp_path):
+    path = written(tmp_path / "a.csv", LINES)
+    for source, settings, error, message in [
+        (5, {}, TypeError, "source must be a path, a frame"),
+        ({"size": [1]}, {}, TypeError, "source must be a path, a frame"),
+        ([1, 2], {}, TypeError, "must yield frames"),
+        (path, {"name": "a"}, ValueError, "files have one"),
+        (iter([]), {"sep": ";"}, ValueError, "sep is for csv files"),
+    ]:
+        with pytest.raises(error, match=message):
+            list(read(source, SCHEMA, **settings))
+    frame = frame_of("pandas").drop(columns="answer")
+    with pytest.raises(ValueError, match="no column named 'answer'"):
+        list(read(frame, SCHEMA))
