@@ -294,25 +294,69 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+def columns_of(source: Any, **form: Unpack[CsvFormat]) -> list[str]:
+    """Return the names of the columns that the files of a source have, each once."""
+    found: dict[str, None] = {}
+    for path, keys in _files(source):
+        with located(f"cannot use the data {os.fspath(path)!r}"):
+            columns = _columns(path, form)
+        found.update(dict.fromkeys([*columns, *keys]))
+    return list(found)
+
+
+def expected_rows(source: Any) -> int | None:
+    """Return roughly how many rows the files of a source have; None if compressed.
+
+    Parquet files say it; of csv files the length of the first lines tells.
+    """
+    total = 0
+    for path, _ in _files(source):
+        if path.name.endswith(".gz"):
+            return None
+        if path.name.endswith(".parquet"):
+            from pyarrow import parquet
+
+            with _sound_parquet():
+                total += parquet.read_metadata(path).num_rows
+            continue
+        with path.open("rb") as stream:
+            start = stream.read(2**20)
+        total += path.stat().st_size * start.count(b"\n") // max(len(start), 1)
+    return total
+
+
+def _columns(path: Path, form: CsvFormat) -> list[str]:
+    """Return the names of the columns of a file."""
+    if not path.name.endswith(".parquet"):
+        return readers.read_header(path, **form)
+    if _arrow() is None:
+        raise ImportError(
+            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
+        )
+    from pyarrow import parquet
+
+    with _sound_parquet():
+        return list(parquet.read_schema(path).names)
+
+
 def _tables(
     path: Path, names: list[str], keys: Keys, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Any]:
     """Yield so many rows at a time, of the columns that no folder gives."""
     wanted = [name for name in names if name not in keys]
-    if path.name.endswith(".parquet"):
-        columns, batches = _of_parquet(path, wanted, chunk_rows)
-    else:
-        columns = readers.read_header(path, **form)
-        if form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
-            batches = _by_lines(path, wanted, chunk_rows, form)
-        else:
-            batches = _of_plain_csv(path, columns, wanted)
+    columns = _columns(path, form)
     for key in keys:
         if key in columns:
             raise ValueError(
                 f"the file has a column {key!r}, and its folder is called {key}=...; "
                 "only one of them can say it"
             )
+    if path.name.endswith(".parquet"):
+        batches = _of_parquet(path, columns, wanted, chunk_rows)
+    elif form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
+        batches = _by_lines(path, wanted, chunk_rows, form)
+    else:
+        batches = _of_plain_csv(path, columns, wanted, chunk_rows)
     for batch in batches:
         for start in range(0, len(batch), chunk_rows):
             if isinstance(batch, np.ndarray):
@@ -375,18 +419,22 @@ def _is_plain(path: Path) -> bool:
     return True
 
 
-def _of_plain_csv(path: Path, header: list[str], names: list[str]) -> Iterator[Any]:
+def _of_plain_csv(
+    path: Path, header: list[str], names: list[str], chunk_rows: int
+) -> Iterator[Any]:
     """Yield batches of a file without quotes: text, each distinct one held once."""
     import pyarrow
     from pyarrow import csv
 
+    # At least two lines of the greatest length, and less than a part takes.
+    block = min(_BLOCK, max(2**19, 16 * chunk_rows))
     kind = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     try:
         if any(header.count(name) != 1 for name in names):
             raise pyarrow.ArrowInvalid
         yield from csv.open_csv(
             path,
-            read_options=csv.ReadOptions(block_size=_BLOCK),
+            read_options=csv.ReadOptions(block_size=block),
             parse_options=csv.ParseOptions(quote_char=False),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(names, kind),
@@ -401,17 +449,10 @@ def _of_plain_csv(path: Path, header: list[str], names: list[str]) -> Iterator[A
 
 
 def _of_parquet(
-    path: Path, names: list[str], chunk_rows: int
-) -> tuple[list[str], Iterator[Any]]:
-    """Return the columns of a file, and batches of those that are wanted."""
-    if _arrow() is None:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
-        )
+    path: Path, columns: list[str], names: list[str], chunk_rows: int
+) -> Iterator[Any]:
     from pyarrow import parquet
 
-    with _sound_parquet():
-        columns = list(parquet.read_schema(path).names)
     for name in names:
         if (count := columns.count(name)) != 1:
             found = f"{count} columns" if count else "no column"
@@ -419,15 +460,8 @@ def _of_parquet(
                 f"the file has {found} named {name!r}, but the schema needs "
                 "exactly one; rename the column or use another schema"
             )
-
-    def batches() -> Iterator[Any]:
-        with (
-            _sound_parquet(),
-            parquet.ParquetFile(path, read_dictionary=names) as file,
-        ):
-            yield from file.iter_batches(batch_size=chunk_rows, columns=names)
-
-    return columns, batches()
+    with _sound_parquet(), parquet.ParquetFile(path, read_dictionary=names) as file:
+        yield from file.iter_batches(batch_size=chunk_rows, columns=names)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ __all__ = [
     "in_options",
     "listed_methods",
     "read_depth",
+    "read_memory",
     "read_probability",
 ]
 
@@ -75,7 +76,8 @@ def check_readable(args: argparse.Namespace) -> None:
     """Raise for a file that cannot be opened, before the library is imported."""
     for name in READ:
         path = getattr(args, name, None)
-        if isinstance(path, str) and path != "-":
+        folder = name == "data" and isinstance(path, str) and os.path.isdir(path)
+        if isinstance(path, str) and path != "-" and not folder:
             with open(path, "rb"):
                 pass
 
@@ -168,6 +170,22 @@ def read_depth(text: str) -> int | str:
         raise argparse.ArgumentTypeError(
             f"it must be a whole number >= 0 or auto, got {text!r}"
         ) from None
+
+
+def read_memory(text: str) -> int:
+    """Read a number of bytes, as ``800M`` or ``2G``."""
+    units = {"M": 2**20, "G": 2**30}
+    number, unit = text[:-1], units.get(text[-1:].upper(), 0)
+    try:
+        size = int(float(number) * unit)
+    except (ValueError, OverflowError):
+        size = 0
+    if not 500 * 2**20 <= size < 2**50:
+        raise argparse.ArgumentTypeError(
+            "it must be a number of megabytes or gigabytes, at least 500M, such as 2G, "
+            f"got {text!r}"
+        )
+    return size
 
 
 def read_probability(text: str) -> float:

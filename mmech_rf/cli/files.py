@@ -9,6 +9,7 @@ import gzip
 import io
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,11 +40,23 @@ __all__ = [
     "opened",
     "count_records",
     "labels_of_queries",
+    "progress_words",
     "read_header",
     "same_content",
     "write_labels",
     "writing",
 ]
+
+
+PART = 2**20
+"""Rows that are read at a time, where no bound on memory says less."""
+
+PROGRAM = 400 * 2**20
+"""Memory: bytes of the program itself, with its libraries, and of what a release takes
+whatever the records."""
+
+CELL = 300
+"""Memory: bytes of a field in text, with what is read ahead of it."""
 
 
 def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
@@ -139,7 +152,12 @@ def read_header(args: argparse.Namespace, path: str) -> list[str]:
 def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
     """Return a remark on columns outside the schema, if any; or raise for them."""
     known = {*schema.feature_names, *schema.required, schema.target}
-    header = read_header(args, path)
+    if os.path.isdir(path) or path.endswith(".parquet"):
+        from mmech_rf.reading import columns_of
+
+        header = columns_of(path, **csv_format(args))
+    else:
+        header = read_header(args, path)
     extra = [name for name in header if name not in known]
     if not extra:
         return ""
@@ -156,24 +174,29 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
     """Count records with their classes; wrong values are errors that name the file."""
     from mmech_rf.datasets import load_csv
     from mmech_rf.forest.checks import located
-    from mmech_rf.reading import Part, read
+    from mmech_rf.reading import Part, expected_rows, read
 
-    schema, total = model.schema, 0
+    schema = model.schema
     assert schema is not None
     remark = _unread_columns(args, path, schema)
     model._check_parameters()
-    form = csv_format(args)
+    form, expected = csv_format(args), None
     if path == "-":
         bunch = load_csv(opened(args, path), schema, decode=False, **form)
         rows = len(bunch.target)
         parts = iter([Part(bunch.data, bunch.target, (path, 0, rows))])
     else:
-        parts = read(path, schema, **form)
-    for X, y, chunk_id in parts:
-        file = chunk_id[0] if chunk_id else path
-        with located(f"cannot use the data {file!r}"):
-            model.count(X, y, chunk_id=chunk_id)
-        total += len(y)
+        expected = expected_rows(path)
+        rows = _rows_within(args.memory, schema)
+        parts = read(path, schema, chunk_rows=rows, **form)
+    started, total = time.monotonic(), 0
+    with showing(lambda: progress_words(total, expected, time.monotonic() - started)):
+        for X, y, chunk_id in parts:
+            file = chunk_id[0] if chunk_id else path
+            with located(f"cannot use the data {file!r}"):
+                model.count(X, y, chunk_id=chunk_id)
+            total += len(y)
+            _check_memory(args.memory, model._parts.nbytes)
     if remark:
         say(remark)
     if args.show_counts:
@@ -209,6 +232,36 @@ def unlabelled_records(
             handle_missing=model.handle_missing,
         )
     return found
+
+
+def progress_words(n_read: int, expected: int | None, seconds: float) -> str:
+    """Return how far reading is, for the person at the terminal."""
+    rate = n_read / max(seconds, 1e-3)
+    words = f"{n_read:,} records, {rate:,.0f} a second"
+    if not expected or not n_read:
+        return f"reading: {words}"
+    done = min(n_read / expected, 1)
+    bar = "#" * round(20 * done)
+    left = max(expected - n_read, 0) / rate
+    return f"reading: [{bar:20}] {done:.0%}, {words}, {left:.0f} s left"
+
+
+def _rows_within(memory: int | None, schema: Schema) -> int:
+    """Return how many rows may be read at a time."""
+    if memory is None:
+        return PART
+    rows = (memory - PROGRAM) // (CELL * (schema.n_features + 1))
+    return min(PART, max(1000, rows))
+
+
+def _check_memory(memory: int | None, needed: int) -> None:
+    """Raise before anything is released where counts take more than may be used."""
+    if memory is not None and needed > memory - PROGRAM:
+        raise InputError(
+            "the distinct records do not fit into --memory with all that is computed "
+            "from them; raise it, or cut attributes into fewer values; nothing was "
+            "released"
+        )
 
 
 def labels_of_queries(

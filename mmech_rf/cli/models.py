@@ -22,6 +22,7 @@ from mmech_rf.cli.common import (
     add_forest,
     as_option,
     listed_methods,
+    read_memory,
     read_probability,
 )
 from mmech_rf.cli.files import (
@@ -154,7 +155,8 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "data",
         metavar="CSV",
-        help="training records; sensitive; - reads the standard input",
+        help="training records; sensitive: a csv or Parquet file, or a folder of them; "
+        "- reads the standard input",
     )
     add_output(command, required=True, help="file to save the model in, such as m.npz")
     command.add_argument(
@@ -389,6 +391,13 @@ def _add_records(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="say how many of the records are used, n of N; sensitive: this number is "
         "not private, keep it to yourself",
+    )
+    command.add_argument(
+        "--memory",
+        type=read_memory,
+        metavar="SIZE",
+        help="most memory to use, such as 2G or 800M, at least 500M; where distinct "
+        "records need more, nothing is released (default: what it takes)",
     )
     add_columns(command)
     command.add_argument(

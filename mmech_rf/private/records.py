@@ -182,6 +182,12 @@ class RecordParts:
             self._chunks |= {chunk_id}
 
     @property
+    def nbytes(self) -> int:
+        """Memory that adding another part, or a release, takes about. Sensitive."""
+        rows = len(self._counts._codes) + sum(map(len, self._rows or ()))
+        return rows * (len(self._counts.domain_shape) + 2) * 16
+
+    @property
     def number(self) -> int:
         """Number of records. Sensitive."""
         return self._counts._total() + sum(map(len, self._rows or ()))

@@ -1,0 +1,90 @@
+"""The command line on records in parts: folders, a bound on memory, interruptions."""
+
+import gzip
+
+import pytest
+from cli_cases import assert_refused, fit
+
+from mmech_rf import BatchTrainingClassifier, load_model
+from mmech_rf.cli.files import progress_words
+from mmech_rf.private.records import RecordParts
+
+
+@pytest.fixture
+def folder(files):
+    """Give a folder with the fruit in two files, one of them compressed."""
+    header, *lines = (files / "fruit.csv").read_text().splitlines()
+    folder = files / "fruit"
+    folder.mkdir()
+    half = len(lines) // 2
+    first, second = (
+        "\n".join([header, *part, ""]) for part in (lines[:half], lines[half:])
+    )
+    (folder / "a.csv").write_text(first)
+    (folder / "b.csv.gz").write_bytes(gzip.compress(second.encode()))
+    return folder
+
+
+def fit_folder(files, folder, *args):
+    command, _, *rest = fit(files, "--depth", 3, *args)
+    return (command, folder, *rest)
+
+
+def test_a_folder_is_fitted_as_one_file(run, files, folder):
+    counts = []
+    for source in (files / "fruit.csv", folder):
+        args = fit_folder(files, source, "--show-counts", "--memory", "1G")
+        code, _, err = run(*args, "--force")
+        assert code == 0
+        counts.append(err.split("privacy guarantee: ")[1].split(" records")[0])
+    assert counts[0] == counts[1]
+    assert type(load_model(files / "fruit.npz")) is BatchTrainingClassifier
+
+
+def test_a_parquet_file_is_fitted(run, files):
+    csv = pytest.importorskip("pyarrow.csv")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = files / "fruit.parquet"
+    parquet.write_table(csv.read_csv(files / "fruit.csv"), path)
+    assert run(*fit_folder(files, path))[0] == 0
+    path.write_bytes(path.read_bytes()[:-4])
+    outcome = run(*fit_folder(files, path, "--force"))
+    assert_refused(outcome, "fruit.parquet", "cut off")
+
+
+def test_columns_of_all_files_are_looked_at(run, files, folder):
+    lines = (folder / "a.csv").read_text().splitlines()
+    (folder / "a.csv").write_text("\n".join(f"{line},extra" for line in lines))
+    outcome = run(*fit_folder(files, folder, "--extra-columns", "error"))
+    assert_refused(outcome, "has 1 columns that the schema does not name: 'extra'")
+
+
+def test_memory_is_bounded(run, files, folder, monkeypatch):
+    for text in ("5", "10M", "nanG", "lots"):
+        outcome = run(*fit_folder(files, folder, "--memory", text))
+        assert_refused(outcome, "at least 500M")
+    monkeypatch.setattr(RecordParts, "nbytes", 2**31)
+    outcome = run(*fit_folder(files, folder, "--memory", "1G"))
+    assert_refused(outcome, "do not fit into --memory", "nothing was released")
+    assert not (files / "fruit.npz").exists()
+
+
+@pytest.mark.parametrize("method", ["count", "release", "save"])
+def test_an_interrupt_leaves_nothing(run, files, folder, method, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    before = set(files.iterdir())
+    monkeypatch.setattr(BatchTrainingClassifier, method, interrupted)
+    outcome = run(*fit_folder(files, folder))
+    assert outcome == (130, "", "mmech-rf: interrupted\n")
+    assert set(files.iterdir()) == before
+
+
+def test_progress_says_how_fast_and_how_long():
+    assert progress_words(0, 1000, 0.0) == "reading: 0 records, 0 a second"
+    assert progress_words(500, None, 2.0) == "reading: 500 records, 250 a second"
+    assert progress_words(500, 1000, 2.0) == (
+        "reading: [##########          ] 50%, 500 records, 250 a second, 2 s left"
+    )
+    assert "100%" in progress_words(1010, 1000, 2.0)
