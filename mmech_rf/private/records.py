@@ -28,6 +28,10 @@ __all__ = ["EncodedRecords", "RecordParts", "count_rows", "encode_records"]
 BLOCK = 2**20
 """Memory: rows that are counted at a time."""
 
+FIELD = 160
+"""Memory: bytes of a release for each field of a distinct record. Measured with drawn
+trees on 725,760 distinct records of 8 attributes and a class: 1.2 GB."""
+
 
 @dataclass(frozen=True, eq=False)
 class EncodedRecords:
@@ -183,9 +187,9 @@ class RecordParts:
 
     @property
     def nbytes(self) -> int:
-        """Memory that adding another part, or a release, takes about. Sensitive."""
+        """Memory that a release takes about, with drawn trees the most. Sensitive."""
         rows = len(self._counts._codes) + sum(map(len, self._rows or ()))
-        return rows * (len(self._counts.domain_shape) + 2) * 16
+        return rows * (len(self._counts.domain_shape) + 1) * FIELD
 
     @property
     def number(self) -> int:
