@@ -19,6 +19,7 @@ from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
+from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
 from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
@@ -34,6 +35,9 @@ __all__ = ["MatrixMechanism"]
 
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
+
+MOST_SUMS = 2**62
+"""Arithmetic: bound on answers of the strategy, so that noise fits beside them."""
 
 
 class MatrixMechanism(Settled):
@@ -171,15 +175,16 @@ class MatrixMechanism(Settled):
         )
 
     def measure(
-        self, counts: ArrayLike | Records, *, released: str | None = None
+        self, counts: ArrayLike | Records | Counts, *, released: str | None = None
     ) -> Measurement:
         """Measure the strategy with noise; spends the cost.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k), or Records
+        counts : array_like of int, shape (n,) or (n, k), or Records, or Counts
             Number of records in every cell, or in every cell and class; or the
-            records themselves, for domains of any size.
+            records themselves, for domains of any size; or their `Counts`, whose last
+            attribute is the class where it is one more than the cells have.
         released : str, default=None
             What is measured, in words, for the ledger.
 
@@ -212,12 +217,14 @@ class MatrixMechanism(Settled):
         )
 
     def _strategy_answers(
-        self, counts: ArrayLike | Records
+        self, counts: ArrayLike | Records | Counts
     ) -> tuple[NDArray[Any], int]:
         """Return A' x without noise, and what bounds its sums. Sensitive.
 
         Exact where the bound passes `_check_sums`.
         """
+        if isinstance(counts, Counts):
+            counts = Records._of(counts, self.workload.shape[1])
         if isinstance(counts, Records):
             if counts.signed and not self.signed:
                 raise ValueError(
@@ -226,8 +233,11 @@ class MatrixMechanism(Settled):
                 )
             blocks = [block.matrix for block in self.released.blocks]
             largest = max(int(matrix.sensitivity()) for matrix in blocks)
+            bound = counts._number * largest
+            if bound >= MOST_SUMS:  # refused once the charge is made
+                return np.zeros(self.released.shape[0], np.int64), bound
             found = np.concatenate([exact_answers(m, counts) for m in blocks])
-            return whole_numbers(found), counts._codes.shape[1] * largest
+            return whole_numbers(found), bound
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)
         answers = self.released.product(columns)
@@ -241,7 +251,7 @@ class MatrixMechanism(Settled):
         Beyond any table of records unless weights are huge, but it depends on them: a
         refusal that cost nothing could be repeated until it told their number.
         """
-        if bound >= 2**62:
+        if bound >= MOST_SUMS:
             raise ValueError(
                 "sums of so many records overflow 64-bit integers in the strategy "
                 f"{self.strategy._label()}; are the counts right? Nothing was "
@@ -360,14 +370,15 @@ class MatrixMechanism(Settled):
         """
         return pairs.row_gains(self.workload, self._whitened[0])
 
-    def answer(self, counts: ArrayLike | Records) -> NDArray[np.float64]:
+    def answer(self, counts: ArrayLike | Records | Counts) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k), or Records
+        counts : array_like of int, shape (n,) or (n, k), or Records, or Counts
             Number of records in every cell, or in every cell and class; or the
-            records themselves, for domains of any size.
+            records themselves, for domains of any size; or their `Counts`, whose last
+            attribute is the class where it is one more than the cells have.
 
         Returns
         -------

@@ -53,6 +53,7 @@ class Counts:
 
     See Also
     --------
+    MatrixMechanism.measure : takes them in place of a table of all cells.
     Records : records that a mechanism measures without counting cells.
 
     Notes

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
+from mmech.marginals.counts import Counts
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.merged import Merged
@@ -59,6 +60,7 @@ class Records:
     See Also
     --------
     MatrixMechanism.measure : takes records in place of counts.
+    Counts : records as occupied cells, which add up.
 
     Notes
     -----
@@ -82,6 +84,7 @@ class Records:
     __slots__ = (
         "_codes",
         "_columns",
+        "_multiplicities",
         "_negative",
         "_process",
         "domain_shape",
@@ -135,9 +138,32 @@ class Records:
                 "belongs to, got None"
             )
 
+        self._multiplicities: NDArray[np.int64] | None = None
         self._negative: NDArray[np.bool_] | None = None
         if signs is not None:
             self._negative = _check_signs(signs, array.shape[0])
+
+    @classmethod
+    def _of(cls, counts: Counts, n_cells: int) -> Records:
+        """Return counted records over so many cells, and perhaps a column of a table.
+
+        Where the last attribute is one more than the cells have, it is the column.
+        """
+        shape, codes = counts.domain_shape, counts._codes
+        if len(shape) > 1 and product_of(shape[:-1]) == n_cells != product_of(shape):
+            columns, k = codes[:, -1].astype(np.int64), shape[-1]
+            found = cls(codes[:, :-1], shape[:-1], columns=columns, n_columns=k)
+        else:
+            found = cls(codes, shape)
+        found._multiplicities = counts._multiplicities
+        return found
+
+    @property
+    def _number(self) -> int:
+        """Number of records. Sensitive."""
+        if self._multiplicities is None:
+            return self._codes.shape[1]
+        return int(self._multiplicities.sum())
 
     @property
     def signed(self) -> bool:
@@ -146,6 +172,10 @@ class Records:
 
     def _tally(self, place: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
         """Return how many records lie at each place, by their signs. Sensitive."""
+        if self._multiplicities is not None:
+            sums = np.zeros(entries, np.int64)
+            np.add.at(sums, place, self._multiplicities)
+            return sums
         counts = np.bincount(place, minlength=entries)
         if self._negative is None:
             return counts

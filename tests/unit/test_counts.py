@@ -8,8 +8,20 @@ from operator import add
 import numpy as np
 import pytest
 
-from mmech import Counts
+from mmech import (
+    Counts,
+    Dense,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    Partition,
+    Prefix,
+    PrivacyLeakWarning,
+    PrivacyLedger,
+)
 from mmech.marginals.counts import occupied_cells
+from mmech.operators.merged import Merged
 
 SHAPES = [(1,), (2, 3), (5, 1, 7), (2,) * 15, (60,) * 12, (2,) * 130, (3, 2**62, 2)]
 
@@ -106,3 +118,56 @@ def test_what_does_not_add():
 def test_codes_outside_the_domain_are_refused(codes, error):
     with pytest.raises(error, match="codes"):
         Counts(codes, (2,))
+
+
+# ---- measured in place of a table of all cells ------------------------------------
+
+SIZES = (3, 4, 2)
+STRATEGIES = {
+    "identity": Identity(24),
+    "marginals": Marginals(SIZES, {(0, 1): 2, (2,): 1}),
+    "kronecker": Kronecker([Prefix(3), Identity(4), Prefix(2)]),
+    "partition": Partition(np.arange(24) // 5, 5),
+    "merged": Merged(Identity(5), np.arange(24) % 6 - 1),
+}
+
+
+def measured(strategy, counts, **settings):
+    with pytest.warns(PrivacyLeakWarning):
+        mechanism = MatrixMechanism(
+            strategy, strategy, epsilon=1, insecure_rng=4, **settings
+        )
+    return mechanism.measure(counts).values
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_a_mechanism_measures_them_as_the_table_of_all_cells(strategy, rng):
+    codes = rng.integers(0, SIZES, (500, 3))
+    classes = rng.integers(0, 3, 500)
+    table = np.zeros((24, 3), np.int64)
+    np.add.at(table, (np.ravel_multi_index(codes.T, SIZES), classes), 1)
+    with_class = Counts(np.column_stack([codes, classes]), (*SIZES, 3))
+    parts = Counts(codes[:200], SIZES) + Counts(codes[200:], SIZES)
+    np.testing.assert_array_equal(
+        measured(strategy, parts), measured(strategy, table.sum(axis=1))
+    )
+    np.testing.assert_array_equal(
+        measured(strategy, with_class), measured(strategy, table)
+    )
+
+
+def test_large_multiplicities_are_measured_exactly_or_refused():
+    doubled = Counts([[0], [1]], (2,))
+    for _ in range(60):
+        doubled = doubled + doubled
+    values = measured(Identity(2), doubled)
+    np.testing.assert_array_equal(values, measured(Identity(2), [2**60, 2**60]))
+    ledger = PrivacyLedger(1)
+    with pytest.raises(ValueError, match="overflow 64-bit integers"):
+        measured(Dense([[4, 4]]), doubled, ledger=ledger)
+    assert ledger.spent == 1
+
+
+def test_the_domain_of_the_counts_is_that_of_the_strategy():
+    with pytest.raises(ValueError, match="both must be the same domain"):
+        measured(Identity(24), Counts([[0, 0]], (5, 5)))
