@@ -50,6 +50,9 @@ PAGES = [
     ROOT / "notebooks" / "operators_and_strategies.md",
     *sorted((ROOT / "notebooks" / "howto").glob("*.md")),
 ]
+NEEDED = {"scale": ("dask.distributed", "pandas", "pyarrow")}
+"""Packages of extras, by the page that needs them."""
+
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMANDS = {"mmech-rf": run_forests, "mmech": run_engine}
 
@@ -83,6 +86,8 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
     Python blocks with ``>>>`` are doctests with their output, others plain code;
     console blocks have a command after each ``$``.
     """
+    for package in NEEDED.get(page.stem, ()):
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     runner = doctest.DocTestRunner(optionflags=flags)
