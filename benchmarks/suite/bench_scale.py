@@ -1,9 +1,14 @@
-"""Many records: encoding them, a whole fit of the default classifier, predictions."""
+"""Many records: encoding and counting them, a whole fit of the default classifier.
+
+Contenders are pandas and NumPy: categories found and numbered by `pandas.Categorical`,
+distinct records by `numpy.unique` over rows and by `DataFrame.value_counts`.
+"""
 
 import numpy as np
 import pandas as pd
 
-from mmech import Attribute, Domain
+from benchmarks.suite._common import check
+from mmech import Attribute, Counts, Domain
 from mmech_rf import PrivateForestClassifier, datasets
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
@@ -38,7 +43,31 @@ class Encoding:
             for i, (size, words) in enumerate(zip(SIZES, values, strict=True))
         ]
         self.domain = Domain(attributes)
-        assert np.array_equal(self.domain.encode(self.X), codes)
+        self.values = None if columns == "numbers" else values
+        check(self.domain.encode(self.X), codes)
+        check(self._categorical(), codes)
+
+    def _categorical(self):
+        """Return the codes as pandas finds them; of numbers, as NumPy cuts them."""
+        columns = pd.DataFrame(self.X)
+        if self.values is None:
+            return np.stack(
+                [
+                    np.digitize(columns[name], np.arange(1, size))
+                    for name, size in zip(columns, SIZES, strict=True)
+                ],
+                axis=1,
+            )
+        return np.stack(
+            [
+                pd.Categorical(columns[name], categories=words).codes
+                for name, words in zip(columns, self.values, strict=True)
+            ],
+            axis=1,
+        )
+
+    def time_categorical(self, columns):
+        self._categorical()
 
     def time_encode(self, columns):
         self.domain.encode(self.X)
@@ -48,6 +77,41 @@ class Encoding:
 
     def peakmem_encode_narrow(self, columns):
         self.domain.encode(self.X, narrow=True)
+
+
+class Counting:
+    """Distinct records and how often each is there, of bytes in eight columns."""
+
+    params = ([10_000, 1_000_000],)
+    param_names = ("n_records",)
+
+    def setup(self, n_records):
+        rng = np.random.default_rng(0)
+        self.codes = np.stack(
+            [rng.integers(0, size, n_records, np.int8) for size in SIZES], axis=1
+        )
+        ours = Counts(self.codes, SIZES)
+        check(ours._codes, self._unique()[0])
+        check(ours._multiplicities, self._unique()[1])
+        check(ours._multiplicities, self._value_counts().sort_index())
+
+    def _unique(self):
+        return np.unique(self.codes, axis=0, return_counts=True)
+
+    def _value_counts(self):
+        return pd.DataFrame(self.codes).value_counts(sort=False)
+
+    def time_counts(self, n_records):
+        Counts(self.codes, SIZES)
+
+    def peakmem_counts(self, n_records):
+        Counts(self.codes, SIZES)
+
+    def time_numpy_unique(self, n_records):
+        self._unique()
+
+    def time_pandas_value_counts(self, n_records):
+        self._value_counts()
 
 
 class DefaultClassifier:
