@@ -86,6 +86,7 @@ if _TYPE_CHECKING:
         maximum_entropy,
         shrink,
     )
+    from mmech.quantiles import joint_quantiles
     from mmech.reduction.boxes import CellGroups, reduce_boxes
     from mmech.reduction.cells import reduce_domain
     from mmech.release import Measurement, noisy_release
@@ -174,6 +175,7 @@ __all__ = [
     "Records",
     "ShrunkEstimate",
     "exponential_mechanism",
+    "joint_quantiles",
     "maximum_entropy",
     "noisy_release",
     "permute_and_flip",
@@ -225,6 +227,7 @@ if not _TYPE_CHECKING:
         "prior": "SignalPrior",
         "privacy.cost": "delta_from_rho epsilon_from_rho rho_from_epsilon_delta",
         "privacy.ledger": "LedgerEntry PrivacyLedger",
+        "quantiles": "joint_quantiles",
         "reconstruction": """
             MarginalEstimate MaximumEntropy ShrunkEstimate maximum_entropy shrink
         """,

@@ -309,6 +309,9 @@ def loss(before, after):
             abs(number) * weight for (*_, weight), number in changed
         )
     change = np.asarray(after.exact) - np.asarray(before.exact)
+    if before.kind == "quantiles":
+        # A record lowers the score of some ways to cut by one, and leaves the others.
+        return public["rate"] * Fraction(int(abs(change).sum()))
     if before.kind == "exponential_rows":
         return public["rate"] * _widths(public, change).sum()
     change = change.astype(object).reshape(len(change) if change.ndim else 1, -1)
@@ -355,7 +358,7 @@ def in_rho(kind, cost):
     """
     if kind == "gaussian":
         return cost
-    return cost**2 / (8 if kind in ("exponential", "tree") else 2)
+    return cost**2 / (8 if kind in ("exponential", "quantiles", "tree") else 2)
 
 
 def _runs(public):
@@ -377,6 +380,10 @@ def _check_scores(words, before, after):
         assert all(0 <= weight <= public["unit"] for (*_, weight), _ in changed)
         return
     change = after.exact - before.exact
+    if before.kind == "quantiles":
+        assert abs(change).sum() <= steps, f"{words} sees other records"
+        assert abs(change.sum()) <= records, f"{words} sees more records change"
+        return
     if before.kind == "exponential_rows":
         most = public["window"] * steps
         assert _widths(public, change).max() <= most, f"{words} moves scores by more"
@@ -508,6 +515,9 @@ def without_records(first=0):
             return rng.integers(-20, 60, shape)
         if draw.kind in ("exponential", "permute_and_flip"):
             return int(rng.integers(shape[0]))
+        if draw.kind == "quantiles":
+            edges = rng.choice(shape[0] - 1, public["n_bins"] - 1, replace=False)
+            return np.sort(edges) + 1
         if draw.kind == "exponential_rows":
             possible = public["possible"]
             ranks = rng.random(shape)

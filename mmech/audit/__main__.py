@@ -28,6 +28,7 @@ from mmech import (
     all_marginals,
     epsilon_from_rho,
     exponential_mechanism,
+    joint_quantiles,
     noisy_release,
     permute_and_flip,
 )
@@ -108,6 +109,7 @@ def cases(epsilon: float) -> Iterator[Case]:
         for monotone in (True, False):
             yield _choice_case(exponential_mechanism, epsilon, neighbours, monotone)
         yield _choice_case(permute_and_flip, epsilon, neighbours, True)
+        yield cut_case(epsilon, neighbours)
     for kind, (workload, strategy) in strategies().items():
         for neighbours in ("add_remove", "replace"):
             mechanism = MatrixMechanism(
@@ -225,6 +227,39 @@ def _choice_case(
         first,
         first + np.array([up, down]),
         np.negative,
+    )
+
+
+def cut_case(epsilon: float, neighbours: str, behind: float = RARE) -> Case:
+    """Cut three cells in two; a record is one too many where they mostly are cut.
+
+    The rare cut is the first edge, which leaves too many records on its right; at the
+    second edge both sides have their share, until one more comes to the first cell.
+    One that leaves the last cell favours the rare cut as well.
+    """
+    steps = 1 if neighbours == "add_remove" else 2
+    share = math.ceil(behind * steps / epsilon)
+
+    def release(counts: Counts) -> Counts:
+        return joint_quantiles(
+            counts,
+            2,
+            n_records=2 * share,
+            epsilon=epsilon,
+            released="audit",
+            neighbours=neighbours,
+        )
+
+    first = np.array([0, share, share])
+    return Case(
+        "joint_quantiles",
+        neighbours,
+        epsilon,
+        0.0,
+        one_by_one(release),
+        first,
+        first + np.array([1, 0, 1 - steps]),
+        lambda cuts: -cuts[:, 0],
     )
 
 

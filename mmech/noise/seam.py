@@ -28,6 +28,7 @@ class Draw:
         Name of a law of noise, such as ``"laplace"``, ``"gaussian"``, ``"k_norm"``:
         exact values to which noise is added; ``"exponential"``,
         ``"permute_and_flip"``, ``"tree"``: a selection by exact scores;
+        ``"quantiles"``: a selection of cut points by exact counts of cells;
         ``"assignment"``: a part of the data for each of so many records; ``"ties"``,
         ``"key"``: randomness that touches released numbers only.
     exact : Any

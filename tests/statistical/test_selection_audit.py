@@ -53,6 +53,22 @@ def test_choices_between_two_candidates(name, neighbours):
     assert bound.refutes(0.2 * case.claimed)
 
 
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_cut_points(neighbours):
+    """The rare edge is drawn with chance 0.27, and 0.5 with one more record."""
+    case = command.cut_case(1.0, neighbours, behind=1.0)
+    bound = epsilon_lower_bound(
+        case.release,
+        case.first,
+        case.second,
+        runs=RUNS,
+        confidence=CONFIDENCE,
+        statistic=case.statistic,
+    )
+    assert not bound.refutes(case.claimed)
+    assert bound.refutes(0.2 * case.claimed)
+
+
 def label_audit(first, second):
     """Audit fits of whole models, by the label of the leaf of the value 0.
 

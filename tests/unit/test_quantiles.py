@@ -1,0 +1,204 @@
+"""Cut points that are drawn together: weights, what a record changes, and refusals."""
+
+import itertools
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from unittest import mock
+
+import numpy as np
+import pytest
+from replay import check_pair, entropy, play, watched
+
+from mmech import PrivacyLedger, joint_quantiles, quantiles
+from mmech.exceptions import BudgetExceededError
+from mmech.noise import FRACTION_BITS
+
+CELLS, BINS = 4, 3
+WAYS = list(itertools.combinations(range(1, CELLS), BINS - 1))
+
+
+def exact_chances(counts, **settings):
+    """Return the probability that every way to cut is drawn with, and the public side.
+
+    Every draw is followed to all of its outcomes, each with the probability that the
+    weights of the draw give to it; the draw from weights has tests of its own.
+    """
+    found, public = {}, {}
+
+    def follow(path):
+        left, chance = list(path), Decimal(1)
+
+        def choose(logarithms, *, insecure_rng):
+            nonlocal chance
+            logs = [Decimal(int(g)) / 2**FRACTION_BITS for g in logarithms]
+            weights = [(g - max(logs)).exp() for g in logs]
+            place = left.pop(0) if left else None
+            if place is None:
+                paths.extend((*path, i) for i in range(len(weights)))
+                raise Undecided
+            chance *= weights[place] / sum(weights)
+            return place
+
+        def note(draw, sample):
+            public.update(draw.public)
+            return sample()
+
+        with mock.patch.object(quantiles, "weighted_choice", choose), watched(note):
+            cuts = joint_quantiles(counts, released="cuts", **settings)
+        found[tuple(cuts.tolist())] = chance
+
+    paths = [()]
+    while paths:
+        try:
+            follow(paths.pop())
+        except Undecided:
+            continue
+    return found, public
+
+
+class Undecided(Exception):
+    """A draw that the path does not say the outcome of."""
+
+
+def surplus(counts, cuts, share):
+    parts = np.add.reduceat(counts, (0, *cuts))
+    return int(np.maximum(parts - share, 0).sum())
+
+
+@pytest.mark.parametrize("counts", [[5, 0, 1, 4], [0, 0, 0, 0], [0, 90, 2, 0]])
+def test_weights_are_those_of_all_ways_to_cut(counts):
+    with localcontext(prec=40):
+        found, public = exact_chances(counts, n_bins=BINS, n_records=9, epsilon=1)
+        assert sorted(found) == WAYS
+        rate = Decimal(public["rate"].numerator) / Decimal(public["rate"].denominator)
+        weights = {cuts: (-rate * surplus(counts, cuts, 3)).exp() for cuts in WAYS}
+        for cuts, weight in weights.items():
+            ideal = weight / sum(weights.values())
+            # A unit of 2**-36 for each sum that was rounded.
+            assert abs(found[cuts] / ideal - 1) < Decimal(2) ** -34
+
+
+def test_the_budget_is_not_shared_among_cut_points():
+    _, public = exact_chances([3, 1, 2, 2], n_bins=BINS, n_records=8, epsilon=1)
+    assert 1 - Fraction(1, 10**6) < public["rate"] < 1
+
+
+def small_data(most):
+    return [
+        counts
+        for counts in itertools.product(range(most + 1), repeat=CELLS)
+        if sum(counts) <= most
+    ]
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_all_small_neighbours(epsilon, neighbours):
+    """By the probabilities of real draws; some pair comes up to epsilon."""
+    settings = {"n_bins": BINS, "n_records": 3, "epsilon": epsilon}
+    known, worst, limit = {}, Decimal(0), Decimal(epsilon)
+    with localcontext(prec=40):
+        for counts in small_data(4):
+            known[counts], _ = exact_chances(
+                list(counts), neighbours=neighbours, **settings
+            )
+        units = np.eye(CELLS, dtype=int)
+        if neighbours == "replace":
+            units = np.array([a - b for a in units for b in units])
+        for counts, step in itertools.product(known, units):
+            other = tuple((np.array(counts) + step).tolist())
+            if other not in known:
+                continue
+            ratios = [(known[counts][c] / known[other][c]).ln() for c in WAYS]
+            assert max(map(abs, ratios)) <= limit
+            # What zCDP of a draw needs: bounded range.
+            assert max(ratios) - min(ratios) <= limit
+            worst = max(worst, max(ratios) - min(ratios))
+    assert worst > Decimal("0.999") * limit
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_a_neighbour_looks_the_same(neighbours, currency):
+    def run(counts, ledger):
+        return joint_quantiles(
+            counts, 4, n_records=20, released="cuts", neighbours=neighbours,
+            ledger=ledger, **{currency: Fraction(1, 2)},
+        )  # fmt: skip
+
+    counts = np.array([5, 0, 3, 4, 0, 9])
+    step = np.array([0, 1, 0, 0, 0, -1]) if neighbours == "replace" else np.eye(6)[2]
+
+    def ledger():
+        return PrivacyLedger(1, currency=currency, neighbours=neighbours)
+
+    with entropy(0):
+        tape = play(run, counts, ledger())
+    after = play(run, counts + step.astype(int), ledger(), tape)
+    cost = check_pair(tape, after, **{currency: Fraction(1, 2)})
+    assert Fraction(999, 2000) < cost <= Fraction(1, 2)
+
+
+def test_bins_hold_equal_parts(rng):
+    counts = rng.integers(0, 60, 200)
+    cuts = joint_quantiles(
+        counts, 8, n_records=counts.sum(), epsilon=20, released="cuts"
+    )
+    parts = np.add.reduceat(counts, np.append(0, cuts))
+    assert abs(parts - counts.sum() / 8).max() <= 60
+
+
+def test_frequencies(seed):
+    counts, settings = [5, 0, 1, 4], {"n_bins": BINS, "n_records": 9, "epsilon": 1}
+    expected, _ = exact_chances(counts, **settings)
+    with entropy(seed):
+        drawn = [
+            tuple(joint_quantiles(counts, released="cuts", **settings))
+            for _ in range(2000)
+        ]
+    for cuts, chance in expected.items():
+        spread = (2000 * float(chance * (1 - chance))) ** 0.5
+        assert abs(drawn.count(cuts) - 2000 * float(chance)) < 6 * spread
+
+
+def test_records_beyond_all_limits():
+    """Neither counts nor budgets are refused for their size; nor is anything wrong."""
+    for counts in ([2**62, 1, 2**62, 2**62], [0, 2**40, 2**40, 0]):
+        for epsilon in ("0.001", 1, 10**9):
+            cuts = joint_quantiles(
+                counts, 3, n_records=4, epsilon=epsilon, released="cuts"
+            )
+            assert 0 < cuts[0] < cuts[1] < 4
+
+
+def test_nothing_is_drawn_beyond_the_budget():
+    ledger = PrivacyLedger("0.5")
+    with (
+        watched(lambda draw, sample: pytest.fail("drawn before it was paid")),
+        pytest.raises(BudgetExceededError),
+    ):
+        joint_quantiles(
+            [1, 2, 3], 2, n_records=6, epsilon=1, released="cuts", ledger=ledger
+        )
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    ("counts", "changed", "match"),
+    [
+        ([[1, 2]], {}, "one row of 2 to 4096 cells"),
+        ([1], {}, "one row of 2 to 4096 cells"),
+        ([0.5, 1], {}, "whole"),
+        ([-1, 1], {}, "at least 0"),
+        ([1, 2], {"n_bins": 3}, "at most the number of cells, got 3; lower it"),
+        ([1, 2], {"n_bins": 1}, "n_bins"),
+        ([1, 2], {"n_records": 0}, "n_records must be a public number"),
+        ([1, 2], {"epsilon": 1e-12}, "too small"),
+    ],
+)
+def test_wrong_arguments_spend_nothing(counts, changed, match):
+    ledger = PrivacyLedger(1)
+    given = {"n_bins": 2, "n_records": 3, "epsilon": 1} | changed
+    with pytest.raises(ValueError, match=match):
+        joint_quantiles(counts, released="cuts", ledger=ledger, **given)
+    assert ledger.spent == 0
