@@ -34,6 +34,16 @@ OTHERS = Schema(
 """As the toy schema, with a category for missing and for unknown values."""
 
 
+NUMBERS = Schema(
+    tuple(
+        Attribute.numeric(f"x{i}", lower=0, upper=2, n_bins=size)
+        for i, size in enumerate(SHAPE)
+    ),
+    CLASSES,
+)
+"""As the toy schema, of numbers."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One setting of one estimator, with records and queries."""
@@ -83,7 +93,7 @@ class Case:
 def people(schema=SCHEMA, odd=(), dropped=False, n_records=24, seed=0):
     """Records of which the eighth is the only one of the last class."""
     rng = np.random.default_rng(seed)
-    shape = [len(a.categories) - ("?" in a.categories) for a in schema.attributes]
+    shape = [a.size - ("?" in a.categories) for a in schema.attributes]
     codes = rng.integers(0, shape, (n_records, len(shape)))
     rows = codes.astype(object).astype(str).tolist()
     labels = np.array(schema.class_labels)[
@@ -129,6 +139,7 @@ ODD = ("", "9")
 
 BLOCKS = {"forest": BlockForestClassifier}
 LABELS = {"forest": LabelForestClassifier}
+BINS = {"schema": NUMBERS, "private_bins": "all"}
 
 CHOSEN_SETTINGS = {
     "a tree": {},
@@ -149,6 +160,10 @@ CHOSEN_SETTINGS = {
     "labels": LABELS,
     "labels, n stated": LABELS | {"n_records": 24},
     "labels of long blocks": LABELS | {"n_records": 2000},
+    "private bins": BINS,
+    "private bins, n stated": BINS | {"n_records": 400},
+    "private bins of blocks": BINS | BLOCKS,
+    "private bins, tiny epsilon": BINS | {"epsilon": "1e-6"},
     "category": {"handle_unknown": "category", "handle_missing": "category"},
     "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
     "accuracy": ACCURACY["accuracy"],
@@ -171,6 +186,8 @@ ZCDP_SETTINGS = {
     "accuracy": ZCDP | ACCURACY["accuracy"],
     "accuracy, boosting": ZCDP | ACCURACY["accuracy"] | {"n_records": 125_000},
     "accuracy, shared": ZCDP | ACCURACY["accuracy"] | {"shared": True},
+    "private bins": ZCDP | BINS | {"n_records": 100_000},
+    "shared private bins": ZCDP | BINS | {"shared": True},
     "many blocks": {"privacy": "zcdp", "delta": 0.1, "n_records": 24, "epsilon": "1/2"}
     | BLOCKS
     | {"schema": BINARY},

@@ -7,6 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from mmech.checks import check_integer
 from mmech.limits import LIMITS
 
@@ -15,6 +17,7 @@ __all__ = [
     "check_number",
     "equal_probability",
     "equal_width",
+    "fine_grid",
     "number_text",
 ]
 
@@ -90,3 +93,32 @@ def equal_probability(
         )
         cuts.append(float(a + (b - a) * (share - p) / (q - p)))
     return tuple(cuts)
+
+
+SMALLEST = 2.0**-20
+"""Grid resolution: the steps of a fine grid next to zero, relative to the bounds."""
+
+
+def fine_grid(lower: float, upper: float, n_cells: int) -> tuple[float, ...]:
+    """Return the inner edges of a fine grid, lower < upper, of about so many cells.
+
+    Half of them in equal steps. The others in steps that grow with the distance from
+    zero, or from the bound next to it: numbers of any size, such as amounts, are told
+    apart by a few percent of their distance, so that bounds that are far too wide make
+    little difference. Edges are rounded to numbers with few digits.
+
+    Examples
+    --------
+    >>> edges = fine_grid(0, 1e6, 1000)
+    >>> edges[:4], edges[-2:], len(edges)
+    ((0.0, 0.9537, 0.9805, 1.008), (996000.0, 998000.0), 994)
+    """
+    origin = min(max(0.0, lower), upper)
+    half = n_cells // 2
+    edges = {float(f"{edge:.6g}") for edge in equal_width(lower, upper, half)}
+    edges.add(origin)
+    sides = [side for side in (lower - origin, upper - origin) if side]
+    for side in sides:
+        distances = side * SMALLEST ** np.linspace(1, 0, half // len(sides))
+        edges.update(float(f"{origin + distance:.4g}") for distance in distances)
+    return tuple(sorted(edge for edge in edges if lower <= edge < upper))

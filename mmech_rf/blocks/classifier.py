@@ -115,6 +115,7 @@ class BlockForestClassifier(_CompleteTrees):
     $epsilon
     $delta
     $n_records
+    $private_bins
     voting : {"auto", "log-odds", "weight", "maximum-entropy"}, default="auto"
         Whether blocks vote with log-odds, with shrunk counts (of two classes their
         differences, which is all that is then measured) or as the distribution of
@@ -301,6 +302,7 @@ class LabelForestClassifier(_CompleteTrees):
     $ordered_schema
     $epsilon
     $n_records
+    $private_bins
     settings : BlockSettings, default=None
         Budget split and depth of the trees, public; ``None`` for the defaults.
     $guarantee

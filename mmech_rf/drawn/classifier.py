@@ -46,6 +46,7 @@ class DrawnForestClassifier(AccountedForest):
     $epsilon
     $delta
     $n_records
+    $private_bins
     settings : DrawnSettings, default=None
         Budget split, priors, smoothing and learning rate, public; ``None`` for the
         defaults.

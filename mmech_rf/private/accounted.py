@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from mmech import (
     Identity,
     MatrixMechanism,
     Measurement,
+    ParameterError,
     QueryMatrix,
     Records,
     rho_from_epsilon_delta,
@@ -28,12 +30,14 @@ from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.ledger import LedgerEntry
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
+from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.shown import ShownForest
 from mmech_rf.private.votes import Experts, check_that
+from mmech_rf.schema import Schema
 
 __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
 
@@ -55,6 +59,7 @@ class AccountedForest(ShownForest):
     privacy: str = "pure"
     delta: float | None = None
     n_records: int | None = None
+    private_bins: Sequence[str] | str = ()
     settings: Any = field(default=None, init=False)
 
     choice_: Choice = field(init=False)
@@ -86,7 +91,20 @@ class AccountedForest(ShownForest):
                 f"got {type(self.settings).__name__}"
             )
         check_privacy(self.privacy, self.delta)
-        return super()._check_parameters()
+        epsilon = super()._check_parameters()
+        if self.schema is not None:
+            places_to_cut(self.schema, self.private_bins)
+        elif len(self.private_bins):
+            raise ParameterError(
+                "private_bins",
+                "needs a schema, which has the public bounds of attributes",
+                self.private_bins,
+                ("pass a Schema",),
+            )
+        return epsilon
+
+    def _reading_schema(self, schema: Schema) -> Schema:
+        return fine_schema(schema, places_to_cut(schema, self.private_bins))
 
     @property
     def _settings(self) -> Any:
@@ -122,7 +140,39 @@ class AccountedForest(ShownForest):
         if self.delta is not None:
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)
-        self._release_model(records, epsilon - spent, n_records)
+        epsilon -= spent
+        places = places_to_cut(self.schema_, self.private_bins)
+        if places:
+            records, cut = self._release_bins(records, places, epsilon, n_records)
+            epsilon -= cut
+        self._release_model(records, epsilon, n_records)
+
+    def _release_bins(
+        self,
+        records: EncodedRecords,
+        places: list[int],
+        epsilon: Fraction,
+        n_records: float,
+    ) -> tuple[EncodedRecords, Fraction]:
+        """Cut attributes; return the records in the new bins, and the epsilon spent."""
+        share = self._settings.bin_share
+        shared = self._accounting == "zcdp"
+        cost = (self._remaining_rho() if shared else epsilon) * share
+        each = cost / len(places)
+        with self._timed("measurement"):
+            self.schema_, records = release_bins(
+                self._payments(),
+                self.schema_,
+                records,
+                places,
+                cost,
+                epsilon=bounded_range_epsilon(each) if shared else each,
+                n_records=n_records,
+                settings=self._settings,
+            )
+        if self._distinct:
+            records = records.added_up()
+        return records, epsilon * share
 
     @abstractmethod
     def _release_model(

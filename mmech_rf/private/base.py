@@ -93,8 +93,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 "schema must be given to count parts of the records, got None; pass a "
                 "public Schema"
             )
-        parts: RecordParts = vars(self).get("_parts") or self._no_parts(self.schema)
-        parts.check(self.schema, chunk_id)
+        schema = self._reading_schema(self.schema)
+        parts: RecordParts = vars(self).get("_parts") or self._no_parts(schema)
+        parts.check(schema, chunk_id)
         self._add_records(parts, X, y, chunk_id)
         self._parts = parts
         return self
@@ -117,7 +118,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         parts: RecordParts | None = vars(self).get("_parts")
         if parts is None:
             raise ValueError("release needs records, got none; count() some first")
-        parts.check(self.schema, None)
+        parts.check(self.schema and self._reading_schema(self.schema), None)
         self._settled(parts, None)
         del self._parts
         return self
@@ -241,8 +242,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 )
             schema, X, y = infer_schema(self, X, y)
         else:
-            schema = self.schema
-            warn_of_encoders(schema)
+            warn_of_encoders(self.schema)
+            schema = self._reading_schema(self.schema)
             self.n_features_in_ = schema.n_features
             self.feature_names_in_ = np.array(schema.feature_names, dtype=object)
         self.classes_ = schema.decode_target(np.arange(schema.n_classes))
@@ -251,6 +252,10 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         parts = self._no_parts(schema)
         self._add_records(parts, X, y, None)
         return schema, parts.records()
+
+    def _reading_schema(self, schema: Schema) -> Schema:
+        """Return the public cells that records are read in."""
+        return schema
 
     def _add_records(
         self, parts: RecordParts, X: Any, y: Any, chunk_id: Hashable | None

@@ -141,6 +141,12 @@ delta : float, default=None
 n_records : int, default=None
     Number of records, roughly, where it is public; ``None`` pays for a noisy count
     with 3 % of epsilon.""",
+    "private_bins": """\
+private_bins : sequence of str or "all", default=()
+    Numeric attributes with public bounds that are cut where their records are, in
+    place of their bins in the schema, for a fifth of epsilon; "all" for all with
+    bounds. Pays where these bounds may be far too wide, and costs where bins were
+    well chosen.""",
     "guarantee": """\
 neighbours : {"add_remove", "replace"}, default="add_remove"
     Neighbour relation of the guarantee.

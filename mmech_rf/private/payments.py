@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmech import Measurement, PrivacyLedger
 from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
 from mmech.privacy.ledger import LedgerEntry
+from mmech.quantiles import select_quantiles
 from mmech.release import charge, measure
 from mmech.selection import epsilon_of_draw
 from mmech_rf.drawn.draw import SelectedTree, select_tree
@@ -56,6 +57,29 @@ class Payments:
             pay=partial(self._pay, entry),
             noise=self.noise,
         )
+
+    def cut(
+        self,
+        counts: NDArray[np.int64],
+        n_bins: int,
+        n_records: float,
+        cost: Fraction,
+        what: str,
+    ) -> NDArray[np.int64]:
+        """Release edges that cut the cells of a grid into bins of about equal parts."""
+        cuts, entry = select_quantiles(
+            counts,
+            n_bins,
+            n_records,
+            cost,
+            self.ledger.currency,
+            released=what,
+            relation=self.ledger.relation,
+            ledger=self.ledger,
+            noise=self.noise,
+        )
+        self.note(entry)
+        return cuts
 
     def release(
         self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1

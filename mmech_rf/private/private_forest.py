@@ -34,6 +34,7 @@ class PrivateForestClassifier(AccountedForest):
     $epsilon
     $delta
     $n_records
+    $private_bins
     $guarantee
     $accuracy
     $ledger

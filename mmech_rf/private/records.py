@@ -53,6 +53,17 @@ class EncodedRecords:
         """Number of records."""
         return int(self.multiplicities.sum())
 
+    def added_up(self) -> EncodedRecords:
+        """Return the records with equal ones added up, in the order of their cells."""
+        rows, places = np.unique(
+            np.column_stack([self.codes, self.class_codes]), axis=0, return_inverse=True
+        )
+        numbers = np.zeros(len(rows), np.int64)
+        np.add.at(numbers, places.ravel(), self.multiplicities)
+        return EncodedRecords(
+            np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), numbers
+        )
+
     def one_by_one(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return codes (N, d) and class codes (N,) with a row for every record."""
         if self.number == len(self.codes):

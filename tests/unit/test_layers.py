@@ -22,7 +22,7 @@ LAYERS = [
     {"structure", "operators.joint", "operators.lsmr", "operators.pinv"},
     {"marginals"},
     {"strategies", "error", "reduction", "prior", "integer_strategy"},
-    {"release", "selection"},
+    {"release", "selection", "quantiles"},
     {"reconstruction", "mechanism", "export", "audit", "testing"},
     {"tables"},
     {"cli", "__main__"},

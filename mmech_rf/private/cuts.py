@@ -1,0 +1,152 @@
+"""Private bins: numeric attributes are cut where their records are, paid from epsilon.
+
+Records are first encoded by a fine public grid between the bounds of the attribute.
+From the counts of its cells cut points are drawn together (`mmech.quantiles`), and
+cells become bins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mmech import Attribute, ParameterError
+from mmech.domain.discretise import fine_grid
+from mmech_rf.private.payments import Payments
+from mmech_rf.private.records import EncodedRecords
+from mmech_rf.private.settings import CountSettings
+from mmech_rf.schema import Schema
+
+__all__ = ["fine_schema", "number_of_bins", "places_to_cut", "release_bins"]
+
+GRID_CELLS = 1024
+"""Grid resolution: cells of an attribute whose cut points are private."""
+
+
+def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
+    """Return the places of the attributes that get private bins, or raise.
+
+    ``"all"`` stands for all numeric attributes with bounds.
+    """
+    bounded = {
+        a.name: place
+        for place, a in enumerate(schema.attributes)
+        if a.lower is not None
+    }
+    if names == "all":
+        return list(bounded.values())
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            "private_bins must be a sequence of names of attributes, or 'all', got "
+            f"{names!r}; pass a tuple"
+        )
+    for name in names:
+        if name not in bounded:
+            raise ParameterError(
+                "private_bins",
+                "must name numeric attributes with public bounds",
+                name,
+                ("give the attribute lower and upper", "leave it out"),
+            )
+    return sorted({bounded[name] for name in names})
+
+
+def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
+    """Return a schema with a fine public grid in place of the bins of attributes."""
+    attributes = list(schema.attributes)
+    for place in places:
+        own = attributes[place]
+        assert own.lower is not None
+        assert own.upper is not None
+        grid = fine_grid(own.lower, own.upper, GRID_CELLS)
+        attributes[place] = _with_cuts(own, grid)
+    return replace(schema, attributes=tuple(attributes))
+
+
+def number_of_bins(n_records: float, epsilon: Fraction, settings: CountSettings) -> int:
+    """Return the largest power of two that a draw with this epsilon pays for.
+
+    A way to cut is drawn whose bins hold too much by about as many records as the
+    logarithm of the number of ways to cut, over epsilon; this is to be a part of what
+    the bins hold together.
+    """
+    bins = 2
+    while 2 * bins <= settings.most_bins:
+        ways = math.lgamma(GRID_CELLS) - math.lgamma(2 * bins)
+        ways -= math.lgamma(GRID_CELLS - 2 * bins + 1)
+        if n_records * float(epsilon) < settings.bin_signal * ways:
+            break
+        bins *= 2
+    return bins
+
+
+def release_bins(
+    payments: Payments,
+    schema: Schema,
+    records: EncodedRecords,
+    places: Sequence[int],
+    cost: Fraction,
+    *,
+    epsilon: Fraction,
+    n_records: float,
+    settings: CountSettings,
+) -> tuple[Schema, EncodedRecords]:
+    """Release the cut points of attributes, for equal parts of a cost.
+
+    Parameters
+    ----------
+    payments : Payments
+        What the releases are made and paid with.
+    schema : Schema
+        Fine grids, as `fine_schema` returns them.
+    records : EncodedRecords
+        In cells of these. Sensitive.
+    places : sequence of int
+        Which attributes to cut.
+    cost : Fraction
+        What all of them cost, in the currency of the ledger.
+    epsilon : Fraction
+        Epsilon of each draw.
+    n_records : float
+        Public number of records, roughly.
+    settings : CountSettings
+        Number of bins.
+
+    Returns
+    -------
+    schema : Schema
+        With the cut points that were released.
+    records : EncodedRecords
+        In its bins. Sensitive.
+    """
+    attributes, codes = list(schema.attributes), records.codes.copy()
+    n_bins = number_of_bins(n_records, epsilon, settings)
+    for place in places:
+        fine = attributes[place]
+        grid = np.array(fine.cut_points)
+        counts = np.bincount(
+            codes[:, place], records.multiplicities, minlength=fine.size
+        ).astype(np.int64)[: len(grid) + 1]
+        cuts = payments.cut(
+            counts,
+            n_bins,
+            n_records,
+            cost / len(places),
+            f"cut points of attribute {fine.name!r}",
+        )
+        attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
+        bins = np.searchsorted(cuts, np.arange(fine.size), side="right")
+        if fine.other is not None:
+            bins[-1] = n_bins
+        codes[:, place] = bins[codes[:, place]]
+    return replace(schema, attributes=tuple(attributes)), replace(records, codes=codes)
+
+
+def _with_cuts(own: Attribute, cuts: Sequence[Any]) -> Attribute:
+    """Return an attribute with other cut points; names of its bins do not fit them."""
+    return replace(own, cut_points=tuple(cuts), n_bins=None, categories=())

@@ -1,0 +1,185 @@
+"""Attributes that are cut where their records are, paid from the budget of a fit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from entropy import system_entropy
+
+from mmech import PrivacyLedger
+from mmech_rf import (
+    Attribute,
+    BlockForestClassifier,
+    DrawnForestClassifier,
+    DrawnSettings,
+    PrivateForestClassifier,
+    Schema,
+    load_model,
+)
+from mmech_rf.private.cuts import number_of_bins
+
+N_RECORDS = 4000
+UPPER = 60_000
+
+
+def credits(rng, number=N_RECORDS):
+    """Return skewed amounts, months and a purpose, and whether a credit was paid."""
+    amount = np.exp(8 + rng.normal(size=number)) * (rng.random(number) > 0.2)
+    months = rng.gamma(2, 12, number)
+    purpose = rng.choice(["car", "house", "other"], number)
+    risk = np.log1p(amount) > np.log1p(100 * months)
+    wrong = rng.random(number) < 0.1
+    rows = list(map(list, zip(amount.tolist(), months.tolist(), purpose, strict=True)))
+    return rows, np.where(risk ^ wrong, "late", "paid")
+
+
+def schema(factor=1, **options):
+    return Schema(
+        [
+            Attribute.numeric("amount", lower=0, upper=UPPER * factor, **options),
+            Attribute.numeric("months", lower=0, upper=150 * factor),
+            Attribute.categorical("purpose", ["car", "house", "other"]),
+        ],
+        ["paid", "late"],
+    )
+
+
+def fitted(data, cls=DrawnForestClassifier, factor=1, seed=0, **settings):
+    settings = {"n_records": N_RECORDS, "epsilon": 1, "private_bins": "all"} | settings
+    with system_entropy(np.random.default_rng(seed).bytes):
+        return cls(settings.pop("schema", schema(factor)), **settings).fit(*data)
+
+
+@pytest.fixture
+def data(rng):
+    return credits(rng)
+
+
+# ------------------------------------------------------------------- what it is good for
+def test_bounds_that_are_far_too_wide_cost_little(rng, data):
+    test = credits(rng)
+    mean = {}
+    for factor in (1, 10, 100):
+        for bins in ((), "all"):
+            scores = [
+                fitted(data, factor=factor, seed=s, private_bins=bins).score(*test)
+                for s in range(3)
+            ]
+            mean[factor, bins] = np.mean(scores)
+    for factor in (10, 100):
+        assert mean[factor, "all"] > mean[1, "all"] - 0.03
+        assert mean[factor, "all"] > mean[factor, ()] + 0.1
+
+
+def test_bins_hold_about_equal_parts(data):
+    model = fitted(data, epsilon=20, settings=DrawnSettings(most_bins=4))
+    months = model.schema_.encode(data[0])[:, 1]
+    assert abs(np.bincount(months, minlength=4) / N_RECORDS - 0.25).max() < 0.05
+
+
+def test_more_bins_where_records_and_budget_pay_for_them():
+    settings = DrawnSettings()
+    found = [
+        number_of_bins(n_records, epsilon, settings)
+        for n_records in (10, 1000, 10**6)
+        for epsilon in (Fraction(1, 50), Fraction(1, 10))
+    ]
+    assert found == sorted(found)
+    assert found[0] == 2
+    assert found[-1] == settings.most_bins
+
+
+# --------------------------------------------------------------------- what is released
+def test_cut_points_are_released_and_paid_for(data):
+    ledger = PrivacyLedger(1)
+    model = fitted(data, ledger=ledger, n_records=None)
+    assert ledger.spent == 1
+    entries = [e for e in model.releases_ if "cut points" in e.released]
+    assert [e.released for e in entries] == [
+        "cut points of attribute 'amount'",
+        "cut points of attribute 'months'",
+    ]
+    left = 1 - DrawnSettings().count_share
+    assert sum(e.cost for e in entries) == left * DrawnSettings().bin_share
+    assert "cut points of attribute 'amount'" in model.privacy_statement_
+    for own, given in zip(model.schema_.attributes, schema().attributes, strict=True):
+        assert own.name == given.name
+        assert (own.cut_points == given.cut_points) == (own.name == "purpose")
+    amount = model.schema_.attributes[0]
+    assert 0 <= amount.cut_points[0] < amount.cut_points[-1] < UPPER
+    assert "amount" in model.describe()
+
+
+def test_only_attributes_that_are_named(data):
+    model = fitted(data, private_bins=["months"])
+    amount, months, _ = model.schema_.attributes
+    assert amount == schema().attributes[0]
+    assert months != schema().attributes[1]
+
+
+@pytest.mark.parametrize(
+    "cls", [DrawnForestClassifier, BlockForestClassifier, PrivateForestClassifier]
+)
+def test_a_saved_model_keeps_its_bins(cls, data, tmp_path):
+    model = fitted(data, cls)
+    model.save(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.schema_ == model.schema_
+    np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
+
+
+def test_parts_are_cut_as_a_whole(data):
+    X, y = data
+    model = DrawnForestClassifier(
+        schema(), epsilon=1, n_records=N_RECORDS, private_bins="all"
+    )
+    with system_entropy(np.random.default_rng(0).bytes):
+        for part in (slice(0, 1500), slice(1500, None)):
+            model.count(X[part], y[part])
+        model.release()
+    whole = fitted(data)
+    assert model.schema_ == whole.schema_
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+
+
+def test_missing_values_keep_a_cell_of_their_own(data):
+    X, y = data
+    rows = [[None, *row[1:]] if i % 5 == 0 else row for i, row in enumerate(X)]
+    given = schema(other="unknown")
+    policies = {"handle_missing": "category", "handle_unknown": "category"}
+    model = fitted((rows, y), schema=given, **policies)
+    amount = model.schema_.attributes[0]
+    assert amount.labels[-1] == "unknown"
+    codes = model.schema_.encode(rows, handle_missing="category")[:, 0]
+    assert set(codes[::5]) == {amount.size - 1}
+    assert max(codes[1::5]) < amount.size - 1
+
+
+# -------------------------------------------------------------------------- what is not
+@pytest.mark.parametrize(
+    ("bins", "error", "match"),
+    [
+        (
+            "amount",
+            TypeError,
+            "sequence of names of attributes, or 'all', got 'amount'",
+        ),
+        ((1,), TypeError, "sequence of names"),
+        (
+            ("purpose",),
+            ValueError,
+            "numeric attributes with public bounds, got purpose",
+        ),
+        (("size",), ValueError, "numeric attributes with public bounds"),
+    ],
+)
+def test_wrong_names_spend_nothing(bins, error, match, data):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(error, match=match):
+        fitted(data, private_bins=bins, ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_bounds_come_from_a_schema(data):
+    with pytest.raises(ValueError, match="private_bins needs a schema"):
+        fitted(data, schema=None)
