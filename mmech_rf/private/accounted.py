@@ -104,7 +104,8 @@ class AccountedForest(ShownForest):
         return epsilon
 
     def _reading_schema(self, schema: Schema) -> Schema:
-        return fine_schema(schema, places_to_cut(schema, self.private_bins))
+        places = places_to_cut(schema, self.private_bins)
+        return fine_schema(schema, places) if places else schema
 
     @property
     def _settings(self) -> Any:

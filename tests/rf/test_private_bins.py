@@ -55,7 +55,7 @@ def data(rng):
     return credits(rng)
 
 
-# ------------------------------------------------------------------- what it is good for
+# --------------------------------------------------------------- what it is good for
 def test_bounds_that_are_far_too_wide_cost_little(rng, data):
     test = credits(rng)
     mean = {}
