@@ -79,6 +79,7 @@ if _TYPE_CHECKING:
         rho_from_epsilon_delta,
     )
     from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+    from mmech.quantiles import joint_quantiles
     from mmech.reconstruction import (
         MarginalEstimate,
         MaximumEntropy,
@@ -86,7 +87,6 @@ if _TYPE_CHECKING:
         maximum_entropy,
         shrink,
     )
-    from mmech.quantiles import joint_quantiles
     from mmech.reduction.boxes import CellGroups, reduce_boxes
     from mmech.reduction.cells import reduce_domain
     from mmech.release import Measurement, noisy_release

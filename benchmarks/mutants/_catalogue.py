@@ -22,6 +22,7 @@ MECHANISM = "tests/unit/test_mechanism.py"
 NOISE = "tests/unit/test_noise.py"
 NORM = "tests/unit/test_norm.py"
 OVERFLOW = "tests/unit/test_exact_release.py"
+QUANTILES = "tests/unit/test_quantiles.py"
 SAMPLERS = "tests/statistical/test_samplers.py"
 SELECTION = "tests/unit/test_selection.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
@@ -58,6 +59,22 @@ ACCURACY_OF_REST = f"accuracy = _accuracy({MEASURED}(rest), self.n_classes)"
 """Exact counts in the place of released ones."""
 
 CALIBRATION = (
+    Mutant(
+        "cut points at twice the rate",
+        "mmech/quantiles.py",
+        "return np.asarray(-rate * np.clip(surplus, 0, most))",
+        "return np.asarray(-2 * rate * np.clip(surplus, 0, most))",
+        (f"{QUANTILES}::test_all_small_neighbours[add_remove-1]",),
+    ),
+    Mutant(
+        "cut points by shares of the exact number of records",
+        "mmech/quantiles.py",
+        "        table = surplus_logarithms(below, share, rate, n_bins)\n",
+        "        table = surplus_logarithms(\n"
+        "            below, max(1, int(below[-1]) // n_bins), rate, n_bins\n"
+        "        )\n",
+        (f"{QUANTILES}::test_all_small_neighbours[add_remove-1]",),
+    ),
     Mutant(
         "half the scale of Laplace noise",
         "mmech/noise/laws.py",

@@ -118,7 +118,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         parts: RecordParts | None = vars(self).get("_parts")
         if parts is None:
             raise ValueError("release needs records, got none; count() some first")
-        parts.check(self.schema and self._reading_schema(self.schema), None)
+        schema = self.schema
+        parts.check(None if schema is None else self._reading_schema(schema), None)
         self._settled(parts, None)
         del self._parts
         return self

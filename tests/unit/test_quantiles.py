@@ -98,7 +98,7 @@ def test_all_small_neighbours(epsilon, neighbours):
     settings = {"n_bins": BINS, "n_records": 3, "epsilon": epsilon}
     known, worst, limit = {}, Decimal(0), Decimal(epsilon)
     with localcontext(prec=40):
-        for counts in small_data(4):
+        for counts in small_data(6):
             known[counts], _ = exact_chances(
                 list(counts), neighbours=neighbours, **settings
             )
