@@ -1,7 +1,8 @@
-"""A choice in each of many rows, beside the loop over the choice of one."""
+"""Choices in many rows, beside the loop over the choice of one, and cut points."""
 
 import numpy as np
 
+from mmech import joint_quantiles
 from mmech.noise import FRACTION_BITS, weighted_choice, weighted_choices
 
 from ._common import check
@@ -39,3 +40,24 @@ class Rows:
         sums = np.cumsum(weights, axis=1)
         picks = np.random.default_rng().random((ROWS, 1)) * sums[:, -1:]
         return (sums <= picks).sum(axis=1)
+
+
+class CutPoints:
+    """Seven cut points of a grid."""
+
+    params = ([256, 1024],)
+    param_names = ("cells",)
+
+    def setup(self, cells):
+        self.counts = np.random.default_rng(0).integers(0, 60, cells)
+        parts = np.add.reduceat(self.counts, np.append(0, self.time_joint(cells)))
+        check(parts, np.full(8, self.counts.sum() / 8), rtol=0.2)
+
+    def time_joint(self, cells):
+        return joint_quantiles(
+            self.counts,
+            8,
+            n_records=self.counts.sum(),
+            epsilon=1,
+            released="cut points",
+        )

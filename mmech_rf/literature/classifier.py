@@ -109,6 +109,7 @@ class RecipeForestClassifier(AccountedForest):
     recipe: Any = "spe"
     privacy: str = field(default="pure", init=False)
     delta: float | None = field(default=None, init=False)
+    private_bins: tuple[str, ...] = field(default=(), init=False)
 
     _experts: RecipeVotes = field(init=False)
     _method = "recipe"
@@ -396,7 +397,7 @@ class RecipeForestClassifier(AccountedForest):
     @property
     def _public(self) -> str:  # type: ignore[override]
         if self._terms.neighbours != "labels":
-            return AccountedForest._public
+            return super()._public
         return (
             "The schema and the parameters do not depend on records; the attributes of "
             "all records, and how many there are, are public, and tests may show them."

@@ -68,10 +68,14 @@ class AccountedForest(ShownForest):
     _takes_any_currency = False
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
     _settings_type = CountSettings
-    _public = (
-        "The schema and the parameters do not depend on records; all the rest follows "
-        "from the releases."
-    )
+
+    @property
+    def _public(self) -> str:  # type: ignore[override]
+        cut = ", but for the cut points named above," if len(self.private_bins) else ""
+        return (
+            f"The schema{cut} and the parameters do not depend on records; all the "
+            "rest follows from the releases."
+        )
 
     def _check_parameters(self) -> Fraction:
         if self.n_records is not None and (

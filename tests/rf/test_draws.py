@@ -13,6 +13,7 @@ from mmech import (
     MatrixMechanism,
     PrivacyLeakWarning,
     exponential_mechanism,
+    joint_quantiles,
     noisy_release,
     permute_and_flip,
 )
@@ -73,6 +74,12 @@ ZCDP = {"privacy": "zcdp", "delta": 0.4, "epsilon": 1}
         (
             "permute_and_flip",
             lambda: permute_and_flip(COUNTS, epsilon=1, released="a word"),
+        ),
+        (
+            "quantiles",
+            lambda: joint_quantiles(
+                COUNTS, 2, n_records=9, epsilon=1, released="a median"
+            ),
         ),
     ],
 )

@@ -102,6 +102,7 @@ def test_cut_points_are_released_and_paid_for(data):
     left = 1 - DrawnSettings().count_share
     assert sum(e.cost for e in entries) == left * DrawnSettings().bin_share
     assert "cut points of attribute 'amount'" in model.privacy_statement_
+    assert "but for the cut points named above" in model.privacy_statement_
     for own, given in zip(model.schema_.attributes, schema().attributes, strict=True):
         assert own.name == given.name
         assert (own.cut_points == given.cut_points) == (own.name == "purpose")
