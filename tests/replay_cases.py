@@ -162,6 +162,7 @@ CHOSEN_SETTINGS = {
     "labels of long blocks": LABELS | {"n_records": 2000},
     "private bins": BINS,
     "private bins, n stated": BINS | {"n_records": 400},
+    "private bins, accuracy": BINS | ACCURACY["accuracy"],
     "private bins of blocks": BINS | BLOCKS,
     "private bins, tiny epsilon": BINS | {"epsilon": "1e-6"},
     "category": {"handle_unknown": "category", "handle_missing": "category"},

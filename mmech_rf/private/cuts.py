@@ -22,7 +22,13 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.schema import Schema
 
-__all__ = ["fine_schema", "number_of_bins", "places_to_cut", "release_bins"]
+__all__ = [
+    "fine_schema",
+    "in_bins",
+    "number_of_bins",
+    "places_to_cut",
+    "release_bins",
+]
 
 GRID_CELLS = 1024
 """Grid resolution: cells of an attribute whose cut points are private."""
@@ -124,13 +130,13 @@ def release_bins(
     records : EncodedRecords
         In its bins. Sensitive.
     """
-    attributes, codes = list(schema.attributes), records.codes.copy()
+    attributes = list(schema.attributes)
     n_bins = number_of_bins(n_records, epsilon, settings)
     for place in places:
         fine = attributes[place]
         grid = np.array(fine.cut_points)
         counts = np.bincount(
-            codes[:, place], records.multiplicities, minlength=fine.size
+            records.codes[:, place], records.multiplicities, minlength=fine.size
         ).astype(np.int64)[: len(grid) + 1]
         cuts = payments.cut(
             counts,
@@ -140,11 +146,24 @@ def release_bins(
             f"cut points of attribute {fine.name!r}",
         )
         attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
-        bins = np.searchsorted(cuts, np.arange(fine.size), side="right")
-        if fine.other is not None:
-            bins[-1] = n_bins
+    bins = replace(schema, attributes=tuple(attributes))
+    return bins, in_bins(records, schema, bins)
+
+
+def in_bins(records: EncodedRecords, fine: Schema, schema: Schema) -> EncodedRecords:
+    """Return records that were encoded by fine grids in the bins of a schema."""
+    codes = records.codes.copy()
+    for place, (before, after) in enumerate(
+        zip(fine.attributes, schema.attributes, strict=True)
+    ):
+        if before.cut_points == after.cut_points:
+            continue
+        cuts = np.searchsorted(before.cut_points, after.cut_points) + 1
+        bins = np.searchsorted(cuts, np.arange(before.size), side="right")
+        if before.other is not None:
+            bins[-1] = len(cuts) + 1
         codes[:, place] = bins[codes[:, place]]
-    return replace(schema, attributes=tuple(attributes)), replace(records, codes=codes)
+    return replace(records, codes=codes)
 
 
 def _with_cuts(own: Attribute, cuts: Sequence[Any]) -> Attribute:

@@ -20,6 +20,7 @@ from mmech.noise import random_key
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords, RecordParts
@@ -81,7 +82,9 @@ class ShownForest(ForestClassifier):
         training, held_out = records.divided(HELD_OUT, self._insecure_rng)
         if self._distinct:
             training = training.distinct(self.schema_)
+        read_in = self.schema_
         super()._measure(training)
+        held_out = in_bins(held_out, read_in, self.schema_)
         training_ledger, self.ledger_ = self.ledger_, self.ledger_.whole
         self.accuracy_ = self._count_right(
             held_out,

@@ -71,6 +71,13 @@ def test_bounds_that_are_far_too_wide_cost_little(rng, data):
         assert mean[factor, "all"] > mean[factor, ()] + 0.1
 
 
+def test_held_out_records_are_looked_at_in_the_same_bins(rng, data):
+    model = fitted(data, epsilon=5, estimate_accuracy=True)
+    lower, upper = model.accuracy_.interval
+    assert lower - 0.02 < model.score(*credits(rng)) < upper + 0.02
+    assert upper - lower < 0.1
+
+
 def test_bins_hold_about_equal_parts(data):
     model = fitted(data, epsilon=20, settings=DrawnSettings(most_bins=4))
     months = model.schema_.encode(data[0])[:, 1]
