@@ -241,7 +241,15 @@ def test_large_ordered_domains_are_measured_by_a_tree():
     # A sum of squares within a factor of three of its expectation.
     ratio = np.square(error).sum() / mechanism.expected_error()
     assert 1 / 3 < ratio < 3
-    assert mechanism.per_query_error().shape == (2**14,)
+
+
+@pytest.mark.slow
+def test_errors_of_single_queries_of_a_large_ordered_domain():
+    workload = Prefix(2**14)
+    mechanism = MatrixMechanism(workload, optimize(workload, seed=0), epsilon=1)
+    errors = mechanism.per_query_error()
+    assert errors.shape == (2**14,)
+    assert errors.sum() == pytest.approx(mechanism.expected_error())
 
 
 def test_released_as_counts_with_whole_weights():
