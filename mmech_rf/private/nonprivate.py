@@ -56,6 +56,7 @@ class NonPrivateForestClassifier(CountedForest):
     max_features: int | str | None = field(default=None, init=False)
     neighbours: str = field(default="add_remove", init=False)
     records_per_person: int = field(default=1, init=False)
+    estimate_accuracy: bool = field(default=False, init=False)
     handle_unknown: str = field(default="clip", init=False)
     handle_missing: str = field(default="error", init=False)
     ledger: PrivacyLedger | None = field(default=None, init=False)

@@ -139,6 +139,7 @@ def test_options_reach_the_model(run, files):
         "n_ensembles": 2,
         "max_features": 2,
         "voting": "weight",
+        "ties": "random",
         "template": "identity",
         "neighbours": "replace",
         "records_per_person": 1,
