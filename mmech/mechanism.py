@@ -66,9 +66,11 @@ class MatrixMechanism(Settled):
     noise : str, default=None
         Name of a law of noise (`mmech.noise.LAWS`); ``None`` is Laplace noise for
         `epsilon` and Gaussian noise for `rho`.
-    neighbours : {"add_remove", "replace"}, default="add_remove"
-        Whether neighbours differ by adding or removing one record, or by
-        replacing one (which doubles the sensitivity).
+    neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
+        Whether neighbours differ by adding or removing one record, or by replacing
+        one (which doubles the sensitivity) or only its label, attributes being public.
+        A new label moves a record to another cell or column, which is a replacement:
+        "labels" has the noise of "replace".
     records_per_person : int, default=1
         Largest number of records of one person, public: the cost is per person.
     contribution : int, default=1

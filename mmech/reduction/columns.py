@@ -17,7 +17,7 @@ from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.marginals import Marginals
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Permuted, WidthRange
+from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
 from mmech.structure.shape import has_full_column_rank
 
@@ -249,6 +249,10 @@ def _(workload: VStack) -> QueryMatrix:
 @singledispatch
 def restrict_columns(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     """Return the workload restricted to some columns, in the structure it has."""
+    return _restrict_any(workload, columns)
+
+
+def _restrict_any(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     m, n = workload.shape
     if n * m <= LIMITS.compared_entries:
         return Dense(workload._dense()[:, columns])
@@ -285,6 +289,32 @@ def _(workload: Scaled, columns: Groups) -> QueryMatrix:
 @restrict_columns.register(VStack)
 def _(workload: VStack, columns: Groups) -> QueryMatrix:
     return VStack([restrict_columns(block, columns) for block in workload.blocks])
+
+
+@restrict_columns.register(Ranges)
+def _(workload: Ranges, columns: Groups) -> QueryMatrix:
+    if len(workload.domain_shape) > 1:
+        return _restrict_any(workload, columns)
+    return _restrict_ranges(
+        workload, workload._lower[:, 0], workload._upper[:, 0], columns
+    )
+
+
+@restrict_columns.register(WidthRange)
+def _(workload: WidthRange, columns: Groups) -> QueryMatrix:
+    lower = np.arange(workload.shape[0])
+    return _restrict_ranges(workload, lower, lower + workload.width - 1, columns)
+
+
+def _restrict_ranges(
+    workload: QueryMatrix, lower: Groups, upper: Groups, columns: Groups
+) -> QueryMatrix:
+    """Keep ranges as ranges over the cells that are left, which keep their order."""
+    first = np.searchsorted(columns, lower)
+    behind = np.searchsorted(columns, upper, side="right")
+    if (np.diff(columns) <= 0).any() or (first == behind).any():
+        return _restrict_any(workload, columns)
+    return Ranges((columns.size,), first[:, None], behind[:, None] - 1)
 
 
 @restrict_columns.register(Product)

@@ -13,6 +13,7 @@ from mmech.strategies.deadline import time_is_up
 __all__ = ["BoxDescent", "minimize_in_box"]
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 
 WINDOW = 5
 """Iterations over which a decrease is judged: single steps may be short."""
@@ -93,25 +94,63 @@ class _Memory:
         self.step_change[row, row] = slope / square
         self.change_change[row, row] = 1.0
 
-    def apply(self, gradient: Floats) -> Floats:
-        """Return the inverse Hessian times the gradient."""
+    def apply(self, gradient: Floats, stuck: NDArray[np.bool_]) -> Floats | None:
+        """Return the inverse Hessian on the free variables times their gradient.
+
+        Steps and changes are restricted to the variables that may move: what the
+        others did says nothing about the curvature along the face of the box.
+        ``None`` if no step is left with a positive curvature there.
+        """
         used = self.newest_last
+        if not stuck.any():
+            return self._newton(
+                gradient,
+                self.steps,
+                self.changes,
+                self.step_change,
+                self.change_change,
+                used,
+            )
+        free = np.flatnonzero(~stuck)
+        steps, changes = self.steps[used][:, free], self.changes[used][:, free]
+        step_change = (steps @ changes.T).astype(np.float64)
+        change_change = (changes @ changes.T).astype(np.float64)
+        slopes = step_change.diagonal()
+        kept = np.flatnonzero(slopes > 1e-10 * change_change.diagonal()).tolist()
+        if not kept:
+            return None
+        result = np.zeros_like(gradient)
+        result[free] = self._newton(
+            gradient[free], steps, changes, step_change, change_change, kept
+        )
+        return result
+
+    @staticmethod
+    def _newton(
+        gradient: Floats,
+        steps: Singles,
+        changes: Singles,
+        step_change: Floats,
+        change_change: Floats,
+        used: list[int],
+    ) -> Floats:
         single = gradient.astype(np.float32)
-        by_steps = (self.steps @ single)[used]
-        by_changes = (self.changes @ single)[used]
+        by_steps = (steps @ single)[used]
+        by_changes = (changes @ single)[used]
         square = np.ix_(used, used)
-        upper = np.triu(self.step_change[square])
-        scale = upper[-1, -1]
+        upper = np.triu(step_change[square])
+        last = used[-1]
+        scale = step_change[last, last] / change_change[last, last]
         inverse = np.linalg.inv(upper)
         inner = inverse @ by_steps
-        middle = np.diag(upper.diagonal()) + scale * self.change_change[square]
-        along_steps = np.zeros(len(self.steps), np.float32)
-        along_changes = np.zeros(len(self.steps), np.float32)
+        middle = np.diag(upper.diagonal()) + scale * change_change[square]
+        along_steps = np.zeros(len(steps), np.float32)
+        along_changes = np.zeros(len(steps), np.float32)
         along_steps[used] = inverse.T @ (middle @ inner - scale * by_changes)
         along_changes[used] = -scale * inner
-        result = scale * gradient
-        result += along_steps @ self.steps
-        result += along_changes @ self.changes
+        result: Floats = scale * gradient
+        result += along_steps @ steps
+        result += along_changes @ changes
         return result
 
 
@@ -204,11 +243,10 @@ def _step(
 ) -> tuple[Floats, float, Floats] | None:
     """Return the next point with its value and gradient, or None if none is lower."""
     if memory.newest_last:
-        direction = memory.apply(free)
-        direction[stuck] = 0.0
-        length = 1.0
-        if not direction @ free > 0:
+        found = memory.apply(free, stuck)
+        if found is None or not found @ free > 0:
             return None
+        direction, length = found, 1.0
     else:
         direction = free
         length = 1.0 / max(1.0, float(np.abs(free).sum()))

@@ -32,6 +32,7 @@ __all__ = [
     "BlockLevel",
     "Ordered",
     "SeparableGram",
+    "asks_in_order",
     "block_gram",
     "find_order",
     "refined",
@@ -173,7 +174,7 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
        consecutive ones problem", SIAM J. Computing 28, 1998.
     """
-    return Ordered(_separable(gram) or gram) if _is_ordered(gram) else None
+    return Ordered(_separable(gram) or gram) if asks_in_order(gram) else None
 
 
 @find_order.register(PermutedGram)
@@ -208,30 +209,30 @@ def _(gram: Dense) -> Ordered | None:
 
 
 @singledispatch
-def _is_ordered(gram: QueryMatrix) -> bool:
+def asks_in_order(gram: QueryMatrix) -> bool:
     """Whether ranges of the cells in their order make up the gram."""
     return False
 
 
-@_is_ordered.register(AllRangeGram)
-@_is_ordered.register(SeparableGram)
+@asks_in_order.register(AllRangeGram)
+@asks_in_order.register(SeparableGram)
 def _(gram: QueryMatrix) -> bool:
     return True
 
 
-@_is_ordered.register(Scaled)
+@asks_in_order.register(Scaled)
 def _(gram: Scaled) -> bool:
-    return _is_ordered(gram.operator)
+    return asks_in_order(gram.operator)
 
 
-@_is_ordered.register(Sum)
+@asks_in_order.register(Sum)
 def _(gram: Sum) -> bool:
     plain = (Identity, Diagonal, Ones)
     ranges = [term for term in gram.terms if not isinstance(term, plain)]
-    return bool(ranges) and all(_is_ordered(term) for term in ranges)
+    return bool(ranges) and all(asks_in_order(term) for term in ranges)
 
 
-@_is_ordered.register(Gram)
+@asks_in_order.register(Gram)
 def _(gram: Gram) -> bool:
     return _asks_ranges(gram.operator)
 

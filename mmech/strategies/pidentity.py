@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -29,7 +29,7 @@ from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.descent import minimize_in_box
-from mmech.strategies.ordered import BlockLevel, find_order, refined
+from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
 from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
@@ -68,9 +68,20 @@ LARGE_DOMAIN = 4096
 LARGE_ORDERED_DOMAIN = 8192
 """Above these sizes "auto" does not try p-Identity; from the latter on trees win."""
 
+TOLERANCE = 1e-7
+"""Default relative decrease at which the last descent stops."""
+
+EXACT_BLOCKS = 512
+BLOCKS_TOLERANCE = 3e-7
+"""Descents over an order go to the end on the finest level of at most so many blocks;
+on finer ones, where an iteration costs more and little is left to gain, they settle."""
+
+FINALISTS = 3
+"""Starts that are compared there before the best goes to the end."""
+
 EXACTING_DOMAIN = 1024
-"""Above this domain size "auto" stops at the tolerance of a race: the last half percent
-of the loss takes ten times as long."""
+"""Above this number of cells without an order "auto" stops at the tolerance of a race:
+the last half percent of the loss takes ten times as long."""
 
 MAX_ROWS_L2 = 64
 """Largest default number of extra queries under L2."""
@@ -179,7 +190,7 @@ def pidentity_strategy(
     p: int | None = None,
     n_starts: int | None = None,
     max_iter: int = 2000,
-    tolerance: float = 1e-7,
+    tolerance: float | None = None,
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
@@ -187,7 +198,8 @@ def pidentity_strategy(
 
     Every start descends a little, and the best of them to the end. Where the cells
     have an order (ranges, or an explicit workload in which one is found), the starts
-    are compared on blocks of neighbours, which are then halved again and again.
+    are compared on blocks of neighbours, which are then halved again and again. Most
+    of the descent takes place on at most 512 blocks.
 
     Parameters
     ----------
@@ -199,8 +211,10 @@ def pidentity_strategy(
         Number of starts; 10 up to 256 cells, else 6.
     max_iter : int, default=2000
         Iterations per descent.
-    tolerance : float, default=1e-7
+    tolerance : float, default=None
         Relative decrease of the loss per iteration at which the last descent stops.
+        When omitted 1e-7, and above 512 cells in an order 3e-7 on the blocks and
+        1e-5 on the cells.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.
     callback : callable, default=None
@@ -223,7 +237,8 @@ def pidentity_strategy(
         n_starts = 10 if n <= 256 else 6
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    if tolerance is not None:
+        check_tolerance(tolerance)
     gram = workload.gram()
     rng = np.random.default_rng(seed)
     identity = error.loss(workload, Identity(n))
@@ -262,9 +277,10 @@ def pidentity_strategy(
 
     runs: list[Descent] = []
     first = levels[0]
-    limit, stop = min(max_iter, RACE_ITERATIONS), max(tolerance, RACE_TOLERANCE)
+    descents = _schedule(levels, max_iter, tolerance)
+    race = min(max_iter, RACE_ITERATIONS), max(descents[-1].stop, RACE_TOLERANCE)
     for start in make_starts(first.counts.size, p, rng, n_starts):
-        run = _descend(first, start, limit, stop)
+        run = _descend(first, start, *race)
         runs.append(run)
         if callback is not None:
             best = finished(first, run)
@@ -273,12 +289,10 @@ def pidentity_strategy(
         if time_is_up():
             break
     level = first
-    for finer in levels if len(levels) == 1 else levels[1:]:
-        runs = sorted(runs, key=lambda run: run.loss)[: 1 + len(runs) // 3]
+    for finer, kept, limit, stop in descents:
+        runs = sorted(runs, key=lambda run: run.loss)[: kept or 1 + len(runs) // 3]
         if time_is_up():
             break
-        if finer is levels[-1]:
-            limit, stop = max_iter, tolerance
         runs = [
             _then(run, _descend(finer, refined(run.columns, level, finer), limit, stop))
             for run in runs
@@ -290,6 +304,33 @@ def pidentity_strategy(
         note = f"no start improved on the identity; {runs[0].message}"
         return replace(best, success=False, message=note)
     return best
+
+
+class _Step(NamedTuple):
+    """One round of descents: of the best runs, or of a third of them."""
+
+    level: BlockLevel
+    kept: int
+    limit: int
+    stop: float
+
+
+def _schedule(
+    levels: list[BlockLevel], max_iter: int, tolerance: float | None
+) -> list[_Step]:
+    """Return the rounds of descents that follow the race on the coarsest level."""
+    middle = [level for level in levels[:-1] if level.counts.size <= EXACT_BLOCKS]
+    by_blocks = bool(middle) and levels[-1].counts.size > EXACT_BLOCKS
+    stop = tolerance or (RACE_TOLERANCE if by_blocks else TOLERANCE)
+    race = min(max_iter, RACE_ITERATIONS), max(stop, RACE_TOLERANCE)
+    finest = levels[-1]
+    if not by_blocks:
+        steps = [_Step(level, 0, *race) for level in levels[1:-1]]
+        return [*steps, _Step(finest, 0, max_iter, stop)]
+    steps = [_Step(level, FINALISTS, *race) for level in middle[1:]]
+    steps.append(_Step(middle[-1], 1, max_iter, tolerance or BLOCKS_TOLERANCE))
+    steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
+    return [*steps, _Step(finest, 1, max_iter, stop)]
 
 
 def default_p_l2(n_cells: int) -> int:
@@ -481,7 +522,8 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
     """Leave out a p per factor, which is meant for "kronecker"; hurry if large."""
     several = np.ndim(options.get("p", 0)) > 0
     own = {k: v for k, v in options.items() if k != "p" or not several}
-    hurried = workload.shape[1] > EXACTING_DOMAIN
+    large = workload.shape[1] > EXACTING_DOMAIN
+    hurried = large and not asks_in_order(workload.gram())
     return {"tolerance": RACE_TOLERANCE, **own} if hurried else own
 
 

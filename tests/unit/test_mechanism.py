@@ -58,7 +58,7 @@ PAIRS = [
 ]
 every_pair = pytest.mark.parametrize(("workload", "strategy"), PAIRS, ids=str)
 neighbour_relations = pytest.mark.parametrize(
-    ("neighbours", "factor"), [("add_remove", 1), ("replace", 2)]
+    ("neighbours", "factor"), [("add_remove", 1), ("replace", 2), ("labels", 2)]
 )
 
 

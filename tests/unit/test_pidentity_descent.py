@@ -178,6 +178,24 @@ def test_descent_in_a_box_equals_scipy(rng):
     assert len(limited.history) == 2
 
 
+def test_variables_at_a_bound_do_not_slow_the_others_down():
+    # Weights for an ill-conditioned moment matrix; most of them end at zero.
+    cells = np.linspace(0, 1, 60)
+    hessian = np.exp(-40 * np.subtract.outer(cells, cells) ** 2) + 1e-3 * np.eye(60)
+    slope = np.sin(15 * cells) + 0.2
+
+    def objective(x):
+        return float(x @ hessian @ x / 2 - slope @ x), hessian @ x - slope
+
+    run = minimize_in_box(
+        objective, np.ones(60), upper=1e3, max_iter=1000, tolerance=1e-9
+    )
+    root = np.linalg.cholesky(hessian)
+    exact, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, slope))
+    assert run.value == pytest.approx(objective(exact)[0], rel=1e-8)
+    assert len(run.history) < 90
+
+
 def test_multi_scale_starts(rng):
     for p in (1, 2, 3, 4, 16, 64):
         for ladder in LADDERS:
@@ -213,6 +231,26 @@ def test_better_than_every_tree(workload):
         for ratio in (0.6, 0.8, 1.0, 1.25, 1.6)
     ]
     assert optimize(workload, template="pidentity", seed=0).loss < min(trees)
+
+
+def test_windows_are_answered_better_than_by_the_cells():
+    result = optimize(WidthRange(512, 32), seed=0)
+    assert result.loss < 0.7 * loss(WidthRange(512, 32), Identity(512))
+
+
+def test_most_iterations_are_on_few_blocks(monkeypatch):
+    sizes = []
+    evaluate = PIdentityObjective.__call__
+
+    def counted(self, columns):
+        sizes.append(len(columns))
+        return evaluate(self, columns)
+
+    monkeypatch.setattr(PIdentityObjective, "__call__", counted)
+    result = optimize(AllRange(1500), seed=0, p=16)
+    assert result.template == "pidentity"
+    assert max(sizes) == 1500
+    assert sum(size > 512 for size in sizes) < 0.2 * len(sizes)
 
 
 def test_the_time_limit_keeps_the_best_so_far():

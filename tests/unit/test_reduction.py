@@ -118,6 +118,7 @@ def workloads(draw):
                 "partitions",
                 "boxes",
                 "ranges",
+                "intervals",
                 "permuted",
                 "scaled",
                 "product",
@@ -150,6 +151,13 @@ def workloads(draw):
         boxes = np.array(draw(st.lists(st.tuples(*ends), min_size=1, max_size=3)))
         lower, upper = boxes[:, :, 0], boxes[:, :, 1]
         return Ranges(sizes, lower, upper), ref.ranges(sizes, lower, upper)
+    if kind == "intervals":
+        n = draw(st.integers(1, 7))
+        end = st.integers(0, n - 1)
+        ends = st.tuples(end, end).map(sorted)
+        rows = draw(st.lists(ends, min_size=1, max_size=4))
+        lower, upper = np.array(rows).T[..., None]
+        return Ranges((n,), lower, upper), ref.ranges((n,), lower, upper)
     if kind == "permuted":
         array = draw(tables())
         order = draw(st.permutations(range(array.shape[1])))
@@ -565,3 +573,12 @@ def test_records_of_merged_cells_count_once():
     assert np.array_equal(strategy @ counts, strategy @ dropped)
     assert strategy.sizes.tolist() == [2, 2, 3]
     assert strategy.representatives.tolist() == [1, 2, 0]
+
+
+def test_ranges_stay_ranges_over_the_cells_that_are_left():
+    workload = Ranges((9,), [[1], [4]], [[7], [4]])
+    reduced, groups = reduce_domain(workload)
+    assert type(reduced) is Ranges
+    assert reduced.to_dense().tolist() == [[1, 1], [0, 1]]
+    assert groups.tolist() == [-1, 0, 0, 0, 1, 0, 0, 0, -1]
+    assert type(reduce_domain(WidthRange(9, 6))[0]) is Ranges
