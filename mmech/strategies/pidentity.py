@@ -72,7 +72,7 @@ TOLERANCE = 1e-7
 """Default relative decrease at which the last descent stops."""
 
 EXACT_BLOCKS = 512
-BLOCKS_TOLERANCE = 3e-7
+BLOCKS_TOLERANCE = 2e-7
 """Descents over an order go to the end on the finest level of at most so many blocks;
 on finer ones, where an iteration costs more and little is left to gain, they settle."""
 
@@ -213,7 +213,7 @@ def pidentity_strategy(
         Iterations per descent.
     tolerance : float, default=None
         Relative decrease of the loss per iteration at which the last descent stops.
-        When omitted 1e-7, and above 512 cells in an order 3e-7 on the blocks and
+        When omitted 1e-7, and above 512 cells in an order 2e-7 on the blocks and
         1e-5 on the cells.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.
@@ -321,14 +321,16 @@ def _schedule(
     """Return the rounds of descents that follow the race on the coarsest level."""
     middle = [level for level in levels[:-1] if level.counts.size <= EXACT_BLOCKS]
     by_blocks = bool(middle) and levels[-1].counts.size > EXACT_BLOCKS
-    stop = tolerance or (RACE_TOLERANCE if by_blocks else TOLERANCE)
+    default = RACE_TOLERANCE if by_blocks else TOLERANCE
+    stop = default if tolerance is None else tolerance
+    on_blocks = BLOCKS_TOLERANCE if tolerance is None else tolerance
     race = min(max_iter, RACE_ITERATIONS), max(stop, RACE_TOLERANCE)
     finest = levels[-1]
     if not by_blocks:
         steps = [_Step(level, 0, *race) for level in levels[1:-1]]
         return [*steps, _Step(finest, 0, max_iter, stop)]
     steps = [_Step(level, FINALISTS, *race) for level in middle[1:]]
-    steps.append(_Step(middle[-1], 1, max_iter, tolerance or BLOCKS_TOLERANCE))
+    steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
     steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
     return [*steps, _Step(finest, 1, max_iter, stop)]
 

@@ -491,7 +491,7 @@ def test_wrong_number_of_p():
         optimize(UNION, template="kronecker", p=[1, 2, 3])
 
 
-@pytest.mark.parametrize("tolerance", ["tight", None, float("nan"), -1.0])
+@pytest.mark.parametrize("tolerance", ["tight", [1e-6], float("nan"), -1.0])
 def test_wrong_tolerance(tolerance):
     with pytest.raises((TypeError, ValueError), match="tolerance"):
         optimize(Prefix(4), template="pidentity", tolerance=tolerance)
