@@ -1,15 +1,25 @@
-"""Many records: encoding and counting them, a whole fit of the default classifier.
+"""Many records: reading, encoding and counting them, the default classifier, tuning.
 
 Contenders are pandas and NumPy: categories found and numbered by `pandas.Categorical`,
 distinct records by `numpy.unique` over rows and by `DataFrame.value_counts`.
 """
+
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.suite._common import check
 from mmech import Attribute, Counts, Domain
-from mmech_rf import PrivateForestClassifier, datasets
+from mmech_rf import (
+    PrivateForestClassifier,
+    Schema,
+    datasets,
+    load_model,
+    read,
+    tune,
+)
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
 
@@ -133,3 +143,52 @@ class DefaultClassifier:
 
     def time_predict(self, n_records):
         self.model.predict(self.X)
+
+    def time_save_and_load(self, n_records):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            self.model.save(path)
+            load_model(path)
+
+
+class ReadCsv:
+    """100,000 records of a CSV file, beside the reader of pandas alone."""
+
+    def setup(self):
+        car = datasets.load_car()
+        rows = np.random.default_rng(0).integers(0, len(car.target), 100_000)
+        table = pd.DataFrame(np.asarray(car.data)[rows], columns=car.schema.names)
+        table[car.schema.target] = np.asarray(car.target)[rows]
+        self.schema = car.schema
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "car.csv"
+        table.to_csv(self.path, index=False)
+        counts = [len(part.y) for part in read(self.path, self.schema)]
+        assert sum(counts) == len(self.time_pandas()) == 100_000
+
+    def teardown(self):
+        self.folder.cleanup()
+
+    def time_read(self):
+        for part in read(self.path, self.schema):
+            self.schema.encode(part.X)
+
+    def time_pandas(self):
+        return pd.read_csv(self.path, dtype=str)
+
+
+class Tune:
+    """Trees, depth and ensembles chosen from public facts."""
+
+    params = ([10, 50],)
+    param_names = ("attributes",)
+
+    def setup(self, attributes):
+        columns = [
+            Attribute.categorical(f"a{i}", ["x", "y"]) for i in range(attributes)
+        ]
+        self.schema = Schema(columns, ["no", "yes"])
+        self.time_tune(attributes)
+
+    def time_tune(self, attributes):
+        tune(self.schema, epsilon=1, n_records=10_000)
