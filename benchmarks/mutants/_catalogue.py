@@ -172,8 +172,8 @@ CALIBRATION = (
     Mutant(
         "answers that wrap around not refused",
         "mmech/mechanism.py",
-        "if bound >= 2**62:",
-        "if False:",
+        "if bound >= MOST_SUMS:\n            raise",
+        "if False:\n            raise",
         (f"{OVERFLOW}::test_exact_answers_that_overflow_are_paid_for",),
     ),
     Mutant(
@@ -320,8 +320,8 @@ CHARGES = (
     Mutant(
         "the price of the number of records not subtracted",
         "mmech_rf/private/accounted.py",
-        "_release_model(records, epsilon - spent, n_records)",
-        "_release_model(records, epsilon, n_records)",
+        "        epsilon -= spent\n",
+        "",
         (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
     ),
     Mutant(
@@ -762,8 +762,8 @@ LEAKS = (
     Mutant(
         "exact number of records: a noisy number",
         "mmech_rf/private/accounted.py",
-        "_release_model(records, epsilon - spent, n_records)",
-        "_release_model(records, epsilon - spent, max(1.0, records.number))",
+        "_release_model(records, epsilon, n_records)",
+        "_release_model(records, epsilon, max(1.0, records.number))",
         (f"{REPLAY}[pure, labels, add_remove]",),
     ),
     Mutant(
