@@ -15,11 +15,13 @@ from mmech import BudgetExceededError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
 from mmech_rf import (
+    Attribute,
     BatchPredictionClassifier,
     DrawnForestClassifier,
     LabelForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
+    Schema,
     load_model,
 )
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
@@ -66,6 +68,21 @@ def test_what_is_trained_with_is_not_what_is_counted():
     assert (entry.part, seen.model.releases_[0].part) == ("held out", "training")
     found = seen.model.accuracy_
     assert (found.right, found.wrong) == tuple(counts)
+
+
+def test_held_out_records_are_in_the_bins_that_training_ones_drew(rng):
+    age = Attribute.numeric("age", lower=0, upper=100)
+    schema = Schema([age], ["young", "old"])
+    X = rng.uniform(0, 100, (400, 1))
+    y = np.where(X[:, 0] > 30, "old", "young")
+    model = DrawnForestClassifier(
+        schema, epsilon=100, estimate_accuracy=True, private_bins="all"
+    )
+    seen = measured(model, X, y)
+    *_, (_, counts) = seen.numbers
+    held_out = seen.assigned == 0
+    assert counts[0] == (seen.model.predict(X) == y)[held_out].sum()
+    assert seen.model.accuracy_.estimate > 0.8
 
 
 def test_about_one_in_five_is_held_out():
