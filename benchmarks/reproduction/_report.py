@@ -615,7 +615,7 @@ def about_heart() -> str:
 def seconds(timed: Sequence[Timed], out: Path) -> list[str]:
     """Return Figure 4 and Table 1: seconds of the stages."""
     if not timed:
-        return []
+        return ["Not measured in this run.", ""]
     by_setting = {one.setting: one.seconds for one in timed}
     body = []
     for row in TABLE_2[1:]:
@@ -658,7 +658,7 @@ def seconds(timed: Sequence[Timed], out: Path) -> list[str]:
 def beside_non_private(timed: Sequence[Timed], out: Path) -> list[str]:
     """Return Figure 2 of the appendix: seconds beside those of exact forests."""
     if not timed:
-        return []
+        return ["Not measured in this run.", ""]
     lines = _draw_seconds(timed, out / "figure-A2.png", {}, METHODS["non-private"])
     trees = [f"τ = {x:g}" for x in lines[0].x]
     cells = [[line.label, *(f"{y:.4f}" for y in line.mean)] for line in lines]
