@@ -147,9 +147,7 @@ def with_workers(n: int) -> None:
                 started = time.perf_counter()
                 model.count(lazy, lazy["class"])
                 taken = time.perf_counter() - started
-            print(
-                f"{n:,} records of Parquet, {n_workers} workers: {taken:.3g} s (wall)"
-            )
+            print(f"{n:,} records of Parquet, {n_workers} workers: {taken:.3g} s")
 
 
 def main(argv: list[str] | None = None) -> None:
