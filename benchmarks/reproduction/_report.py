@@ -255,8 +255,8 @@ def summary(verdicts: Sequence[str]) -> str:
     """Return the sentence that the README repeats."""
     reached, open_ = verdicts.count("reached"), verdicts.count("open")
     return (
-        f"**{reached} of {len(verdicts)}** published accuracies are reached, "
-        f"{open_} are open, {len(verdicts) - reached - open_} are not reached."
+        f"**{reached} of {len(verdicts)}** published accuracies are reached; open: "
+        f"{open_}, not reached: {len(verdicts) - reached - open_}."
     )
 
 
