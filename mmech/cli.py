@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from mmech.terminal import (
     print_wrapped,
     read_epsilon,
     run_command,
-    say,
+    showing,
     whole,
 )
 
@@ -216,44 +215,26 @@ def _tables(args: argparse.Namespace) -> None:
 
     if args.out is not None:
         check_new_folder(args.out)
-    progress = _Progress()
-    made: Any = release_tables(
-        None if args.dry_run else args.data,
-        args.domain,
-        ways=args.ways,
-        tables=args.tables and [table.split(",") for table in args.tables],
-        epsilon=args.epsilon,
-        rho=args.rho,
-        neighbours=args.neighbours,
-        records_per_person=args.records_per_person,
-        handle_unknown=args.handle_unknown,
-        handle_missing=args.handle_missing,
-        dry_run=args.dry_run,
-        callback=progress,
-    )
-    progress.end()
+    said = ["starting"]
+    with showing(lambda: said[-1]):
+        made: Any = release_tables(
+            None if args.dry_run else args.data,
+            args.domain,
+            ways=args.ways,
+            tables=args.tables and [table.split(",") for table in args.tables],
+            epsilon=args.epsilon,
+            rho=args.rho,
+            neighbours=args.neighbours,
+            records_per_person=args.records_per_person,
+            handle_unknown=args.handle_unknown,
+            handle_missing=args.handle_missing,
+            dry_run=args.dry_run,
+            callback=said.append,
+        )
     if args.dry_run:
         _print_plan(made)
     else:
         _write(args, made)
-
-
-class _Progress:
-    """Shows the last thing that was said in one line, where a person looks on."""
-
-    def __init__(self) -> None:
-        self._shown = 0
-
-    def __call__(self, text: str) -> None:
-        if sys.stderr.isatty():
-            line = text[:78]
-            say(f"\r{line:{self._shown}}", end="")
-            self._shown = len(line)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            say(f"\r{'':{self._shown}}\r", end="")
 
 
 def _print_plan(plan: TablePlan) -> None:

@@ -7,7 +7,11 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -25,6 +29,7 @@ __all__ = [
     "read_epsilon",
     "run_command",
     "say",
+    "showing",
     "whole",
 ]
 
@@ -91,6 +96,46 @@ def in_words(
         return f"{option} {value}" if option and value not in (None, "True") else option
 
     return error.render(word)
+
+
+DELAY, PAUSE = 2.0, 0.5
+"""Seconds before the line is shown first, and between its changes."""
+
+
+@contextmanager
+def showing(doing: Callable[[], str]) -> Iterator[None]:
+    """Show what is being done, and for how long, where a person looks on.
+
+    Parameters
+    ----------
+    doing : callable
+        Returns words for now. It is called in another thread, and only where standard
+        error is a terminal. The line is cleared in the end.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def show() -> None:
+        start, shown = time.monotonic(), 0
+        pause = DELAY
+        while not done.wait(pause):
+            pause = PAUSE
+            width = shutil.get_terminal_size().columns - 1
+            line = f"{doing()}, {time.monotonic() - start:.0f} s"[:width]
+            say(f"\r{line:{shown}}", end="")
+            shown = len(line)
+        if shown:
+            say(f"\r{'':{shown}}\r", end="")
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 # ---- options ---------------------------------------------------------------
@@ -226,7 +271,9 @@ def _run(
         elif args.run is None:
             parser.print_help()
         else:
-            args.run(args)
+            with warnings.catch_warnings():
+                warnings.showwarning = _warner(prog)
+                args.run(args)
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
     except KeyboardInterrupt:
@@ -241,6 +288,15 @@ def _run(
     except ValueError as error:
         return _fail(prog, words(error, args))
     return 0
+
+
+def _warner(prog: str) -> Callable[..., None]:
+    """Return what shows a warning as a sentence, where Python names its own line."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(f"{prog}: warning: {' '.join(str(message).split())}")
+
+    return show
 
 
 def _drop_output() -> None:

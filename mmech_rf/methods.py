@@ -70,7 +70,8 @@ class Method:
         return self.factory(schema, **{**self.parameters, **parameters})
 
 
-_CHOOSING = ("n_records", "privacy", "delta")
+_BOUNDED = ("n_records", "private_bins")
+_CHOOSING = (*_BOUNDED, "privacy", "delta")
 _FOREST = ("n_trees", "depth", "splits")
 _COUNTED = (*_FOREST, "n_ensembles", "max_features", "voting", "random_state")
 _OPTIMIZED = (*_COUNTED, "template")
@@ -121,7 +122,7 @@ _ROWS = (
         "nothing but the labels of leaves, of trees that share out the records",
         ("#6A3D9A", "<", "-"),
         "fit",
-        ("n_records",),
+        _BOUNDED,
     ),
     Method(
         "training",

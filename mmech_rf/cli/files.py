@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 from mmech.terminal import (
     InputError,
     say,
+    showing,
 )
 from mmech_rf.cli.common import (
     check_new,
     check_readable,
 )
-from mmech_rf.cli.progress import showing
 
 if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mmech.limits import LIMITS
@@ -15,6 +16,7 @@ from mmech.terminal import (
     print_wrapped,
     read_epsilon,
     say,
+    showing,
     whole,
 )
 from mmech_rf.cli.common import (
@@ -35,7 +37,6 @@ from mmech_rf.cli.files import (
     unlabelled_records,
     write_labels,
 )
-from mmech_rf.cli.progress import releasing, showing
 from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
@@ -182,6 +183,14 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="N",
         help="roughly how many records there are, where that is public; for --method "
         f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon)",
+    )
+    command.add_argument(
+        "--private-bins",
+        type=lambda text: text if text == "all" else tuple(text.split(",")),
+        metavar="NAME,NAME",
+        help="numeric attributes, or all, that are cut where their records are, for a "
+        "fifth of epsilon: where public bounds may be far too wide; for --method "
+        f"{_among('private_bins')} (default: the bins of the schema)",
     )
     command.add_argument(
         "--privacy",
@@ -462,6 +471,17 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
     shared = ("epsilon", "neighbours", "records_per_person")
     given |= {name: getattr(args, name) for name in (*shared, *_POLICIES)}
     return method.make(schema, **given)
+
+
+def releasing(model: ForestClassifier) -> Callable[[], str]:
+    """Return what says the latest release of a model that is being fitted."""
+
+    def words() -> str:
+        releases = getattr(getattr(model, "model_", model), "releases_", ())
+        last = f", the last: {releases[-1].released}" if releases else ""
+        return f"fitting: {len(releases)} releases{last}"
+
+    return words
 
 
 def _structure(model: ForestClassifier) -> str:

@@ -43,7 +43,7 @@ class Accuracy:
     >>> entry = LedgerEntry(1, "right and wrong labels", "laplace")
     >>> found = Accuracy(180, 20, entry)
     >>> round(found.estimate, 2), [round(bound, 2) for bound in found.interval]
-    (0.9, [0.82, 0.96])
+    (0.9, [0.81, 0.96])
     """
 
     right: int

@@ -83,12 +83,6 @@ class EncodedRecords:
         )
         return kept, held_out
 
-    def distinct(self, schema: Schema) -> EncodedRecords:
-        """Return distinct records with how often they are there."""
-        parts = RecordParts(schema, distinct=True)
-        parts.add(*self.one_by_one(), None)
-        return parts.records()
-
 
 def encode_records(
     schema: Schema,

@@ -81,7 +81,7 @@ class ShownForest(ForestClassifier):
         self.ledger_ = self.ledger_.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, self._insecure_rng)
         if self._distinct:
-            training = training.distinct(self.schema_)
+            training = training.added_up()
         read_in = self.schema_
         super()._measure(training)
         held_out = in_bins(held_out, read_in, self.schema_)

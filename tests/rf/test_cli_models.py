@@ -12,6 +12,7 @@ import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
 
+from mmech import terminal
 from mmech.testing import watch_draws
 from mmech_rf import (
     Attribute,
@@ -25,7 +26,7 @@ from mmech_rf import (
     load_model,
 )
 from mmech_rf.cli import models as _models
-from mmech_rf.cli import progress
+from mmech_rf.cli.models import releasing
 from mmech_rf.datasets import load_csv
 
 
@@ -400,8 +401,8 @@ class Screen(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def no_delay(monkeypatch):
-    monkeypatch.setattr(progress, "DELAY", 0)
-    monkeypatch.setattr(progress, "PAUSE", 0)
+    monkeypatch.setattr(terminal, "DELAY", 0)
+    monkeypatch.setattr(terminal, "PAUSE", 0)
 
 
 def shown_on_a_screen(error=None):
@@ -415,7 +416,7 @@ def shown_on_a_screen(error=None):
         return f"step {len(steps)}"
 
     screen = Screen()
-    with redirect_stderr(screen), suppress(ValueError), progress.showing(doing):
+    with redirect_stderr(screen), suppress(ValueError), terminal.showing(doing):
         assert two.wait(60)
         if error:
             raise error
@@ -431,7 +432,7 @@ def test_a_line_says_what_is_done_and_goes_away(error):
 
 
 def test_a_pipe_has_no_line(capsys):
-    with progress.showing(lambda: pytest.fail("was asked")):
+    with terminal.showing(lambda: pytest.fail("was asked")):
         pass
     assert capsys.readouterr().err == ""
 
@@ -440,7 +441,7 @@ def test_a_pipe_has_no_line(capsys):
 def test_a_fit_says_what_was_released_last(cls):
     schema = Schema([Attribute.categorical("x", ["a", "b"])], ["no", "yes"])
     model = cls(schema, epsilon=1)
-    words = progress.releasing(model)
+    words = releasing(model)
     assert words() == "fitting: 0 releases"
     seen = []
 

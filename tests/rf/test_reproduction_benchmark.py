@@ -73,7 +73,9 @@ def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
 def test_the_readme_repeats_what_the_report_found():
     root = Path(__file__).parents[2]
     report = (root / "benchmarks/reproduction/REPORT.md").read_text(encoding="utf-8")
-    (line,) = re.findall(r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\.", report, re.M)
+    (line,) = re.findall(
+        r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\.", report, re.M
+    )
     readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
     assert line.replace("*", "").removesuffix(".") in readme
 

@@ -163,7 +163,7 @@ OPTIONS = [
     (f"{TRAINING} --out fruit.csv --force", "this command reads it"),
     (f"{TRAINING} --schema none.json", "'none.json': No such file"),
     ("fit none.csv --schema fruit.json --epsilon 1 --out m.npz", "'none.csv': No su"),
-    ("fit . --schema fruit.json --epsilon 1 --out m.npz", "'.': Is a directory"),
+    ("fit . --schema fruit.json --epsilon 1 --out m.npz", "the data 'new.csv': the"),
     (f"{BATCH} --voting hard", "choose --method subsample"),
     (f"{BATCH} --privacy zcdp", "unrecognized arguments"),
     (f"{BATCH} --out new.csv --force", "this command reads it"),

@@ -97,7 +97,10 @@ ATTRIBUTES = [
     (lambda: Schema.from_json({}), "of no known kind"),
     (lambda: Schema.from_json({**SCHEMA._document, "feature": []}), "'features'?"),
     (lambda: Schema.from_json({"format": "mmech-schema", "version": 9}), "version 1"),
-    (lambda: Domain.from_json(SCHEMA._document), "unknown key 'target' of the domain"),
+    (
+        lambda: Domain.from_json({**SCHEMA._document, "goal": "sold"}),
+        "unknown key 'goal' of the domain",
+    ),
 ]  # fmt: skip
 
 RECORDS = [
