@@ -23,8 +23,8 @@ class DrawnSettings(CountSettings):
     to 2, with one setting for all sets and budgets (``benchmarks/README.md`` has what
     was tried where accuracy is least). Accuracies on these sets may therefore flatter
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
-    additive, mixed), with a look at car and tic-tac-toe. Releases are private whatever
-    the settings, as long as they do not come from the records at hand.
+    additive, mixed), with a look at car, tic-tac-toe and iris. Releases are private
+    whatever the settings, as long as they do not come from the records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
