@@ -19,9 +19,9 @@ if _TYPE_CHECKING:
     from mmech_rf.blocks.settings import BlockSettings
     from mmech_rf.drawn.classifier import DrawnForestClassifier
     from mmech_rf.drawn.settings import DrawnSettings
+    from mmech_rf.forest.complete import complete_forest
     from mmech_rf.forest.forest import Forest
     from mmech_rf.forest.growth import (
-        complete_forest,
         default_depth,
         fletcher_islam_depth,
         grow_random_forest,
@@ -96,8 +96,9 @@ if not _TYPE_CHECKING:
         "blocks.settings": "BlockSettings",
         "drawn.settings": "DrawnSettings",
         "forest.forest": "Forest",
+        "forest.complete": "complete_forest",
         "forest.growth": """
-            complete_forest default_depth fletcher_islam_depth grow_random_forest
+            default_depth fletcher_islam_depth grow_random_forest
         """,
         "literature.presets": "recipes",
         "literature.recipe": "Recipe",

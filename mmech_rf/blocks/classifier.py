@@ -34,7 +34,7 @@ from mmech_rf.blocks.votes import (
     Weights,
     check_estimate,
 )
-from mmech_rf.forest.growth import complete_forest
+from mmech_rf.forest.complete import complete_forest
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble

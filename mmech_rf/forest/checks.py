@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
 
 __all__ = [
+    "Domain",
     "check_flags",
     "check_labels",
     "check_layout",
     "check_shape",
+    "frozen",
     "in_words",
     "located",
     "read_only_vector",
@@ -34,6 +36,18 @@ _UNSOUND = {
     6: "ends a tree with more or fewer leaves than leaf_offsets says",
     7: "has a test that not every child can pass",
 }
+
+
+class HasDomainShape(Protocol):
+    """Anything that names the sizes of its attributes, such as a schema."""
+
+    @property
+    def domain_shape(self) -> tuple[int, ...]:
+        """Number of values of every attribute."""
+
+
+Domain = HasDomainShape | Sequence[int]
+"""A schema, or the sizes of the attributes."""
 
 
 def check_shape(domain_shape: Any) -> tuple[int, ...]:
@@ -188,3 +202,10 @@ def check_layout(forest: Forest) -> int:
             "forests with grow_random_forest"
         )
     return int(report[2])
+
+
+def frozen(**arrays: NDArray[Any]) -> dict[str, Any]:
+    """Make new arrays read-only, so that a forest need not copy them."""
+    for array in arrays.values():
+        array.flags.writeable = False
+    return arrays

@@ -1,4 +1,4 @@
-"""Growing forests from the domain alone: at random, or all trees there are.
+"""Growing random forests from the domain alone.
 
 No record is ever looked at, so a forest is public and costs no privacy.
 """
@@ -6,18 +6,16 @@ No record is ever looked at, so a forest is public and costs no privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
-from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import DomainTooLargeError, ParameterError
-from mmech.storage.codec import storable
-from mmech_rf.forest.checks import check_shape, in_words
+from mmech_rf.forest.checks import Domain, check_shape, frozen
+from mmech_rf.forest.complete import elementary_sums
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_depth",
-    "CompleteForest",
-    "complete_forest",
-    "complete_size",
     "default_depth",
     "fletcher_islam_depth",
     "grow_random_forest",
@@ -44,17 +39,6 @@ CUT_WEIGHT = 2**30
 
 Integers = NDArray[np.int64]
 Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
-
-
-class HasDomainShape(Protocol):
-    """Anything that names the sizes of its attributes, such as a schema."""
-
-    @property
-    def domain_shape(self) -> tuple[int, ...]:
-        """Number of values of every attribute."""
-
-
-Domain = HasDomainShape | Sequence[int]
 
 
 # ---- random forests ------------------------------------------------------------
@@ -227,13 +211,6 @@ def check_depth(schema: Schema, depth: int, splits: str) -> None:
         )
 
 
-def _frozen(**arrays: NDArray[Any]) -> dict[str, Any]:
-    """Make new arrays read-only, so that the forest need not copy them."""
-    for array in arrays.values():
-        array.flags.writeable = False
-    return arrays
-
-
 def _grow_multiway(
     seeds: NDArray[Any], sizes: Integers, splittable: Integers, depth: int
 ) -> dict[str, Any]:
@@ -250,7 +227,7 @@ def _grow_multiway(
     feature = np.empty(node_offsets[-1], dtype=np.int32)
     child = np.empty(node_offsets[-1], dtype=np.int32)
     _kernels.grow_trees(seeds, sizes, splittable, depth, node_offsets, feature, child)
-    return _frozen(
+    return frozen(
         feature=feature,
         child=child,
         node_offsets=node_offsets,
@@ -295,7 +272,7 @@ def _grow_tests(
         )
         if grown < seeds.size:
             raise _too_many_nodes(seeds.size, depth)
-    return _frozen(
+    return frozen(
         feature=feature,
         child=child,
         node_offsets=node_offsets,
@@ -501,152 +478,6 @@ def mean_leaves(
     h = min(depth, pairs + len(sizes))
     leaves = sum(
         math.comb(pairs, j) * 2**j * own
-        for j, own in zip(range(h, -1, -1), _elementary_sums(sizes, h), strict=True)
+        for j, own in zip(range(h, -1, -1), elementary_sums(sizes, h), strict=True)
     )
     return Fraction(leaves, math.comb(pairs + len(sizes), h))
-
-
-# ---- the forest of all trees ------------------------------------------------------
-
-
-@storable("CompleteForest")
-class CompleteForest(Forest):
-    """The forest of `complete_forest`, which is where its trees are described.
-
-    Attributes
-    ----------
-    subsets : tuple of tuples of int
-        Attributes that each tree tests, in order; its leaves are the cells of the
-        marginal over them.
-    """
-
-    subsets: tuple[tuple[int, ...], ...]
-
-    def __init__(self, domain_shape: tuple[int, ...], depth: int) -> None:
-        from mmech_rf import _kernels
-
-        sizes = np.array(domain_shape, np.int64)
-        splittable = np.flatnonzero(sizes > 1)
-        subsets = np.array(list(combinations(splittable.tolist(), depth)), np.int64)
-        leaves = np.cumprod(sizes[subsets], axis=1)
-        nodes = 1 + leaves.sum(axis=1)
-        n_leaves = leaves[:, -1] if depth else np.ones(1, np.int64)
-        node_offsets = np.concatenate([[0], np.cumsum(nodes)])
-        leaf_offsets = np.concatenate([[0], np.cumsum(n_leaves)])
-        feature = np.empty(node_offsets[-1], np.int32)
-        child = np.empty(node_offsets[-1], np.int32)
-        _kernels.complete_trees(sizes, subsets, node_offsets, feature, child)
-        object.__setattr__(self, "subsets", tuple(map(tuple, subsets.tolist())))
-        arrays = _frozen(
-            feature=feature,
-            child=child,
-            node_offsets=node_offsets,
-            leaf_offsets=leaf_offsets,
-        )
-        super().__init__(domain_shape, **arrays)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CompleteForest, (self.domain_shape, self.depth)
-
-    @classmethod
-    def _restored(cls, domain_shape: tuple[int, ...], depth: int) -> CompleteForest:
-        """Return the forest of a file, unless it is too large."""
-        return complete_forest(domain_shape, depth)
-
-
-def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteForest:
-    """Return one tree per subset of `depth` attributes: the infinite multiway forest.
-
-    Along the path of any record, the attributes that a random multiway tree tests are
-    a uniformly drawn subset. So the mean vote of n_trees random trees tends, with
-    their number, to the mean over all subsets h of the attributes, and what a forest
-    of any size estimates, the C(d, h) trees of this one compute: all h-way marginals
-    of the data.
-
-    Parameters
-    ----------
-    schema_or_domain_shape : Schema or sequence of int
-        A schema, or the sizes of the attributes.
-    depth : int
-        Number of tests on a path; at most the number of attributes with more than one
-        value, or all of them are tested.
-
-    Returns
-    -------
-    forest : CompleteForest
-        A `Forest` whose tree t tests the attributes ``subsets[t]`` in order; subsets
-        are in lexicographic order. Leaves are numbered like the cells of marginals:
-        `training_workload` returns ``all_marginals(domain_shape, depth)`` with the
-        same rows (without the marginals over attributes of one value).
-
-    Raises
-    ------
-    DomainTooLargeError
-        If the forest would have more than 100,000 trees or 2**24 leaves.
-
-    See Also
-    --------
-    grow_random_forest : Some of these trees, in random orders.
-
-    Examples
-    --------
-    >>> from mmech_rf import complete_forest
-    >>> forest = complete_forest((2, 3, 4), depth=2)
-    >>> forest
-    Forest(n_trees=3, depth=2, n_leaves=26, n_cells=24)
-    >>> forest.subsets
-    ((0, 1), (0, 2), (1, 2))
-    """
-    shape = check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
-    sizes = [size for size in shape if size > 1]
-    depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
-    n_trees, n_leaves = math.comb(len(sizes), depth), _elementary(sizes, depth)
-    for count, what, limit in (
-        (n_trees, "trees", LIMITS.complete_trees),
-        (n_leaves, "leaves", LIMITS.complete_leaves),
-    ):
-        if count > limit:
-            raise DomainTooLargeError(
-                f"the complete forest of depth {depth} over {len(sizes)} attributes "
-                f"has {in_words(count)} {what}, more than the limit of {limit:,}; use "
-                "a finite number of trees, a smaller depth, or fewer attributes per "
-                "ensemble (max_features=)"
-            )
-    return CompleteForest(shape, depth)
-
-
-def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
-    """Return the trees and leaves of a complete forest, zero where it is too large.
-
-    Parameters
-    ----------
-    domain_shape : sequence of int
-        Sizes of the attributes.
-    depth : int
-        Number of tests on a path.
-
-    Returns
-    -------
-    n_trees, n_leaves : int
-    """
-    sizes = [size for size in domain_shape if size > 1]
-    h = min(depth, len(sizes))
-    trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)
-    fits = trees <= LIMITS.complete_trees and leaves <= LIMITS.complete_leaves
-    return (trees, leaves) if fits else (0, 0)
-
-
-def _elementary(sizes: Sequence[int], order: int) -> int:
-    """Return the sum over subsets of `order` sizes of their product."""
-    return _elementary_sums(sizes, order)[order]
-
-
-def _elementary_sums(sizes: Sequence[int], order: int) -> list[int]:
-    """Return these sums for subsets of 0 up to `order` sizes."""
-    sums = [1] + [0] * order
-    for size in sizes:
-        for k in range(order, 0, -1):
-            sums[k] += size * sums[k - 1]
-    return sums

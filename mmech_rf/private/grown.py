@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
+from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import (
     check_depth,
-    complete_forest,
-    complete_size,
     default_depth,
     grow_random_forest,
 )

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import magnitude
-from mmech_rf.forest.growth import complete_size, mean_leaves
+from mmech_rf.forest.complete import complete_size
+from mmech_rf.forest.growth import mean_leaves
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
