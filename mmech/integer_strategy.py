@@ -357,16 +357,18 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     scales = strategy.column_scales
     needed = math.ceil(math.log2(FEWEST_UNITS * float(scales.max())))
     grid = 2 ** min(max(bits, needed), max(bits, MOST_BITS))
-    lower = np.trunc(grid * (theta / scales)).astype(np.int64)
+    lower = np.empty(theta.shape, np.int64)
+    for row, weights in zip(lower, theta, strict=True):  # for memory
+        row[:] = np.trunc(grid * (weights / scales))
     if strategy.norm == "L1":
         # lower sums to at most grid (1 - 1/s), so a unit is left for the identity.
         upper = np.maximum(1, grid - lower.sum(axis=0))
     else:
         upper = np.maximum(1, np.rint(grid / scales).astype(np.int64))
+    form = ColumnScaledPIdentity(lower / upper, 1.0 / upper)
     matrix: QueryMatrix = Diagonal(upper)
     if strategy.p:
-        matrix = VStack([matrix, Dense(lower)])
-    form = ColumnScaledPIdentity(lower / upper, 1.0 / upper)
+        matrix = VStack([matrix, Dense._of(lower)])
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 

@@ -56,6 +56,14 @@ class Dense(Stored):
         array = check_finite_array(self.array, "array", ndim=2)
         object.__setattr__(self, "array", read_only(int64_or_float64(array)))
 
+    @classmethod
+    def _of(cls, array: Array) -> Dense:
+        """Return the operator of an array of ours, int64 or float64, without a copy."""
+        array.setflags(write=False)
+        made: Dense = object.__new__(cls)
+        object.__setattr__(made, "array", array)
+        return made
+
     @property
     def _array(self) -> Array:
         return self.array  # type: ignore[return-value]

@@ -66,7 +66,8 @@ class PIdentity(QueryMatrix):
     norm: str = "L1"
 
     def __post_init__(self) -> None:
-        theta = check_finite_array(self.theta, "theta", ndim=2).astype(np.float64)
+        theta = check_finite_array(self.theta, "theta", ndim=2)
+        theta = theta.astype(np.float64, copy=False)
         check_choice(self.norm, "norm", ("L1", "L2"))
         if self.norm == "L1" and (theta < 0).any():
             raise ValueError(
@@ -189,7 +190,8 @@ class ColumnScaledPIdentity(PIdentity):
     scales: ArrayLike = ()
 
     def __init__(self, theta: ArrayLike, scales: ArrayLike) -> None:
-        weights = check_finite_array(theta, "theta", ndim=2).astype(np.float64)
+        weights = check_finite_array(theta, "theta", ndim=2)
+        weights = weights.astype(np.float64, copy=False)
         own = check_finite_array(scales, "scales", ndim=1).astype(np.float64)
         if own.shape != weights.shape[1:] or not (own > 0).all():
             raise ValueError(
