@@ -138,7 +138,8 @@ def test_functions_are_short(path):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @each_notebook
-def test_runs_and_shows_what_is_committed(path):
+def test_runs_and_shows_what_is_committed(path, monkeypatch):
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # pictures are shown in line
     assert kinds_of(executed(path)) == kinds_of(cells_of(path)), (
         f"outputs are of other kinds; run python tests/test_notebooks.py {path.stem}"
     )
