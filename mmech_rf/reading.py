@@ -247,6 +247,8 @@ def _split(table: Any, names: list[str], keys: Keys) -> tuple[Any, Any]:
         return cells[:, :-1], cells[:, -1]
     import pyarrow
 
+    if keys and isinstance(table, pyarrow.RecordBatch):
+        table = pyarrow.Table.from_batches([table])  # old batches do not take columns
     for name, value in keys.items():
         column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
         table = table.append_column(name, column.dictionary_encode())

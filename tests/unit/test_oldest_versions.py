@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OLDEST = ROOT / ".ci" / "oldest.txt"
-EXTRAS = ("plot", "notebooks", "test")
+EXTRAS = ("arrow", "dask", "plot", "notebooks", "test")
 
 
 @pytest.mark.skipif(not OLDEST.exists(), reason="no constraints in this copy")
@@ -20,7 +20,9 @@ def test_constraints_are_the_lower_bounds():
     bounds = {}
     for requirement in required:
         if not requirement.startswith(project["name"] + "["):
-            name, version = re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement).groups()
+            name, version = re.fullmatch(
+                r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", requirement
+            ).groups()
             bounds[name] = version
     lines = [line for line in OLDEST.read_text().splitlines() if line[:1] != "#"]
     pinned = dict(line.split("==") for line in lines)
