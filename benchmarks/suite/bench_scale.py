@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.suite._common import check
 from mmech import Attribute, Counts, Domain
 from mmech_rf import (
     PrivateForestClassifier,
@@ -20,6 +19,8 @@ from mmech_rf import (
     read,
     tune,
 )
+
+from ._common import check
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
 
