@@ -311,14 +311,29 @@ class RecipeForestClassifier(AccountedForest):
             fitting -= 1
         if fitting == n_levels or recipe.stopping == "size":
             return fitting
+        preset = recipe.paper and not recipe.preset
+        own = f"recipes()[{recipe.name!r}]" if preset else "recipe"
+        changes = [f"depth={fitting}"] * (fitting > 0)
+        if fewer := self._fitting_trees(n_trees, n_levels):
+            changes.append(f"n_trees={fewer}")
+        elif not fitting and (fewer := self._fitting_trees(n_trees, 1)):
+            changes.append(f"n_trees={fewer}, depth=1")
         raise TableTooLargeError(
             "schema",
             f"{n_trees} trees of depth {n_levels} over the {schema.n_features} "
             f"attributes of the {{schema}} may have {magnitude(n_trees)} times "
             f"{magnitude(self._leaves(n_levels))} leaves, which do not fit in memory",
-            remedy=f"use a recipe of less depth: recipes()[{recipe.name!r}].replace("
-            f"depth={fitting})",
+            remedy=tuple(
+                f"use {{recipe={own}.replace({change})}}" for change in changes
+            )
+            or "use attributes of fewer values",
         )
+
+    def _fitting_trees(self, n_trees: int, n_levels: int) -> int:
+        """Return how many trees of a depth fit in memory, by halving their number."""
+        while n_trees and not self._fits(n_trees, n_levels):
+            n_trees //= 2
+        return n_trees
 
     def _leaves(self, n_levels: int) -> int:
         """Return how many leaves a tree may have: on average, if it is random."""
@@ -402,6 +417,9 @@ class RecipeForestClassifier(AccountedForest):
             "The schema and the parameters do not depend on records; the attributes of "
             "all records, and how many there are, are public, and tests may show them."
         )
+
+    def _remarks(self) -> list[str]:
+        return [f"Recipe: {self.recipe_.name}.", *super()._remarks()]
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         labels = self.leaf_counts_.argmax(axis=1)

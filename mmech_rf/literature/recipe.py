@@ -149,7 +149,10 @@ class Recipe:
     unlabelled : bool
         Whether tests come from ``X_unlabelled``.
     name, paper, corrected : str
-        Name of a preset, where it is from, and what was corrected of it.
+        Name of a preset, where it is from, and what was corrected of it. `replace`
+        adds to the name which choices are others.
+    preset : Recipe, optional
+        The preset that other choices were made in.
 
     Raises
     ------
@@ -163,8 +166,8 @@ class Recipe:
     >>> budget = spe.budget(1, n_levels=4)
     >>> [round(float(2 * share), 4) for share in budget.tests], budget.counts[-1]
     ([0.1231, 0.1846, 0.2769, 0.4154], Fraction(1, 2))
-    >>> spe.replace(n_trees=5).n_trees
-    5
+    >>> spe.replace(n_trees=5).replace(depth=3).name
+    'spe with n_trees=5, depth=3'
     """
 
     structure: str = "drawn"
@@ -190,6 +193,7 @@ class Recipe:
     name: str = field(default="own", compare=False)
     paper: str = field(default="", compare=False)
     corrected: str = field(default="", compare=False)
+    preset: Recipe | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -292,8 +296,33 @@ class Recipe:
     # ---- what follows from public numbers --------------------------------------
 
     def replace(self, **choices: Any) -> Recipe:
-        """Return the recipe with other choices."""
-        return replace(self, **choices)
+        """Return the recipe with other choices, which its name then lists.
+
+        Parameters
+        ----------
+        **choices
+            As in `Recipe`.
+
+        Returns
+        -------
+        Recipe
+            Of a preset with a name such as ``"spe with depth=4"``; the name of other
+            recipes is kept.
+        """
+        changed = replace(self, **choices)
+        preset = self.preset or self
+        if "name" in choices or not preset.paper:
+            return changed
+        if changed == preset:
+            return preset
+        names = [part.name for part in fields(self) if part.compare]
+        others = {n: getattr(changed, n) for n in names}
+        words = ", ".join(
+            f"{name}={_value_in_words(value)}"
+            for name, value in others.items()
+            if value != getattr(preset, name)
+        )
+        return replace(changed, name=f"{preset.name} with {words}", preset=preset)
 
     @property
     def needs_records(self) -> bool:
@@ -409,7 +438,8 @@ class Recipe:
         -------
         str
         """
-        lines = [f"{self.name}: {self.paper}" if self.paper else self.name]
+        source = f"after {self.paper}" if self.preset else self.paper
+        lines = [f"{self.name}: {source}" if source else self.name]
         lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
         for part in fields(self):
             words = WORDS.get((part.name, getattr(self, part.name)))
@@ -426,6 +456,12 @@ class Recipe:
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
+
+
+def _value_in_words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(str, value))})"
+    return str(value)
 
 
 def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:

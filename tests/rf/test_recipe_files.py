@@ -35,6 +35,16 @@ def test_a_recipe_of_ones_own_is_saved(tmp_path):
     assert load_model(tmp_path / "m.npz").recipe == recipe
 
 
+def test_a_saved_model_says_how_its_preset_was_changed(tmp_path):
+    recipe = recipes()["jpw"].replace(n_trees=2)
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe, n_records=1728)
+    model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
+    copy = load_model(tmp_path / "m.npz")
+    assert copy.recipe_.name == "jpw with n_trees=2"
+    assert copy.recipe_.replace(n_trees=10).name == "jpw"
+    assert "Recipe: jpw with n_trees=2." in copy.privacy_statement_
+
+
 @pytest.fixture
 def files(tmp_path):
     """A csv file of cars, one of cars without labels, and a schema."""

@@ -1,5 +1,6 @@
 """Recipes: their shares, their numbers, what they refuse."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -16,14 +17,16 @@ from mmech_rf import (
     RecipeForestClassifier,
     Schema,
     datasets,
+    limits,
     recipes,
 )
 from mmech_rf._kernels import node_histograms
 from mmech_rf.literature.leaves import ancestors, release_levels
-from mmech_rf.literature.presets import refused
+from mmech_rf.literature.presets import find_recipe, refused
 from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 from mmech_rf.literature.votes import leaf_votes, pruned
+from mmech_rf.private.sizes import TableTooLargeError
 
 NURSERY = datasets.load_nursery().schema
 CAR = datasets.load_car()
@@ -315,7 +318,6 @@ def test_what_is_not_private_is_refused_with_what_is(name):
             {"recipe": "sspe-2", "neighbours": "labels"},
             "needs X_unlabelled, records without labels .*; give X_unlabelled to",
         ),
-        ({"recipe": "fi-2021", "schema": "deep"}, r"depth 11 .*\.replace\(depth=\d\)"),
         ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
         ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
@@ -346,6 +348,63 @@ def test_bad_input_costs_nothing(settings, words):
     with pytest.raises(ParameterError, match=words):
         model.fit(rows, labels)
     assert not ledger.entries
+
+
+SMALL_LIMITS = {"count_entries": 3000, "mask_entries": 3000 * 66}
+DEEP = Schema(
+    [Attribute.categorical(f"x{i}", list("abc")) for i in range(22)], ["no", "yes"]
+)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "fi-2021",
+        recipes()["fi-2021"].replace(depth=8, n_trees=7),
+        Recipe(structure="random", splits="multiway", depth=9, n_trees=900),
+        Recipe(depth=12, n_trees=60),
+    ],
+    ids=lambda recipe: getattr(recipe, "name", recipe),
+)
+def test_trees_that_do_not_fit_are_refused_with_what_fits(recipe):
+    """The recipes that the refusal names fit, and one that is deeper does not."""
+    rows = np.array([list("abc" * 8)[:22]] * 40)
+    labels = ["no", "yes"] * 20
+
+    def fit(recipe):
+        return RecipeForestClassifier(
+            DEEP, epsilon=5, recipe=recipe, n_records=40, random_state=0
+        ).fit(rows, labels)
+
+    with limits.changed(**SMALL_LIMITS):
+        with pytest.raises(TableTooLargeError, match="do not fit in memory") as error:
+            fit(recipe)
+        named = re.findall(r"recipe=(\S+\.replace\([^)]+\))", str(error.value))
+        assert named
+        for call in named:
+            fit(eval(call, {"recipes": recipes, "recipe": recipe}))
+        if found := re.search(r"\(depth=(\d)", str(error.value)):
+            with pytest.raises(TableTooLargeError):
+                fit(find_recipe(recipe).replace(depth=int(found[1]) + 1))
+
+
+# ----------------------------------------------------------------------- names
+def test_a_changed_preset_says_so():
+    spe = recipes()["spe"]
+    changed = spe.replace(n_trees=5).replace(depth=2, leaf_share="1/3")
+    assert changed.name == "spe with n_trees=5, depth=2, leaf_share=1/3"
+    assert spe.replace(depth=2).replace(depth=spe.depth).name == "spe"
+    assert spe.replace(name="mine", depth=2).name == "mine"
+    assert Recipe().replace(depth=2).name == "own"
+    model = fit(changed)
+    for seen in (model.describe(), model.privacy_statement_, model.card()["statement"]):
+        assert changed.name in seen
+    assert "after Huang, Lei, Kaban" in model.describe()
+
+
+def test_no_other_choices_have_the_name_of_a_preset():
+    with pytest.raises(ParameterError, match="has the name of the preset 'spe', but"):
+        fit(Recipe(name="spe", depth=2))
 
 
 def test_records_without_labels_for_a_recipe_without_use_are_refused():
