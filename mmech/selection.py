@@ -44,6 +44,9 @@ __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 LARGEST_LOGARITHM = 2**62
 """Logarithms beyond this are not computed in 64 bits."""
 
+BLOCK_ENTRIES = 2**16
+"""Logarithms of many rows are made so many at a time, which stay in the cache."""
+
 UNITS_PER_ROUNDING = 12
 """Units of 2**-36 that one rounded sum of weights may cost: at most two in the sum
 and one in the draw, for two neighbours, in numerator and denominator."""
@@ -292,17 +295,24 @@ def choose_rows(
         epsilon, monotone=True, relation=relation, roundings=1, score_unit=window
     )
 
+    n, m = scores.shape
+    rests = np.broadcast_to(np.asarray(priors), (n, m))
+    allowed = np.broadcast_to(True if possible is None else possible, (n, m))
+
     def choose() -> NDArray[np.int64]:
-        logs = logarithms(scores, rate, priors) if scores.size else scores
-        allowed = np.ones(scores.shape, np.bool_) if possible is None else possible
-        if logs.dtype == np.int64:
-            logs = np.where(allowed, logs, IMPOSSIBLE)
-            return weighted_choices(logs, insecure_rng=noise)
-        chosen = [
-            places[weighted_choice(row[places], insecure_rng=noise)]
-            for row, places in zip(logs, map(np.flatnonzero, allowed), strict=True)
-        ]
-        return np.array(chosen, np.int64)
+        out = np.empty(n, np.int64)
+        step = max(1, BLOCK_ENTRIES // max(m, 1))
+        for start in range(0, n, step):
+            part = slice(start, start + step)
+            logs = logarithms(scores[part], rate, rests[part])
+            if logs.dtype == np.int64:
+                logs = np.where(allowed[part], logs, IMPOSSIBLE)
+                out[part] = weighted_choices(logs, insecure_rng=noise)
+                continue
+            for i, row in enumerate(logs, start):
+                places = np.flatnonzero(allowed[i])
+                out[i] = places[weighted_choice(row[places], insecure_rng=noise)]
+        return out
 
     return np.asarray(
         drawn(

@@ -1,9 +1,13 @@
 """Choices in many rows, beside the loop over the choice of one, and cut points."""
 
+from fractions import Fraction
+
 import numpy as np
 
 from mmech import joint_quantiles
 from mmech.noise import FRACTION_BITS, weighted_choice, weighted_choices
+from mmech.privacy.neighbours import Relation
+from mmech.selection import choose_rows
 
 from ._common import check
 
@@ -23,6 +27,7 @@ class Rows:
         self.logs = rng.integers(
             -2 * 2**FRACTION_BITS, 1, (ROWS, candidates), dtype=np.int64
         )
+        self.scores = rng.integers(0, 100, (ROWS, candidates))
         # Shares of a million draws have errors of half a thousandth.
         first = np.tile(self.logs[:1], (ROWS, 1))
         weights = np.exp(np.ldexp(self.logs[0].astype(float), -FRACTION_BITS))
@@ -31,6 +36,11 @@ class Rows:
 
     def time_rows_mmech(self, candidates):
         return weighted_choices(self.logs)
+
+    def time_rows_of_scores_mmech(self, candidates):
+        return choose_rows(
+            self.scores, Fraction(1), window=2, relation=Relation(), noise=None
+        )
 
     def time_hundredth_in_a_loop(self, candidates):
         return [weighted_choice(row) for row in self.logs[:LOOP_ROWS]]

@@ -19,6 +19,7 @@ from mmech import (
     exponential_mechanism,
     noisy_release,
     permute_and_flip,
+    selection,
 )
 from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
 from mmech.noise import (
@@ -521,6 +522,27 @@ def test_rows_follow_priors_and_rates(rng):
     weights = np.exp([0, 1, 1])
     counts = np.bincount(found, minlength=3)
     assert chisquare(counts, weights / weights.sum() * counts.sum()).pvalue > 1e-6
+
+
+def test_rows_are_chosen_alike_in_blocks(monkeypatch):
+    """With priors, and rows of which one block needs more than 64 bits."""
+    rng = np.random.default_rng(0)
+    scores, possible = rng.integers(0, 50, (40, 3)), rng.random((40, 3)) < 0.7
+    possible[:, 0] = True
+    scores[17, 2], possible[17, 2] = 2**62, True
+    found = []
+    for entries in (2**16, 12):
+        monkeypatch.setattr(selection, "BLOCK_ENTRIES", entries)
+        chosen = choose_rows(
+            scores, Fraction(60), window=1, relation=Relation(),
+            noise=np.random.default_rng(1), possible=possible, priors=[0, ONE, 0],
+        )  # fmt: skip
+        found.append(chosen.tolist())
+        assert possible[np.arange(40), chosen].all()
+        assert chosen[17] == 2
+    best = np.where(possible, scores, -1).argmax(axis=1)
+    for chosen in found:
+        assert np.mean(best == chosen) > 0.9
 
 
 def test_a_window_divides_the_rate():
