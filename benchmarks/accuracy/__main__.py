@@ -5,6 +5,8 @@ Every fit is written to ``trials.csv`` at once, and a later run goes on from the
 ``accuracy.png`` the pictures, where matplotlib is installed. Splits are the same for
 all methods; noise has no seed. ``--ablation`` also takes away each idea of the
 classifier in turn. ``--parity`` adds labels that are the parity of 1 to 7 attributes.
+Fits are shared out as joblib is configured: `main` within
+``joblib.parallel_config(backend="dask")`` runs them on the workers of a cluster.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from joblib import Parallel, delayed, parallel
 from tqdm import tqdm
 
 from benchmarks.accuracy._data import load, split
@@ -59,11 +60,17 @@ def run(
 ) -> None:
     """Run what is not known yet, and add it to `known` and to the file.
 
+    One fit after the other, unless joblib is configured otherwise, as in
+    ``joblib.parallel_config(backend="dask")``: data sets are public, and every fit
+    spends a budget of its own. That backend hands over the fits of a data set together.
+
     Parameters
     ----------
     measure : callable
         Takes what `accuracy` takes, and returns numbers for the `fields`.
     """
+    backend, _ = parallel.get_active_backend()
+    return_as = "generator" if backend.supports_return_generator else "list"
     with open(path, "a", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         if stream.tell() == 0:
@@ -81,9 +88,14 @@ def run(
                 if plan:
                     tqdm.write(f"{name}: no file in the folder of MMECH_DATA_DIR")
                 continue
-            for label, epsilon, i in tqdm(plan, desc=name, leave=False):
-                parts = split(len(bunch.target), i)
-                found = measure(methods[label], bunch, epsilon, parts)
+            fits = Parallel(return_as=return_as)(
+                delayed(measure)(
+                    methods[label], bunch, epsilon, split(len(bunch.target), i)
+                )
+                for label, epsilon, i in plan
+            )
+            bar = tqdm(fits, desc=name, total=len(plan), leave=False)
+            for (label, epsilon, i), found in zip(plan, bar, strict=True):
                 if found is None:
                     continue
                 value = tuple(round(number, 6) for number in found)

@@ -13,7 +13,7 @@ from mmech import DomainTooLargeError
 from mmech.checks import check_choice, check_epsilon, check_integer
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import METHODS
-from mmech_rf.private.ensembles import trees_of
+from mmech_rf.private.ensembles import check_n_jobs, trees_of
 from mmech_rf.schema import Schema
 from mmech_rf.tuning.correlation import Ensembles, Prior, View, views_of
 from mmech_rf.tuning.result import TunedSetting, Tuning
@@ -39,6 +39,7 @@ def tune(
     decay: float = 0.35,
     contrast: float = 0.25,
     random_state: int = 0,
+    n_jobs: int | None = None,
 ) -> Tuning:
     r"""Choose trees, depth, ensembles, mode and strategy from public facts alone.
 
@@ -83,6 +84,9 @@ def tune(
     random_state : int, default=0
         Draws the attributes of the ensembles, the same as the classifiers with this
         ``random_state`` do.
+    n_jobs : int, default=None
+        Processes that judge the settings, see ``joblib.Parallel``; the result is that
+        of one process.
 
     Returns
     -------
@@ -126,6 +130,7 @@ def tune(
     budget = check_epsilon(epsilon)
     check_choice(criterion, "criterion", CRITERIA)
     seed = check_integer(random_state, "random_state", minimum=0)
+    check_n_jobs(n_jobs)
     prior = Prior(
         schema.domain_shape,
         schema.n_classes,
@@ -140,7 +145,7 @@ def tune(
             "the expected error compares settings of one mode only; name it with "
             'candidates={"mode": ["training"]}'
         )
-    settings, skipped = _evaluate(schema, budget, prior, grid, seed)
+    settings, skipped = _evaluate(schema, budget, prior, grid, seed, n_jobs)
     if not settings:
         raise ValueError(
             "no setting is possible: "
@@ -229,9 +234,13 @@ def _evaluate(
     prior: Prior,
     grid: dict[str, list[Any]],
     seed: int,
+    n_jobs: int | None,
 ) -> tuple[list[TunedSetting], set[str]]:
+    """Return all settings that are possible, judged, and what was left out and why."""
+    from joblib import Parallel, delayed
+
     d, k = schema.n_features, schema.n_classes
-    settings: list[TunedSetting] = []
+    tasks = []
     skipped: set[str] = set()
     for q in grid["n_ensembles"]:
         for size in grid["max_features"]:
@@ -254,25 +263,47 @@ def _evaluate(
                     f"{size} attributes make tables too large for batch training and "
                     "prediction"
                 )
+            own = {**grid, "mode": modes}
             for depth in sorted({min(h, size) for h in grid["depth"]}):
-                forest = Ensembles(views, depth, prior, float(epsilon))
-                for n_trees in grid["n_trees"]:
-                    if n_trees < q:
-                        continue
-                    for mode in modes:
-                        if not _fits(schema, views, mode, depth, n_trees):
-                            skipped.add(
-                                f"{mode} with ensembles of {size} attributes was left "
-                                "out where leaves or cells are too many to count"
-                            )
-                            continue
-                        for template in grid["template"]:
-                            judged = forest.judge(mode, n_trees, template)
-                            settings.append(
-                                TunedSetting(
-                                    mode, n_trees, depth, q, size, template, *judged
-                                )
-                            )
+                tasks.append((schema, epsilon, prior, own, size, views, depth))
+    settings: list[TunedSetting] = []
+    for judged, left_out in Parallel(n_jobs=n_jobs)(
+        delayed(_judged)(*task) for task in tasks
+    ):
+        settings += judged
+        skipped |= left_out
+    return settings, skipped
+
+
+def _judged(
+    schema: Schema,
+    epsilon: Fraction,
+    prior: Prior,
+    grid: dict[str, list[Any]],
+    size: int,
+    views: list[View],
+    depth: int,
+) -> tuple[list[TunedSetting], set[str]]:
+    """Return the settings of ensembles of one depth, as `_evaluate` does for all."""
+    q = len(views)
+    settings: list[TunedSetting] = []
+    skipped: set[str] = set()
+    forest = Ensembles(views, depth, prior, float(epsilon))
+    for n_trees in grid["n_trees"]:
+        if n_trees < q:
+            continue
+        for mode in grid["mode"]:
+            if not _fits(schema, views, mode, depth, n_trees):
+                skipped.add(
+                    f"{mode} with ensembles of {size} attributes was left out where "
+                    "leaves or cells are too many to count"
+                )
+                continue
+            for template in grid["template"]:
+                judged = forest.judge(mode, n_trees, template)
+                settings.append(
+                    TunedSetting(mode, n_trees, depth, q, size, template, *judged)
+                )
     return settings, skipped
 
 

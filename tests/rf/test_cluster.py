@@ -2,7 +2,10 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from replay import entropy
@@ -11,11 +14,17 @@ from mmech import PrivacyLedger
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
+    BlockForestClassifier,
     PrivateForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
     datasets,
+    tune,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.accuracy import _methods, _trials
 
 dask = pytest.importorskip("dask")
 CAR = datasets.load_car()
@@ -56,6 +65,7 @@ MODELS = {
     "training": BatchTrainingClassifier(
         CAR.schema, epsilon=2, n_trees=8, depth=2, template="identity", random_state=0
     ),
+    "blocks": BlockForestClassifier(CAR.schema, epsilon=2),
 }
 
 
@@ -131,6 +141,77 @@ def test_partitions_that_do_not_match_are_refused():
         PrivateForestClassifier(epsilon=1).fit(X, y[:2])
 
 
+WRITTEN = {
+    "columns in another order": lambda part: part[part.columns[::-1]],
+    "one more column": lambda part: part.assign(more=1),
+    "categories": lambda part: part.astype("category"),
+    "categories in another order": lambda part: part.assign(
+        a=part["a"].astype("category").cat.set_categories(["9", "y", "x"])
+    ),
+    "numbers as text": lambda part: part.astype(str),
+    "numbers as floats": lambda part: part.assign(b=part["b"].astype(float)),
+    "numbers in a byte": lambda part: part.assign(b=part["b"].astype("int8")),
+    "classes as text": lambda part: part.assign(c=part["c"].astype(str)),
+}
+WRONG = {
+    "a column is missing": (lambda part: part.drop(columns="a"), "'a'"),
+    "a column is called otherwise": (lambda p: p.rename(columns={"a": "A"}), "'a'"),
+    "a column is there twice": (lambda p: p[["a", "a", "b", "c"]], "'a'"),
+    "another category": (lambda part: part.replace({"a": {"y": "secret"}}), "'a'"),
+    "another class": (lambda part: part.replace({"c": {1: 7}}), "of y"),
+    "classes are not whole": (lambda part: part.assign(c=part["c"] / 2), "fractions"),
+    "numbers are words": (lambda part: part.assign(b="secret"), "'b'"),
+    "values are missing": (lambda part: part.assign(a=None), "'a'"),
+}
+
+
+def unlike(change):
+    """A model, and three parts of its records, the second of which is changed."""
+    pandas = pytest.importorskip("pandas")
+    columns = [
+        Attribute.categorical("a", ["x", "y"]),
+        Attribute.numeric("b", lower=0, upper=9),
+    ]
+    schema = Schema(columns, [0, 1], target="c")
+    rows = {"a": ["x", "y", "y"] * 4, "b": [*range(10), 3, 7], "c": [0, 1, 1] * 4}
+    table = pandas.DataFrame(rows)
+    parts = [table[:4], change(table[4:8]), table[8:]]
+    return PrivateForestClassifier(schema, epsilon=3), parts, table
+
+
+def fit_parts(model, parts, lazily):
+    if lazily:
+        split = dask.delayed(lambda part: (part, part["c"]), nout=2)
+        X, y = zip(*map(split, parts), strict=True)
+        return model.fit(list(X), list(y))
+    for part in parts:
+        model.count(part, part["c"])
+    return model.release()
+
+
+@pytest.mark.parametrize("lazily", [True, False])
+@pytest.mark.parametrize("how", WRITTEN)
+def test_a_part_that_is_written_otherwise_counts_the_same(how, lazily):
+    model, parts, table = unlike(WRITTEN[how])
+    with entropy(3):
+        expected = model.fit(table, table["c"]).describe()
+    with entropy(3):
+        assert fit_parts(model, parts, lazily).describe() == expected
+
+
+@pytest.mark.parametrize("lazily", [True, False])
+@pytest.mark.parametrize("how", WRONG)
+def test_a_part_that_is_wrong_is_refused(how, lazily):
+    change, message = WRONG[how]
+    model, parts, _ = unlike(change)
+    ledger = PrivacyLedger(3)
+    model.set_params(ledger=ledger)
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        fit_parts(model, parts, lazily)
+    assert "secret" not in str(caught.value)
+    assert ledger.spent == 0
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_killed_counts_nothing_twice(tmp_path):
     """One of two workers dies, by its own process id, with what it has counted."""
@@ -169,3 +250,59 @@ def test_a_worker_that_is_killed_counts_nothing_twice(tmp_path):
     assert {number for number, _ in ran} == set(range(12))
     assert next(pid for number, pid in ran if number == 7) == killed
     assert len(ran) > 12
+
+
+# ---- work on public things, through joblib -------------------------------------------
+
+
+@pytest.fixture(params=["threads", pytest.param("processes", marks=pytest.mark.slow)])
+def workers(request):
+    """Whether two workers, that there are now, are threads or processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=request.param == "processes",
+        dashboard_address=":0",
+    ):
+        yield request.param
+
+
+def test_public_work_is_shared_out_by_joblib(workers):
+    """Settings are judged and strategies found by workers, to the same results."""
+    model = BatchTrainingClassifier(
+        CAR.schema, epsilon=2, n_trees=6, depth=2, n_ensembles=3, random_state=0
+    )
+    grid = {"n_trees": [16], "depth": [2, 3], "n_ensembles": [1, 2]}
+
+    def found():
+        tuned = tune(CAR.schema, epsilon=1, n_records=1400, candidates=grid)
+        return tuned.settings, tuned.reasons, *released(model, CAR.data, CAR.target)
+
+    expected = found()
+    with joblib.parallel_config(backend="dask"):
+        assert found() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["processes"], indirect=True)
+def test_what_spends_a_budget_does_not_leave_the_process(workers):
+    ledger = PrivacyLedger(2)
+    shared = BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2, ledger=ledger)
+    counted = BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2)
+    counted.count(CAR.data, CAR.target)
+    client = pytest.importorskip("distributed").get_client()
+    for task in (shared.fit, counted.release):
+        with pytest.raises(TypeError, match=r"cannot be pickled|Could not serialize"):
+            client.submit(task).result()
+    assert ledger.spent == 0
+
+
+def test_fits_of_the_accuracy_benchmark_are_shared_out(workers, tmp_path, monkeypatch):
+    monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
+    known = {}
+    methods = {name: _methods.METHODS[name] for name in ("naive Bayes",)}
+    with joblib.parallel_config(backend="dask"):
+        _trials.run(known, tmp_path / "trials.csv", ["iris"], methods, 2, [1.0])
+    assert _trials.read(tmp_path / "trials.csv") == known
+    assert len(known) == 2
