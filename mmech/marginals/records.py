@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.marginals.counts import Counts
+from mmech.marginals.counts import MOST_RECORDS, Counts
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.merged import Merged
@@ -48,14 +48,18 @@ class Records:
     signs : array_like of int, shape (N,), default=None
         1 or -1 for every record, to measure a difference of two classes: every record
         then adds its sign, and a mechanism needs ``signed=True``.
+    multiplicities : array_like of int, shape (N,), default=None
+        How often every record is there; ``None`` for once.
 
     Raises
     ------
     TypeError
-        If codes or columns are not integers.
+        If codes, columns or multiplicities are not integers.
     ValueError
         If they do not have the shape or lie outside the domain. The message does
         not tell any value.
+    OverflowError
+        If there are more than 2^62 records.
 
     See Also
     --------
@@ -102,6 +106,7 @@ class Records:
         columns: ArrayLike | None = None,
         n_columns: int = 1,
         signs: ArrayLike | None = None,
+        multiplicities: ArrayLike | None = None,
     ) -> None:
         self._process = os.getpid()
         self.domain_shape = check_domain_shape(domain_shape)
@@ -138,10 +143,12 @@ class Records:
                 "belongs to, got None"
             )
 
-        self._multiplicities: NDArray[np.int64] | None = None
         self._negative: NDArray[np.bool_] | None = None
         if signs is not None:
             self._negative = _check_signs(signs, array.shape[0])
+        self._multiplicities: NDArray[np.int64] | None = None
+        if multiplicities is not None:
+            self._multiplicities = _check_multiplicities(multiplicities, array.shape[0])
 
     @classmethod
     def _of(cls, counts: Counts, n_cells: int) -> Records:
@@ -150,13 +157,16 @@ class Records:
         Where the last attribute is one more than the cells have, it is the column.
         """
         shape, codes = counts.domain_shape, counts._codes
+        numbers = counts._multiplicities
         if len(shape) > 1 and product_of(shape[:-1]) == n_cells != product_of(shape):
-            columns, k = codes[:, -1].astype(np.int64), shape[-1]
-            found = cls(codes[:, :-1], shape[:-1], columns=columns, n_columns=k)
-        else:
-            found = cls(codes, shape)
-        found._multiplicities = counts._multiplicities
-        return found
+            return cls(
+                codes[:, :-1],
+                shape[:-1],
+                columns=codes[:, -1],
+                n_columns=shape[-1],
+                multiplicities=numbers,
+            )
+        return cls(codes, shape, multiplicities=numbers)
 
     @property
     def _number(self) -> int:
@@ -173,8 +183,11 @@ class Records:
     def _tally(self, place: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
         """Return how many records lie at each place, by their signs. Sensitive."""
         if self._multiplicities is not None:
+            numbers = self._multiplicities
+            if self._negative is not None:
+                numbers = np.where(self._negative, -numbers, numbers)
             sums = np.zeros(entries, np.int64)
-            np.add.at(sums, place, self._multiplicities)
+            np.add.at(sums, place, numbers)
             return sums
         counts = np.bincount(place, minlength=entries)
         if self._negative is None:
@@ -324,6 +337,22 @@ def _check_columns(columns: ArrayLike, n: int, k: int) -> NDArray[np.int64]:
         raise ValueError(
             f"columns must lie in 0..{k - 1}, as n_columns={k} says; some record lies "
             "outside"
+        )
+    return _frozen(array.astype(np.int64))
+
+
+def _check_multiplicities(multiplicities: ArrayLike, n: int) -> NDArray[np.int64]:
+    array = np.asarray(multiplicities)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"multiplicities must be integers, got dtype {array.dtype}")
+    if array.shape != (n,) or (array < 0).any():
+        raise ValueError(
+            "multiplicities must hold one number of at least zero for every record"
+        )
+    if array.sum(dtype=np.float64) > MOST_RECORDS:
+        raise OverflowError(
+            "records must be at most 2^62, each as often as it is there; release them "
+            "in parts"
         )
     return _frozen(array.astype(np.int64))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from fractions import Fraction
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -164,6 +164,7 @@ class BlockForestClassifier(_CompleteTrees):
     estimate_: ShrunkEstimate = field(init=False)
     _experts: LogOdds | Weights | Distribution = field(init=False)
     _method = "blocks"
+    _distinct = True
     _released = (*_CompleteTrees._released, "estimate_")
 
     def _check_parameters(self) -> Fraction:
@@ -203,20 +204,16 @@ class BlockForestClassifier(_CompleteTrees):
         shares = self._shares(strategy)
         with self._timed("trees"):
             self.ensembles_ = [self._tree(b, cost * s) for b, s in shares.items()]
-        codes, class_codes = records.one_by_one()
+        kinds: dict[str, Any] = {"multiplicities": records.multiplicities}
+        if signed:
+            what = "class differences of blocks"
+            kinds["signs"] = 1 - 2 * records.class_codes
+        else:
+            what = "class counts of blocks"
+            kinds["columns"] = records.class_codes
+            kinds["n_columns"] = schema.n_classes
+        measured = Records(records.codes, schema.domain_shape, **kinds)
         with self._timed("measurement"):
-            if signed:
-                what = "class differences of blocks"
-                signs = 1 - 2 * class_codes
-                measured = Records(codes, schema.domain_shape, signs=signs)
-            else:
-                what = "class counts of blocks"
-                measured = Records(
-                    codes,
-                    schema.domain_shape,
-                    columns=class_codes,
-                    n_columns=schema.n_classes,
-                )
             measurement = self._release(strategy, cost, measured, what)
         with self._timed("prediction"):
             self._interpret(strategy, measurement, n_records, signed)

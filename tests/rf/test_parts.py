@@ -13,6 +13,7 @@ from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech_rf import (
+    Attribute,
     BlockForestClassifier,
     DrawnForestClassifier,
     LabelForestClassifier,
@@ -41,6 +42,18 @@ def private_forest(name, **settings):
     return model, X.repeat(2, axis=0), Y.repeat(2), X
 
 
+def two_classes(name, **settings):
+    schema = Schema(
+        [*CAR.schema.attributes[:2], Attribute.numeric("wear", lower=0, upper=9)],
+        [False, True],
+    )
+    rows = X[:, :3].copy()
+    rows[:, 2] = np.arange(len(rows)) % 9
+    labels = Y != "unacc"
+    model = FORESTS[name](schema, epsilon=2, **settings)
+    return model, rows.repeat(2, axis=0), labels.repeat(2), rows
+
+
 CASES = {name: lambda name=name: on_random_forest(name) for name in PRIVATE}
 CASES |= {name: lambda name=name: private_forest(name) for name in FORESTS}
 CASES |= {
@@ -48,6 +61,9 @@ CASES |= {
     "boosted under zcdp": lambda: private_forest(
         "drawn", n_records=40_000, privacy="zcdp", delta=1e-6
     ),
+    "differences": lambda: two_classes("blocks", voting="weight"),
+    "in private bins": lambda: two_classes("blocks", private_bins=["wear"]),
+    "with an accuracy": lambda: private_forest("blocks", estimate_accuracy=True),
 }
 
 
@@ -187,3 +203,12 @@ def test_trees_are_drawn_from_distinct_records(name):
         model.fit(rows, labels)
         model.count(rows[:90], labels[:90]).count(rows[90:], labels[90:]).release()
     assert set(sizes) == {distinct}
+
+
+@pytest.mark.parametrize("name", ["default", "drawn", "blocks", "batch training"])
+def test_equal_records_take_no_more_memory(name):
+    model, rows, labels, _ = CASES[name]()
+    model.count(rows, labels)
+    needed = model._parts.nbytes
+    assert model.count(rows, labels)._parts.nbytes == needed
+    assert model._parts.number == 2 * len(labels)

@@ -349,6 +349,24 @@ def test_records_measure_like_counts(rng):
     assert mechanism.answer(Records(codes, SHAPE)).shape == (strategy.shape[0],)
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_multiplicities_are_records_listed_so_often(signed, rng):
+    codes = rng.integers(0, SHAPE, (50, 4))
+    numbers = rng.integers(0, 4, 50)
+    kinds = rng.integers(0, 2, 50)
+
+    def records(rows, **more):
+        if signed:
+            return Records(codes[rows], SHAPE, signs=1 - 2 * kinds[rows], **more)
+        return Records(codes[rows], SHAPE, columns=kinds[rows], n_columns=2, **more)
+
+    for strategy in strategies(rng):
+        np.testing.assert_array_equal(
+            exact_answers(strategy, records(slice(None), multiplicities=numbers)),
+            exact_answers(strategy, records(np.repeat(np.arange(50), numbers))),
+        )
+
+
 def test_no_records_are_zero_counts():
     records = Records(np.zeros((0, 4), np.int64), SHAPE)
     assert not exact_answers(Marginal(SHAPE, [1]), records).any()
@@ -400,6 +418,21 @@ def test_records_show_and_hand_out_nothing():
             lambda: Records([[0] * 4], SHAPE, n_columns=2),
             ValueError,
             "which of the 2 columns",
+        ),
+        (
+            lambda: Records([[0] * 4], SHAPE, multiplicities=[1.0]),
+            TypeError,
+            "multiplicities must be integers",
+        ),
+        (
+            lambda: Records([[0] * 4], SHAPE, multiplicities=[-1]),
+            ValueError,
+            "one number of at least zero",
+        ),
+        (
+            lambda: Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
+            OverflowError,
+            r"at most 2\^62",
         ),
         (
             lambda: exact_answers(Marginal((4, 6), [0]), Records([[0] * 4], SHAPE)),
