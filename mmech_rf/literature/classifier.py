@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import field
 from fractions import Fraction
 from typing import Any
@@ -168,13 +168,20 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
-    def release(self, X_unlabelled: Any = None) -> RecipeForestClassifier:
+    def release(
+        self,
+        X_unlabelled: Any = None,
+        *,
+        chunk_ids: Iterable[Hashable] | None = None,
+    ) -> RecipeForestClassifier:
         """Release a model of the records that were counted, as `fit` does.
 
         Parameters
         ----------
         X_unlabelled : frame, list of rows or array, shape (M, d), optional
             As in `fit`.
+        chunk_ids : iterable of hashable, default=None
+            Names of all parts that there should be; ``None`` for those counted.
 
         Returns
         -------
@@ -182,7 +189,7 @@ class RecipeForestClassifier(AccountedForest):
         """
         self._unlabelled = X_unlabelled
         try:
-            super().release()
+            super().release(chunk_ids=chunk_ids)
         finally:
             self.__dict__.pop("_unlabelled", None)
         return self

@@ -7,7 +7,7 @@ codes into classes (`_predict_classes`).
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -63,8 +63,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             A part of the records. Sensitive.
         chunk_id : hashable, default=None
             Name of the part, such as ``(file, first_row, stop_row)`` that `read` gives,
-            whose rows errors name. A record counts once: a part of the same name is
-            refused. Contents are never compared.
+            whose rows errors name. A record counts once: a part of the same name, or
+            of rows of the same file, is refused. Contents are never compared.
 
         Returns
         -------
@@ -100,8 +100,16 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         self._parts = parts
         return self
 
-    def release(self) -> ForestClassifier:
+    def release(
+        self, *, chunk_ids: Iterable[Hashable] | None = None
+    ) -> ForestClassifier:
         """Grow the forests, and release what was counted: as one fit of all parts.
+
+        Parameters
+        ----------
+        chunk_ids : iterable of hashable, default=None
+            Names of all parts that there should be, fixed before the first was counted,
+            so that none is lost on the way; ``None`` releases what was counted.
 
         Returns
         -------
@@ -111,7 +119,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         Raises
         ------
         ValueError
-            If nothing was counted, or a parameter is not valid; the parts stay.
+            If nothing was counted, a part is missing or one too many, or a parameter
+            is not valid; the parts stay.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released, the parts stay.
         """
@@ -120,6 +129,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             raise ValueError("release needs records, got none; count() some first")
         schema = self.schema
         parts.check(None if schema is None else self._reading_schema(schema), None)
+        if chunk_ids is not None:
+            parts.check_complete(chunk_ids)
         self._settled(parts, None)
         del self._parts
         return self

@@ -9,7 +9,7 @@ byte or two for each attribute.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmech import Counts
 from mmech.domain.readers import read_vector
+from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
@@ -99,18 +100,25 @@ def encode_records(
     """
     if handle_unknown != "drop":
         _check_classes(schema, y)
-    first_row = 0
-    if isinstance(chunk_id, tuple) and len(chunk_id) == 3 and type(chunk_id[1]) is int:
-        first_row = chunk_id[1]
+    rows = _rows_of(chunk_id)
     found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
         X,
         y,
         narrow=True,
         handle_unknown=handle_unknown,
         handle_missing=handle_missing,
-        first_row=first_row,
+        first_row=rows[1] if rows else 0,
     )
     return found
+
+
+def _rows_of(chunk_id: Hashable) -> tuple[Hashable, int, int] | None:
+    """Return the file, and the rows of it, that a name of a part is made of, if any."""
+    if isinstance(chunk_id, tuple) and len(chunk_id) == 3:
+        source, first, stop = chunk_id
+        if type(first) is int and type(stop) is int:
+            return source, first, stop
+    return None
 
 
 def _check_classes(schema: Schema, y: Any) -> None:
@@ -169,6 +177,38 @@ class RecordParts:
             )
         if chunk_id is not None:
             check_chunks(self._chunks, frozenset([chunk_id]))
+            self._check_rows(chunk_id)
+
+    def _check_rows(self, chunk_id: Hashable) -> None:
+        """Raise if rows were counted under another name, in parts of another size."""
+        rows = _rows_of(chunk_id)
+        if rows is None:
+            return
+        source, first, stop = rows
+        for known in filter(None, map(_rows_of, self._chunks)):
+            if known[0] == source and known[1] < stop and first < known[2]:
+                raise ParameterError(
+                    "chunk_id",
+                    "must name other rows than before",
+                    f"rows {first} to {stop} of {source!r} after {known[1]} to "
+                    f"{known[2]}",
+                    "count every row once",
+                )
+
+    def check_complete(self, chunk_ids: Iterable[Hashable]) -> None:
+        """Raise unless parts of exactly these names were counted."""
+        expected = frozenset(chunk_ids)
+        for names, what in (
+            (expected - self._chunks, "were not counted"),
+            (self._chunks - expected, "were counted and are not among them"),
+        ):
+            if names:
+                raise ParameterError(
+                    "chunk_ids",
+                    "must name the parts that were counted",
+                    f"{len(names)} that {what}, such as {min(map(repr, names))}",
+                    "count every part once; nothing was released",
+                )
 
     def add(
         self, codes: NDArray[Any], class_codes: NDArray[Any], chunk_id: Hashable | None

@@ -135,6 +135,35 @@ def test_what_cannot_be_counted_changes_nothing(name):
     np.testing.assert_array_equal(found[0], expected[0])
 
 
+@pytest.mark.parametrize("name", ["default", "labels"])
+def test_rows_of_a_file_count_once(name):
+    """Also where it is read once more, in parts of another size."""
+    model, rows, labels, _ = CASES[name]()
+    model.count(rows[:30], labels[:30], chunk_id=("a.csv", 0, 30))
+    for first, stop in [(0, 30), (10, 20), (20, 50), (0, 60)]:
+        part = slice(first, stop)
+        with pytest.raises(ValueError, match=r"chunk_id must name other"):
+            model.count(rows[part], labels[part], chunk_id=("a.csv", first, stop))
+    model.count(rows[:30], labels[:30], chunk_id=("b.csv", 0, 30))
+    model.count(rows[30:], labels[30:], chunk_id=("a.csv", 30, len(rows)))
+    assert model._parts.number == len(rows) + 30
+
+
+def test_a_part_that_was_lost_is_missed():
+    model, rows, labels, _ = CASES["default"]()
+    ledger = PrivacyLedger(2)
+    model.set_params(ledger=ledger).count(rows[:30], labels[:30], chunk_id="a")
+    for names, message in [
+        (["a", "b"], "1 that were not counted, such as 'b'"),
+        ([], "1 that were counted and are not among them, such as 'a'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.release(chunk_ids=names)
+    assert ledger.spent == 0
+    model.count(rows[30:], labels[30:], chunk_id="b")
+    assert model.release(chunk_ids=["b", "a"]).predict(rows[:1]).shape == (1,)
+
+
 def test_a_budget_that_is_short_leaves_the_parts():
     model, rows, labels, _ = CASES["default"]()
     ledger = PrivacyLedger(1)
