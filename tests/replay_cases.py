@@ -43,6 +43,15 @@ NUMBERS = Schema(
 )
 """As the toy schema, of numbers."""
 
+MONOTONE = Schema(
+    tuple(
+        Attribute.ordinal(f"x{i}", [*map(str, range(size))], monotone=direction)
+        for i, (size, direction) in enumerate(zip(SHAPE, (1, None, -1), strict=True))
+    ),
+    CLASSES,
+)
+"""As the toy schema, with directions for two attributes."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -140,6 +149,7 @@ ODD = ("", "9")
 BLOCKS = {"forest": BlockForestClassifier}
 LABELS = {"forest": LabelForestClassifier}
 BINS = {"schema": NUMBERS, "private_bins": "all"}
+ORDERED = {"schema": MONOTONE}
 
 CHOSEN_SETTINGS = {
     "a tree": {},
@@ -165,6 +175,10 @@ CHOSEN_SETTINGS = {
     "private bins, accuracy": BINS | ACCURACY["accuracy"],
     "private bins of blocks": BINS | BLOCKS,
     "private bins, tiny epsilon": BINS | {"epsilon": "1e-6"},
+    "monotone": ORDERED,
+    "monotone, trees that vote": ORDERED | {"n_records": 24, "epsilon": 5},
+    "monotone, views of scores": ORDERED | {"n_records": 1500},
+    "monotone, boosting": ORDERED | {"n_records": 20_000},
     "category": {"handle_unknown": "category", "handle_missing": "category"},
     "drop": {"handle_unknown": "drop", "handle_missing": "drop"},
     "accuracy": ACCURACY["accuracy"],

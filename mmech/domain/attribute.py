@@ -136,6 +136,13 @@ class Attribute:
         The designated cell for unknown and missing values: one of the categories,
         or for a numeric attribute the name of one more cell after the bins. A
         categorical attribute with a category ``"?"`` uses that one by default.
+    monotone : {1, -1}, optional
+        Public knowledge on classes, for an ordinal or numeric attribute. Of two records
+        that differ in this attribute alone, the one further on in the order of its
+        cells is never less likely to have one of the later classes (1), or never more
+        likely (-1): of two classes the second one, of several any number of the last
+        ones in the order in which the schema lists them. The cell for unknown and
+        missing values stands outside that order. Drawn forests keep to it.
 
     Attributes
     ----------
@@ -175,6 +182,8 @@ class Attribute:
     ...     "income", lower=0, upper=1000, n_bins=4, quantiles=published
     ... ).labels
     ('[0, 20]', '(20, 40]', '(40, 60]', '(60, 1000]')
+    >>> Attribute.ordinal("safety", ["low", "med", "high"], monotone=1).monotone
+    1
     """
 
     name: str
@@ -188,6 +197,7 @@ class Attribute:
     _: KW_ONLY
     n_bins: int | None = None
     other: Any = None
+    monotone: int | None = None
     quantiles: InitVar[Any] = None
 
     @classmethod
@@ -217,6 +227,22 @@ class Attribute:
             )
         else:
             self._check_categorical()
+        if self.monotone is not None:
+            self._check_monotone(self.monotone)
+
+    def _check_monotone(self, direction: Any) -> None:
+        label = f"attribute {self.name!r}"
+        if isinstance(direction, bool) or direction not in (1, -1):
+            raise ValueError(
+                f"monotone of {label} must be 1, -1 or None, got {direction!r}; give "
+                "the direction in which later classes become more likely"
+            )
+        if self.kind == "categorical":
+            raise ValueError(
+                f"{label} is categorical and has no order to be monotone in; make it "
+                "ordinal or numeric, or leave monotone out"
+            )
+        self._set(monotone=int(direction))
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():

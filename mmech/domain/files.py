@@ -56,6 +56,9 @@ _PAIRS = ("groups", "value_map")
 _NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles", "categories")
 """How an entry of "features" says where a number is cut, and names the bins."""
 
+_OWN = ("other", "monotone")
+"""What entries of any type may have."""
+
 
 # ---- documents -----------------------------------------------------------------
 
@@ -209,7 +212,7 @@ def described_attributes(
         numeric = entry["type"] == "numeric"
         own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
         what = f"attribute {entry['name']!r}, which is {entry['type']}"
-        check_keys(entry, ("name", "type", *own_keys, "other"), what)
+        check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
         needed = () if "cut_points" in entry else ("lower", "upper")
         _check_has(entry, needed if numeric else ("categories",), f"{what},")
         if numeric:
@@ -221,7 +224,6 @@ def described_attributes(
         else:
             kind = "ordinal" if entry.get("ordered") else entry["type"]
             fields |= {"kind": kind, "categories": entry["categories"]}
-        if "other" in entry:
-            fields["other"] = entry["other"]
+        fields |= {key: entry[key] for key in _OWN if key in entry}
         attributes.append(_paired(entry, fields))
     return attributes

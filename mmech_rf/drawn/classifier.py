@@ -11,6 +11,7 @@ from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
+from mmech_rf.drawn.monotone import cell_orders
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
@@ -38,7 +39,8 @@ class DrawnForestClassifier(AccountedForest):
     that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
     for what these scores say, in place of a class. Some thousand records times epsilon
     pay for class counts in leaves and for further trees, which weigh the records that
-    those before them get wrong (boosting).
+    those before them get wrong (boosting). Predictions keep to the monotone attributes
+    of the schema (`mmech_rf.drawn.monotone`), at no cost.
 
     Parameters
     ----------
@@ -93,6 +95,7 @@ class DrawnForestClassifier(AccountedForest):
     _settings_type = DrawnSettings
     _method = "trees"
     _distinct = True
+    _keeps_order = True
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -134,6 +137,7 @@ class DrawnForestClassifier(AccountedForest):
             payments=self._payments(),
             settings=settings,
             multiplicities=records.multiplicities,
+            orders=cell_orders(self.schema_.attributes),
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)

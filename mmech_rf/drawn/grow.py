@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from mmech import Measurement
 from mmech_rf.drawn.bits import BitMaps
 from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.monotone import Orders, monotone_leaves
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import (
     VOTE_STEPS,
     AdditiveScores,
+    precision_of_logs,
     release_scores,
     score_views,
 )
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.drawn.trees import SelectedTrees, label_scores
+from mmech_rf.drawn.trees import SelectedTrees, label_scores, ordered_labels
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.payments import Payments
 
@@ -44,6 +46,9 @@ EXPONENTIALS[-1] = 0
 EXPONENTIALS.flags.writeable = False
 """Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
 and stands for all beyond."""
+
+MOST_SHOWN = 4096
+"""Resolution of monotone votes: cells of a domain that show what leaves hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,9 @@ class Grower:
         Learning rate, smoothing, priors and the rest.
     multiplicities : ndarray of int64, shape (M,), optional
         How often each record is there; once by default. Sensitive.
+    orders : Orders, optional
+        Which cells of monotone attributes may follow which; public. Everything that
+        votes keeps to them as soon as it is released.
     """
 
     domain_shape: tuple[int, ...]
@@ -93,6 +101,7 @@ class Grower:
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
     multiplicities: NDArray[np.int64] | None = None
+    orders: Orders = ()
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
@@ -108,6 +117,7 @@ class Grower:
                 n_records=self.n_records,
                 settings=self.settings,
                 multiplicities=self.multiplicities,
+                orders=self.orders,
             )
             if plan.by_score:
                 further = score_views(additive, self.settings)
@@ -131,15 +141,15 @@ class Grower:
         """
         share, counted = cost / n_trees, self.settings.calibration_share
         predicted = None if additive is None else additive.classes(self.codes)
-        trees, scores, accuracy = [], [], None
+        trees, scores, accuracy, limits = [], [], None, None
         for number in range(n_trees):
             budget = share * (1 - counted)
             tree = self._draw_tree(budget, number, seen, predicted=predicted)
             labels = np.concatenate(tree.labels)
-            found = labels[tree.leaves(self.codes)]
+            named = labels[tree.leaves(self.codes)]
             if predicted is not None:
-                found = np.where(found == self.n_classes, predicted, found)
-            right = (found == self.class_codes).astype(np.int64)
+                named = np.where(named == self.n_classes, predicted, named)
+            right = (named == self.class_codes).astype(np.int64)
             measured = self.payments.release(
                 np.array([(self._numbers * part).sum() for part in (right, 1 - right)]),
                 share * counted,
@@ -147,12 +157,17 @@ class Grower:
             )
             accuracy = _accuracy(measured, self.n_classes)
             trees.append(tree)
-            scores.append(label_scores(labels, accuracy, self.n_classes))
+            if self.orders:
+                votes, limits = self._vote_in_order(tree, accuracy, additive)
+            else:
+                votes = label_scores(labels, accuracy, self.n_classes)
+            scores.append(votes)
         return SelectedTrees(
             tuple(trees),
             tuple(scores),
             additive,
             None if additive is None else accuracy,
+            None if additive is None else limits,
         )
 
     def boosted(
@@ -179,9 +194,12 @@ class Grower:
         tree = self._draw_tree(
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
-        scores = self._count_leaves(tree, budget * (1 - plan.first_selection), 0)
+        scores, limits = self._count_leaves(
+            tree, budget * (1 - plan.first_selection), 0, additive=additive
+        )
         scores[np.concatenate(tree.labels) == self.n_classes] = 0.0
-        forest = SelectedTrees((tree,), (scores,), additive)
+        limits = None if additive is None else limits
+        forest = SelectedTrees((tree,), (scores,), additive, limits=limits)
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
@@ -189,12 +207,12 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores = self._count_leaves(
+            scores, _ = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
             trees = (*forest.trees, tree)
-            forest = SelectedTrees(trees, (*forest.scores, scores), additive)
+            forest = replace(forest, trees=trees, scores=(*forest.scores, scores))
             votes += one.whole_votes(self.codes)
         return forest
 
@@ -246,20 +264,69 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: NDArray[np.int64] | None = None,
-    ) -> Floats:
-        """Release the class counts of leaves; return what they vote."""
+        additive: AdditiveScores | None = None,
+    ) -> tuple[Floats, NDArray[np.int64] | None]:
+        """Release the class counts of leaves; return what they vote, and limits."""
         counts = np.zeros((tree.n_leaves, self.n_classes), np.int64)
         amount = self._numbers * (1 if weights is None else weights)
         np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
         unit = 1 if weights is None else UNIT
         what = f"class counts in the leaves of tree {number + 1}"
         measured = self.payments.release(counts, cost, what, unit)
-        if weights is None:
-            return _log_shares(measured, unit, self.settings.smoothing)
-        smoothing = self.settings.smoothing
-        logarithms = _log_shares(measured, unit, smoothing, even=True)
-        centred = logarithms - logarithms.mean(axis=1, keepdims=True)
-        return np.asarray(self.settings.learning_rate * centred)
+        first = weights is None
+        smooth = _smoothed(measured, unit, self.settings.smoothing, even=not first)
+        votes = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+        if not first:
+            centred = votes - votes.mean(axis=1, keepdims=True)
+            votes = self.settings.learning_rate * centred
+        if not self.orders:
+            return votes, None
+        precision = precision_of_logs(smooth, _deviation(measured) / unit)
+        seen = _evenly_spread(self.domain_shape)
+        free = np.concatenate(tree.labels) == self.n_classes
+        whole, limits = monotone_leaves(
+            tree,
+            self.orders,
+            VOTE_STEPS * votes,
+            precision,
+            seen=seen,
+            votes=None if additive is None else additive.whole(seen),
+            free=free,
+        )
+        return whole / VOTE_STEPS, limits
+
+    def _vote_in_order(
+        self, tree: SelectedTree, accuracy: float, additive: AdditiveScores | None
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Return what labels vote that are right so often, and limits.
+
+        A label weighs as much as there is of the domain in its leaf.
+        """
+        labels = np.concatenate(tree.labels)
+        seen = _evenly_spread(self.domain_shape)
+        weights = np.bincount(tree.leaves(seen), minlength=labels.size) + 1e-3
+        votes = None
+        if additive is not None:
+            named = additive.classes(seen)
+            votes = ordered_labels(named, accuracy, self.n_classes)
+        whole, limits = monotone_leaves(
+            tree,
+            self.orders,
+            ordered_labels(labels, accuracy, self.n_classes),
+            np.repeat(weights[:, None], self.n_classes, axis=1),
+            seen=seen,
+            votes=votes,
+            free=labels == self.n_classes,
+        )
+        return whole / VOTE_STEPS, limits
+
+
+def _evenly_spread(domain_shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return all cells of a domain, or of a large one some that anybody could draw."""
+    if math.prod(domain_shape) <= MOST_SHOWN:
+        return np.argwhere(np.ones(domain_shape, bool))
+    rng = np.random.default_rng(0)
+    return rng.integers(0, domain_shape, (MOST_SHOWN, len(domain_shape)))
 
 
 def _weights(
@@ -289,14 +356,14 @@ def _accuracy(measured: Measurement, n_classes: int) -> float:
     return float(min(accuracy, 1.0 - 1e-3))
 
 
-def _log_shares(
+def _smoothed(
     measured: Measurement,
     unit: int,
     smoothing: float = DrawnSettings.smoothing,
     *,
     even: bool = False,
 ) -> Floats:
-    """Return log shares of the classes in every leaf.
+    """Return class counts of every leaf, all positive.
 
     Smoothing: towards the shares in all leaves, or towards even ones.
     """
@@ -308,8 +375,7 @@ def _log_shares(
     added = smoothing * scale / unit + 0.5
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
-    smooth = np.maximum(counts, 0.0) + added * shares
-    return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
+    return np.asarray(np.maximum(counts, 0.0) + added * shares)
 
 
 def _deviation(measured: Measurement) -> float:

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech.storage.codec import storable
+from mmech_rf.drawn.monotone import Orders, monotone_steps, moves
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
@@ -51,6 +52,7 @@ __all__ = [
     "VOTE_STEPS",
     "AdditiveScores",
     "Sums",
+    "precision_of_logs",
     "release_scores",
     "score_views",
     "sums_from_coarse_to_fine",
@@ -216,6 +218,7 @@ def release_scores(
     n_records: float,
     settings: DrawnSettings | None = None,
     multiplicities: NDArray[np.int64] | None = None,
+    orders: Orders = (),
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -237,6 +240,8 @@ def release_scores(
         Resolutions, clipping and shrinkage.
     multiplicities : ndarray of int64, shape (M,), optional
         How often each record is there; once by default. Sensitive.
+    orders : Orders, optional
+        Which cells of monotone attributes may follow which; public.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
@@ -251,7 +256,7 @@ def release_scores(
         SUMS,
         GRID,
     )
-    return _scores(sums, released, settings)
+    return _scores(sums, released, settings, orders)
 
 
 @dataclass(frozen=True)
@@ -283,24 +288,29 @@ class _Rows:
         spread = self.noise * np.sqrt(1 + self.common**2)
         return np.asarray(self.deviations / spread[:, None])
 
-    def table(self, kept: float, numbers: Floats) -> Floats:
-        """Return log-odds of the cells, shape (cells, k)."""
+    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return log-odds of the cells, and their precision, shapes (cells, k)."""
         deviations = kept * self.deviations
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
             t = positions(self.term.view.size) / GRID
             tilts, logs = _tilted(np.append(means, self.common), t, self.largest_mean)
             lines = np.outer(t, tilts) - logs
-            return np.asarray(lines[:, :-1] - lines[:, -1:])
+            odds = lines[:, :-1] - lines[:, -1:]
+            return odds, np.ones_like(odds)
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
-        return np.asarray(np.log(smooth / smooth.sum(axis=0)) - np.log(common))
+        odds = np.log(smooth / smooth.sum(axis=0)) - np.log(common)
+        return odds, precision_of_logs(smooth, self.noise)
 
 
 def _scores(
-    sums: Sums, released: Measurement, settings: DrawnSettings | None = None
+    sums: Sums,
+    released: Measurement,
+    settings: DrawnSettings | None = None,
+    orders: Orders = (),
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean)
@@ -308,10 +318,17 @@ def _scores(
     if rows:
         energies = np.concatenate([row.standardised.ravel() ** 2 for row in rows])
         kept = max(1 - energies.size / max(energies.sum(), 1.0), settings.least_kept)
+    tables = []
+    for row in rows:
+        odds, precision = row.table(kept, numbers)
+        tables.append(_steps(odds))
+        if any(orders[i] is not None for i in row.term.view.attributes if orders):
+            below = moves(row.term.view, orders)
+            tables[-1] = monotone_steps(tables[-1], precision, below)
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
-        tuple(_steps(row.table(kept, numbers)) for row in rows),
+        tuple(tables),
     )
 
 
@@ -338,6 +355,11 @@ def _rows(
         apart = block - common[:, None] * values[0]
         rows.append(_Rows(term, common, apart, deviation, farthest))
     return numbers, rows
+
+
+def precision_of_logs(counts: Floats, noise: float) -> Floats:
+    """Return about the inverse variance of logarithms of noisy counts."""
+    return np.asarray(counts**2 / (counts + noise**2))
 
 
 def _steps(scores: Floats) -> NDArray[np.int64]:

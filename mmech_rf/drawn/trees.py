@@ -13,7 +13,7 @@ from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["SelectedTrees", "label_scores"]
+__all__ = ["SelectedTrees", "label_scores", "ordered_labels"]
 
 Floats = NDArray[np.float64]
 
@@ -40,12 +40,17 @@ class SelectedTrees(Experts):
     accuracy : float or None
         Share of right labels, if leaves that stand for `additive` vote for its class
         with this accuracy; ``None`` if they vote with its scores.
+    limits : ndarray of int64, shape (2, n_leaves, k - 1), or None
+        Of monotone attributes: what differences of the log-odds that `additive` gives
+        in a leaf of the first tree are moved between, of every class to the one before,
+        in whole steps.
     """
 
     trees: tuple[SelectedTree, ...]
     scores: tuple[Floats, ...]
     additive: AdditiveScores | None = None
     accuracy: float | None = None
+    limits: NDArray[np.int64] | None = None
 
     voting = "trees"
 
@@ -60,6 +65,10 @@ class SelectedTrees(Experts):
         for tree, scores in zip(self.trees, self.scores, strict=True):
             tree.check(domain_shape, n_classes + scored)
             check_that(scores.shape == (tree.n_leaves, n_classes), "scores")
+        if self.limits is not None:
+            shape = (2, self.trees[0].n_leaves, n_classes - 1)
+            check_that(scored and self.limits.shape == shape, "limits")
+            check_that((self.limits[0] <= self.limits[1]).all(), "limits")
 
     @property
     def n_scores(self) -> int:
@@ -74,7 +83,7 @@ class SelectedTrees(Experts):
             out += scores[leaves]
             where = self._deferred(tree, leaves)
             if where.size:
-                out[where] += self._additive_votes(codes[where])
+                out[where] += self._additive_votes(codes[where], leaves[where])
         return out
 
     def probabilities(self, codes: NDArray[np.int64]) -> Floats:
@@ -85,7 +94,12 @@ class SelectedTrees(Experts):
         its log-odds by less than its lead, so that it stays the most likely class.
         """
         odds = self.log_odds(codes)
-        if self.additive is None or self.accuracy is None:
+        several = odds.shape[1] > 2  # of which the order may change
+        if (
+            self.additive is None
+            or self.accuracy is None
+            or (self.limits is not None and several)
+        ):
             return np.asarray(softmax(odds, axis=1))
         first, second = np.partition(odds, -2, axis=1)[:, :-3:-1].T
         lead = np.maximum(first - second, 1e-9)[:, None]
@@ -107,7 +121,8 @@ class SelectedTrees(Experts):
             if where.size:
                 assert self.additive is not None
                 assert self.accuracy is None
-                out[where] += self.additive.whole(codes[where])
+                votes = self.additive.whole(codes[where])
+                out[where] += self._limited(votes, leaves[where])
         return out
 
     def _deferred(
@@ -119,12 +134,29 @@ class SelectedTrees(Experts):
         n_classes = self.scores[0].shape[1]
         return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
 
-    def _additive_votes(self, codes: NDArray[np.int64]) -> Floats:
+    def _additive_votes(
+        self, codes: NDArray[np.int64], leaves: NDArray[np.int64]
+    ) -> Floats:
+        """Return the votes of scores for records in leaves that stand for them."""
         assert self.additive is not None
         if self.accuracy is None:
-            return np.asarray(self.additive.whole(codes) / VOTE_STEPS)
+            votes = self.additive.whole(codes)
+            return np.asarray(self._limited(votes, leaves) / VOTE_STEPS)
         n_classes = self.scores[0].shape[1]
-        return label_scores(self.additive.classes(codes), self.accuracy, n_classes)
+        labels = self.additive.classes(codes)
+        if self.limits is None:
+            return label_scores(labels, self.accuracy, n_classes)
+        votes = ordered_labels(labels, self.accuracy, n_classes)
+        return np.asarray(self._limited(votes, leaves) / VOTE_STEPS)
+
+    def _limited(
+        self, votes: NDArray[np.int64], leaves: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return votes in whole steps, moved between the limits of their leaves."""
+        if self.limits is None:
+            return votes
+        steps = np.clip(np.diff(votes, axis=1), *self.limits[:, leaves])
+        return np.cumsum(np.pad(steps, ((0, 0), (1, 0))), axis=1)
 
 
 def label_scores(labels: NDArray[np.int64], accuracy: float, n_classes: int) -> Floats:
@@ -134,3 +166,18 @@ def label_scores(labels: NDArray[np.int64], accuracy: float, n_classes: int) -> 
     out[known, labels[known]] = np.log(accuracy) + 1e-9
     out[labels == n_classes] = 0.0
     return out
+
+
+def ordered_labels(
+    labels: NDArray[np.int64], accuracy: float, n_classes: int
+) -> NDArray[np.int64]:
+    """Return log-odds as `label_scores`, for classes with an order, in whole steps.
+
+    They fall by as much with every class further away from the label: later labels
+    then speak for later classes throughout. Of two classes it is the same.
+    """
+    odds = np.log(accuracy) - np.log((1 - accuracy) / (n_classes - 1))
+    gap = max(1, int(VOTE_STEPS * odds))
+    out = -gap * np.abs(np.arange(n_classes) - labels[:, None])
+    out[labels == n_classes] = 0
+    return np.asarray(out)

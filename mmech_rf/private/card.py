@@ -66,6 +66,7 @@ def model_card(
         "target": schema.target,
         "classes": list(schema.class_labels),
         "attributes": list(schema.feature_names),
+        "monotone": schema.monotone,
         "releases": [
             {
                 "released": entry.released,

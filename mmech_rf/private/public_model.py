@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import PrivacyLedger
+from mmech import ParameterError, PrivacyLedger
 from mmech.checks import check_choice, check_epsilon
 from mmech.noise import LAWS
 from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
@@ -51,6 +51,8 @@ class PublicModel(BaseEstimator):
 
     _holds_secrets = False
     _spends = True
+    _keeps_order = False
+    """Whether predictions keep to monotone attributes."""
     _released: ClassVar[tuple[str, ...] | None] = None
     """Attributes of a fit that files hold beside those of all classes: what was
     released, and what follows from it. None where there is no such model."""
@@ -77,7 +79,16 @@ class PublicModel(BaseEstimator):
                 f"schema must be a Schema, got {type(self.schema).__name__}; "
                 "read one with Schema.from_json"
             )
-        return check_epsilon(self.epsilon)
+        epsilon = check_epsilon(self.epsilon)
+        if self.schema is not None and self.schema.monotone and not self._keeps_order:
+            raise ParameterError(
+                "schema",
+                f"must have no monotone attributes for a {type(self).__name__}, which "
+                "would not keep to them",
+                ", ".join(self.schema.monotone),
+                ("fit a DrawnForestClassifier", "leave monotone out"),
+            )
+        return epsilon
 
     # ---- clones ----------------------------------------------------------
 
@@ -164,7 +175,8 @@ class PublicModel(BaseEstimator):
             what is protected; ``private``, false if the schema was read from records
             or the noise was predictable; ``date`` and ``version`` of the first
             `save`, None before; ``schema_name``, ``schema_hash``, ``target``,
-            ``classes`` and ``attributes``; ``releases``, with exact costs as text;
+            ``classes`` and ``attributes``; ``monotone``, directions
+            by name; ``releases``, with exact costs as text;
             and the ``statement``. Nothing in it depends on records.
 
         Raises

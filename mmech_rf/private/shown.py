@@ -40,6 +40,9 @@ __all__ = ["ShownForest", "grown_trees"]
 MOST_LEAVES = 10_000
 """Legibility: leaves of a tree that is put into words."""
 
+ARROWS = {1: " ↑", -1: " ↓"}
+"""Beside the name of a monotone attribute."""
+
 RANGES = "The upper end of a range belongs to it."
 
 
@@ -155,7 +158,13 @@ class ShownForest(ForestClassifier):
     def _notes(self) -> list[str]:
         """Return sentences that explain the words of trees."""
         numeric = any(a.kind == "numeric" for a in self.schema_.attributes)
-        return [RANGES] if numeric else []
+        notes = [RANGES] if numeric else []
+        for name, direction in self.schema_.monotone.items():
+            rarer = "less" if direction > 0 else "more"
+            notes.append(
+                f"Later classes are never {rarer} likely for more of {printable(name)}."
+            )
+        return notes
 
     def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
         """Return what was released as rules, in the words of the schema.
@@ -211,9 +220,10 @@ class ShownForest(ForestClassifier):
         matplotlib.figure.Figure
         """
         trees = self._first_trees(n_trees)[:n_trees]
+        signs = {printable(n): ARROWS[v] for n, v in self.schema_.monotone.items()}
         return draw_trees(
             trees,
-            self.named_importances(),
+            [(name + signs.get(name, ""), v) for name, v in self.named_importances()],
             title=f"{type(self).__name__}, {self._cost_in_short()}",
         )
 

@@ -155,6 +155,11 @@ class Schema(Domain):
         """Names of the attributes."""
         return self.names
 
+    @property
+    def monotone(self) -> dict[str, int]:
+        """Directions of the monotone attributes, by name; see `mmech.Attribute`."""
+        return {a.name: a.monotone for a in self.attributes if a.monotone is not None}
+
     # ---- records ---------------------------------------------------------------
 
     @overload
