@@ -107,12 +107,12 @@ def readable(domain: Domain, codes: Codes) -> Any:
 
 
 def peer(
-    python: str, method: str, domain: Domain, codes: Codes, epsilon: str
+    python: str, method: str, shape: Sequence[int], codes: Codes, epsilon: str
 ) -> tuple[Tables, float, Codes] | str:
     """Run a method in an environment of its own; a sentence where that fails."""
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
-        np.savez(given, codes=codes, shape=domain.shape)
+        np.savez(given, codes=codes, shape=shape)
         command = [python, str(PEER), method, epsilon, str(given), str(made)]
         try:
             run = subprocess.run(
@@ -123,7 +123,7 @@ def peer(
         if run.returncode:
             return (run.stderr.strip().splitlines() or ["it failed"])[-1]
         with np.load(made) as found:
-            pairs = combinations(range(len(domain.shape)), 2)
+            pairs = combinations(range(len(shape)), 2)
             tables = {pair: found[f"{pair[0]}_{pair[1]}"] for pair in pairs}
             return tables, float(found["seconds"]), found["records"]
 
@@ -165,7 +165,7 @@ def compare(
     del found["sample"]
     rows: dict[str, Any] = dict(found)
     for method in methods if python else ():
-        rows[label(method)] = peer(python, method, domain, codes, epsilon)
+        rows[label(method)] = peer(python, method, domain.shape, codes, epsilon)
     for method, result in rows.items():
         if isinstance(result, str):
             say(f"| {name} | {epsilon} | {method} | {result} | | |")
@@ -191,7 +191,7 @@ def classify(
     own = ours(domain, train, epsilon, truth)["sample"](len(train))
     say(f"| {name} | {epsilon} | mmech release_tables | {accuracy(own, test):.3f} |")
     for method in methods if python else ():
-        found = peer(python, method, domain, train, epsilon)
+        found = peer(python, method, domain.shape, train, epsilon)
         result = found if isinstance(found, str) else f"{accuracy(found[2], test):.3f}"
         say(f"| {name} | {epsilon} | {label(method)} | {result} |")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,12 +100,15 @@ class Method:
         Whether a warning is an error; peers warn of their own affairs.
     takes : callable
         Whether it can do with a schema.
+    absent : str
+        Why it cannot be run here; empty where it can.
     """
 
     make: Make
     private: bool = True
     strict: bool = True
     takes: Callable[[Schema], bool] = lambda schema: True
+    absent: str = ""
 
 
 def _forest(**settings: Any) -> Make:
@@ -138,36 +141,34 @@ def _has_two_classes(schema: Schema) -> bool:
 
 
 def _methods() -> dict[str, Method]:
-    found = {
+    diffprivlib = {"strict": False, "absent": _others.missing("diffprivlib")}
+    mbi = "" if _others.MBI_PYTHON else "MMECH_PEERS names no interpreter with dp.mbi"
+    return {
         "private forest": Method(_forest()),
         "private forest, N stated": Method(_forest_of_known_size),
         "private forest, blocks": Method(_blocks),
         "private forest (ε, δ)": Method(_forest(privacy="zcdp", delta=_others.DELTA)),
         "batch training": Method(_paper, takes=_has_few_cells),
         "naive Bayes": Method(lambda s, epsilon, n: NaiveBayes(s, epsilon=epsilon)),
+        "diffprivlib forest": Method(_others.diffprivlib_forest, **diffprivlib),
+        "diffprivlib GaussianNB": Method(_others.diffprivlib_bayes, **diffprivlib),
+        "diffprivlib logistic": Method(_others.diffprivlib_logistic, **diffprivlib),
+        "OpenDP MST": Method(_others.mst, strict=False, absent=mbi),
+        "OpenDP AIM": Method(_others.aim, strict=False, absent=mbi),
+        "DP-EBM (ε, δ)": Method(
+            _others.explainable_boosting,
+            strict=False,
+            takes=_has_two_classes,
+            absent=_others.missing("interpret"),
+        ),
+    } | {
+        f"{name}, not private": Method(make, private=False, strict=False)
+        for name, make in _others.NOT_PRIVATE.items()
     }
-    if _others.HAS_DIFFPRIVLIB:
-        found |= {
-            "diffprivlib forest": Method(_others.diffprivlib_forest, strict=False),
-            "diffprivlib GaussianNB": Method(_others.diffprivlib_bayes, strict=False),
-        }
-    if _others.HAS_INTERPRET:
-        found["DP-EBM (ε, δ)"] = Method(
-            _others.explainable_boosting, strict=False, takes=_has_two_classes
-        )
-    for name in (
-        "gradient_boosting",
-        "random_forest",
-        "extra_trees",
-        "logistic_regression",
-    ):
-        label = name.replace("_", " ") + ", not private"
-        found[label] = Method(getattr(_others, name), private=False, strict=False)
-    return found
 
 
 METHODS = _methods()
-"""Rows of the table, in their order; peers where they are installed."""
+"""Rows of the table, in their order; some peers may be absent."""
 
 OURS = (
     "private forest",
@@ -176,16 +177,6 @@ OURS = (
     "private forest (ε, δ)",
 )
 CEILINGS = tuple(name for name, method in METHODS.items() if not method.private)
-PEERS = tuple(
-    name
-    for name in (
-        "naive Bayes",
-        "diffprivlib forest",
-        "diffprivlib GaussianNB",
-        "DP-EBM (ε, δ)",
-    )
-    if name in METHODS
-)
 
 
 def accuracy(
@@ -196,16 +187,22 @@ def accuracy(
     Returns
     -------
     tuple of float, or None where the method cannot do with the schema
-        Share of right answers, and seconds of processor time.
+        Share of right answers, and seconds of processor time, also of processes that
+        it starts.
     """
     if not method.takes(bunch.schema):
         return None
     train, test = parts
     model = method.make(bunch.schema, epsilon, len(train))
-    start = time.process_time()
+    start = _processor_time()
     with warnings.catch_warnings():
         warnings.simplefilter("error" if method.strict else "ignore")
         model.fit(bunch.data[train], bunch.target[train])
         found = model.predict(bunch.data[test])
-    seconds = time.process_time() - start
+    seconds = _processor_time() - start
     return float(np.mean(found == bunch.target[test])), seconds
+
+
+def _processor_time() -> float:
+    """Return the seconds of this process, and of those that it waited for."""
+    return sum(os.times()[:4])

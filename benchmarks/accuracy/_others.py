@@ -7,19 +7,26 @@ the same schema as the classifiers of this package.
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech_rf import Schema
+from benchmarks.tables import peer
+from mmech_rf import Attribute, Schema
 
 DELTA = 1e-5
 """Probability of failure that DP-EBM is granted: its guarantee is (ε, δ)."""
 
-HAS_DIFFPRIVLIB = find_spec("diffprivlib") is not None
-HAS_INTERPRET = find_spec("interpret") is not None
+MBI_PYTHON = os.environ.get("MMECH_PEERS", "")
+"""Interpreter of an environment with ``opendp[mbi]``, which asks for other versions."""
+
+
+def missing(module: str) -> str:
+    """Return why what needs a module is left out; nothing where it is installed."""
+    return "" if find_spec(module) else f"{module} is not installed"
 
 
 class Coded:
@@ -42,20 +49,24 @@ class Coded:
 
     def fit(self, X: Any, y: Any) -> Coded:
         """Fit the model to the codes."""
-        codes, classes = self.schema.encode(X, y)
-        self.model.fit(self._table(codes), classes)
+        return self.fit_codes(*self.schema.encode(X, y))
+
+    def fit_codes(self, codes: NDArray[np.int64], classes: NDArray[np.int64]) -> Coded:
+        """Fit the model to records that are encoded."""
+        self.model.fit(self.table(codes), classes)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of every record."""
-        classes = self.model.predict(self._table(self.schema.encode(X)))
+        classes = self.model.predict(self.table(self.schema.encode(X)))
         return np.asarray(self.schema.decode_target(np.asarray(classes, np.int64)))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of every class of the schema; all are known here."""
-        return np.asarray(self.model.predict_proba(self._table(self.schema.encode(X))))
+        return np.asarray(self.model.predict_proba(self.table(self.schema.encode(X))))
 
-    def _table(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def table(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the model sees of encoded records."""
         if not self.one_hot:
             return codes.astype(np.float64)
         columns = [
@@ -65,6 +76,54 @@ class Coded:
             for i, attribute in enumerate(self.schema.attributes)
         ]
         return np.hstack(columns)
+
+
+class Synthetic:
+    """A classifier that is trained on synthetic records of OpenDP's ``dp.mbi``.
+
+    Of the classifiers without privacy it takes the one that does best on the synthetic
+    records, by cross-validation in three parts: nothing further is spent.
+
+    Parameters
+    ----------
+    schema : Schema
+    epsilon : float
+        Pure budget of the synthetic records, of attributes and class together.
+    method : {"MST", "AIM"}
+    """
+
+    def __init__(self, schema: Schema, epsilon: float, method: str) -> None:
+        self.schema = schema
+        self.epsilon = epsilon
+        self.method = method
+
+    def fit(self, X: Any, y: Any) -> Synthetic:
+        """Release synthetic records, and fit the classifier to them."""
+        from sklearn.dummy import DummyClassifier
+        from sklearn.model_selection import cross_val_score
+
+        target = Attribute.categorical(self.schema.target, self.schema.class_labels)
+        shape = (*self.schema.domain_shape, target.size)
+        real = np.column_stack(self.schema.encode(X, y))
+        made = peer(MBI_PYTHON, self.method, shape, real, str(self.epsilon))
+        if isinstance(made, str):
+            raise RuntimeError(f"{self.method}: {made}")
+        codes, classes = made[2][:, :-1], made[2][:, -1]
+        if np.unique(classes).size < 2:
+            dummy = Coded(self.schema, DummyClassifier())
+            self.model_ = dummy.fit_codes(codes, classes)
+            return self
+        found = [make(self.schema, 0.0, 0) for make in NOT_PRIVATE.values()]
+        scores = [
+            cross_val_score(coded.model, coded.table(codes), classes, cv=3).mean()
+            for coded in found
+        ]
+        self.model_ = found[int(np.argmax(scores))].fit_codes(codes, classes)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of every record."""
+        return self.model_.predict(X)
 
 
 def _bounds(schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -87,6 +146,26 @@ def diffprivlib_bayes(schema: Schema, epsilon: float, n: int) -> Any:
     from diffprivlib.models import GaussianNB
 
     return Coded(schema, GaussianNB(epsilon=epsilon, bounds=_bounds(schema)))
+
+
+def diffprivlib_logistic(schema: Schema, epsilon: float, n: int) -> Any:
+    """Return the logistic regression of diffprivlib; several classes one by one."""
+    from diffprivlib.models import LogisticRegression
+
+    # Columns of an attribute have a norm of at most one together.
+    norm = float(np.sqrt(schema.n_features))
+    model = LogisticRegression(epsilon=epsilon, data_norm=norm, max_iter=1000)
+    return Coded(schema, model, one_hot=True)
+
+
+def mst(schema: Schema, epsilon: float, n: int) -> Any:
+    """Return the best classifier on records of OpenDP's MST."""
+    return Synthetic(schema, epsilon, "MST")
+
+
+def aim(schema: Schema, epsilon: float, n: int) -> Any:
+    """Return the best classifier on records of OpenDP's AIM, of all pairs."""
+    return Synthetic(schema, epsilon, "AIM")
 
 
 def explainable_boosting(schema: Schema, epsilon: float, n: int) -> Any:
@@ -137,3 +216,12 @@ def logistic_regression(schema: Schema, epsilon: float, n: int) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return Coded(schema, LogisticRegression(max_iter=1000), one_hot=True)
+
+
+NOT_PRIVATE = {
+    "gradient boosting": gradient_boosting,
+    "random forest": random_forest,
+    "extra trees": extra_trees,
+    "logistic regression": logistic_regression,
+}
+"""What can be reached without noise, or with synthetic records."""

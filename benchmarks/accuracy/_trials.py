@@ -69,6 +69,10 @@ def run(
     measure : callable
         Takes what `accuracy` takes, and returns numbers for the `fields`.
     """
+    for label, method in methods.items():
+        if method.absent:
+            tqdm.write(f"{label} is left out: {method.absent}")
+    methods = {label: own for label, own in methods.items() if not own.absent}
     backend, _ = parallel.get_active_backend()
     return_as = "generator" if backend.supports_return_generator else "list"
     with open(path, "a", newline="", encoding="utf-8") as stream:
