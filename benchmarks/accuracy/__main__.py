@@ -69,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--datasets", nargs="*", choices=DATA_SETS, default=DATA_SETS)
     parser.add_argument("--methods", nargs="*", choices=METHODS, default=list(METHODS))
     parser.add_argument(
+        "--epsilon", nargs="+", type=float, choices=EPSILONS, default=EPSILONS
+    )
+    parser.add_argument(
         "--rerun", nargs="+", choices=METHODS, default=[], help="forget these first"
     )
     parser.add_argument(
@@ -83,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.output / "trials.csv"
     known = _trials.read(path, without=options.rerun)
     methods = {name: METHODS[name] for name in options.methods}
-    _trials.run(known, path, options.datasets, methods, n_splits)
+    _trials.run(known, path, options.datasets, methods, n_splits, options.epsilon)
     values = _trials.grouped(known, DATA_SETS)
     parts = [_introduction(), table(values), _seconds(known)]
     path = options.output / "ablation.csv"

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,15 @@ from sklearn.utils import Bunch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.accuracy import _ablation, _data, _methods, _table, _trials, ranking
+from benchmarks.accuracy import (
+    _ablation,
+    _data,
+    _methods,
+    _others,
+    _table,
+    _trials,
+    ranking,
+)
 from benchmarks.accuracy.__main__ import main
 from mmech_rf import Attribute, Schema, datasets
 
@@ -152,6 +161,45 @@ def test_the_pipeline_of_the_paper_sits_out_where_there_are_too_many_cells():
     bunch = datasets.load_iris(n_bins=64)
     method = _methods.METHODS["batch training"]
     assert _methods.accuracy(method, bunch, 1.0, _data.split(150, 0)) is None
+
+
+def test_who_is_absent_is_left_out_in_a_sentence_and_keeps_its_rows(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
+    absent = replace(_methods.METHODS["OpenDP MST"], absent="there is no such thing")
+    monkeypatch.setitem(_methods.METHODS, "OpenDP MST", absent)
+    path = tmp_path / "trials.csv"
+    path.write_text(
+        "dataset,method,epsilon,repetition,accuracy,seconds\n"
+        "iris,OpenDP MST,1.0,0,0.875,30\n"
+    )
+    given = ["--datasets", "iris", "--splits", "1", "--epsilon", "1", "--methods"]
+    main(["--output", str(tmp_path), *given, "OpenDP MST", "naive Bayes"])
+    assert "OpenDP MST is left out: there is no such thing" in capsys.readouterr().out
+    assert "| iris | OpenDP MST |  |  | 0.875 |  | 1 |" in (
+        (tmp_path / "accuracy.md").read_text("utf-8")
+    )
+    assert len(_trials.read(path)) == 2
+
+
+@pytest.mark.parametrize(("found", "best"), [("one class", 1.0), ("two", 0.9)])
+def test_synthetic_records_train_the_classifier_that_suits_them(
+    monkeypatch, found, best
+):
+    """Synthetic records are those given, for once."""
+
+    def peer(python, method, shape, codes, epsilon):
+        assert (method, epsilon, tuple(shape)) == ("MST", "0.5", (4, 2))
+        return {}, 1.0, codes if found == "two" else codes[codes[:, 1] == 0]
+
+    monkeypatch.setattr(_others, "peer", peer)
+    schema = Schema([Attribute.ordinal("a", [0, 1, 2, 3])], ["no", "yes"])
+    X = np.arange(200)[:, None] % 4
+    y = np.where(X[:, 0] > 1, "yes", "no")
+    model = _others.mst(schema, 0.5, 200).fit(X, y)
+    truth = y if found == "two" else "no"
+    assert (model.predict(X) == truth).mean() >= best
 
 
 @pytest.mark.parametrize("label", _ablation.ABLATIONS)
