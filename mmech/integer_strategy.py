@@ -20,7 +20,7 @@ use the rounded strategy, so that estimates stay unbiased and errors exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from itertools import pairwise
@@ -50,8 +50,14 @@ from mmech.structure.exact import (
     is_known,
     total_sums,
 )
+from mmech.structure.shape import kronecker_terms
 
-__all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy"]
+__all__ = [
+    "IntegerBlock",
+    "IntegerStrategy",
+    "integer_strategy",
+    "on_smaller_grids",
+]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -68,6 +74,9 @@ MOST_BITS = 20
 
 PRODUCT_BITS = {"L1": 31, "L2": 28}
 """Bits that the factors of a Kronecker product share."""
+
+FEWEST_BITS = 6
+"""Bits of the smallest grid that the factors of a product are tried on."""
 
 WEIGHT_TOTAL = 2**20
 """Sum of the whole weights that stand for real ones."""
@@ -251,6 +260,54 @@ def integer_strategy(
     return _convert(strategy, norm, (FINE_BITS if fine else GRID_BITS)[norm])
 
 
+@singledispatch
+def on_smaller_grids(
+    strategy: QueryMatrix, workload: QueryMatrix, *, norm: str = "L1"
+) -> Iterator[IntegerStrategy]:
+    """Yield a strategy on grids smaller than needed for any workload, smallest first.
+
+    Parameters
+    ----------
+    strategy : QueryMatrix, shape (p, n)
+        Queries to measure; products of p-Identities and integer strategies have such.
+    workload : QueryMatrix, shape (m, n)
+        Queries to answer, of which the loss under the strategy has a closed form; there
+        are none otherwise.
+    norm : {"L1", "L2"}, default="L1"
+        Norm of the sensitivity; none for L2, where larger grids cost little.
+
+    Yields
+    ------
+    IntegerStrategy
+    """
+    yield from ()
+
+
+@on_smaller_grids.register(Kronecker)
+def _(
+    strategy: Kronecker, workload: QueryMatrix, *, norm: str = "L1"
+) -> Iterator[IntegerStrategy]:
+    terms = kronecker_terms(workload)
+    if norm != "L1" or terms is None or not all(map(_is_judged_fast, strategy.factors)):
+        return
+    sizes = [factor.shape[1] for factor in strategy.factors]
+    if strategy.dtype != np.int64 and [f.shape[1] for f in terms[0][1]] == sizes:
+        most = min(GRID_BITS[norm], _shared_bits(strategy, norm))
+        for bits in range(FEWEST_BITS, most):
+            yield _product_on_grid(strategy, norm, bits)
+
+
+@singledispatch
+def _is_judged_fast(factor: QueryMatrix) -> bool:
+    """Whether the loss of a factor is found fast, however it is rounded."""
+    return factor.dtype == np.int64
+
+
+@_is_judged_fast.register(PIdentity)
+def _(factor: PIdentity) -> bool:
+    return True
+
+
 # ---- one rule per kind of strategy ---------------------------------------------
 
 
@@ -349,9 +406,10 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
 
 @_by_structure.register(PIdentity)
 def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
-    """Round down, then give each column's missing units to its identity entry.
+    """Round, then let each column's identity entry make up for it.
 
-    The grid is finer where an identity entry would have fewer than 16 units on it.
+    The grid is finer where an identity entry would have fewer than 16 units on it, and
+    entries are rounded down where rounding to the nearest would take units of these.
     """
     theta = np.asarray(strategy.theta)
     scales = strategy.column_scales
@@ -359,9 +417,11 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     grid = 2 ** min(max(bits, needed), max(bits, MOST_BITS))
     lower = np.empty(theta.shape, np.int64)
     for row, weights in zip(lower, theta, strict=True):  # for memory
-        row[:] = np.trunc(grid * (weights / scales))
+        row[:] = np.rint(grid * (weights / scales))
     if strategy.norm == "L1":
-        # lower sums to at most grid (1 - 1/s), so a unit is left for the identity.
+        few = np.flatnonzero(grid - lower.sum(axis=0) < FEWEST_UNITS)
+        lower[:, few] = np.trunc(grid * (theta[:, few] / scales[few]))
+        # These sum to at most grid (1 - 1/s), so a unit is left for the identity.
         upper = np.maximum(1, grid - lower.sum(axis=0))
     else:
         upper = np.maximum(1, np.rint(grid / scales).astype(np.int64))
@@ -376,8 +436,16 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.dtype == np.int64 and is_known(strategy):
         return None
+    return _product_on_grid(strategy, norm, min(bits, _shared_bits(strategy, norm)))
+
+
+def _shared_bits(strategy: Kronecker, norm: str) -> int:
+    """Return the most bits of every factor that has to be rounded."""
     real = sum(factor.dtype != np.int64 for factor in strategy.factors)
-    bits = min(bits, PRODUCT_BITS[norm] // max(1, real))
+    return PRODUCT_BITS[norm] // max(1, real)
+
+
+def _product_on_grid(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy:
     parts = [_single(_convert(factor, norm, bits), norm) for factor in strategy.factors]
     matrix = Kronecker([part.blocks[0].matrix for part in parts])
     form = Kronecker([part.form for part in parts])

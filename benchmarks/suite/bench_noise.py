@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from mmech import noisy_release
+from mmech import (
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Prefix,
+    noisy_release,
+    optimize,
+)
 from mmech.noise import (
     discrete_gaussian,
     discrete_gaussian_variance,
@@ -135,3 +142,30 @@ class Release:
 
     def time_release_numpy_inexact(self):
         return self.counts + self.rng.laplace(size=DRAWS)
+
+
+class Product:
+    """A product of p-Identities, whose grids multiply, beside as many counts of cells.
+
+    On the grids of 2^12 that a factor has by itself the scale would be 2^24.
+    """
+
+    def setup(self):
+        workload = Kronecker([Prefix(256)] * 2)
+        strategy = optimize(workload, template="kronecker", seed=0).strategy
+        self.product = MatrixMechanism(workload, strategy, epsilon=1)
+        self.counts = np.random.default_rng(0).integers(0, 9, workload.shape[1])
+        rows = Identity(self.product.released.shape[0])
+        self.cells = MatrixMechanism(rows, rows, epsilon=1)
+        self.zeros = np.zeros(rows.shape[0], np.int64)
+        exact = self.product.released.product(self.counts[:, None])[:, 0]
+        noise = self.time_product() - exact
+        variance = self.product.law.variance(self.product.released.sensitivity)
+        check(np.square(noise.astype(float)).mean(), variance, rtol=0.1)
+        self.time_cells()
+
+    def time_product(self):
+        return self.product.measure(self.counts).values
+
+    def time_cells(self):
+        return self.cells.measure(self.zeros).values
