@@ -13,8 +13,8 @@ __all__ = ["lazy_names"]
 
 def lazy_names(
     package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package (PEP 562).
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
     The package imports the same names under ``TYPE_CHECKING``, where type checkers and
     editors see them. Modules of the package are found as attributes, too.
@@ -22,14 +22,15 @@ def lazy_names(
     Parameters
     ----------
     package : str
-        Name of the package, which has a list ``__all__``.
+        Name of the package.
     homes : mapping of str to str
-        Module of the package that a public name comes from, by name.
+        Module of the package that a public name comes from, by name; an empty string
+        for a module itself.
     """
     own = sys.modules[package]
 
     def find(name: str) -> Any:
-        if name in homes:
+        if homes.get(name):
             found = getattr(import_module(f"{package}.{homes[name]}"), name)
             setattr(own, name, found)
             return found
@@ -38,6 +39,6 @@ def lazy_names(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
-        return sorted({*vars(own), *own.__all__})
+        return sorted({*vars(own), *homes})
 
-    return find, listed
+    return list(homes), find, listed

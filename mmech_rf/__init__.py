@@ -11,107 +11,85 @@ Names are imported when they are first used, so that the command line starts at 
 import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from mmech_rf.methods import ESTIMATORS as _ESTIMATORS
-
 if _TYPE_CHECKING:
-    from mmech_rf import datasets, fetch
-    from mmech_rf.blocks.classifier import BlockForestClassifier, LabelForestClassifier
-    from mmech_rf.blocks.settings import BlockSettings
-    from mmech_rf.drawn.classifier import DrawnForestClassifier
-    from mmech_rf.drawn.settings import DrawnSettings
-    from mmech_rf.forest.complete import complete_forest
-    from mmech_rf.forest.forest import Forest
-    from mmech_rf.forest.growth import (
-        default_depth,
-        fletcher_islam_depth,
-        grow_random_forest,
+    from mmech_rf import datasets as datasets
+    from mmech_rf import fetch as fetch
+    from mmech_rf.blocks.classifier import (
+        BlockForestClassifier as BlockForestClassifier,
     )
-    from mmech_rf.literature.classifier import RecipeForestClassifier
-    from mmech_rf.literature.presets import recipes
-    from mmech_rf.literature.recipe import Recipe
-    from mmech_rf.private.batch_prediction import BatchPredictionClassifier
-    from mmech_rf.private.batch_training import BatchTrainingClassifier
-    from mmech_rf.private.laplace_forest import LaplaceForestClassifier
-    from mmech_rf.private.nonprivate import NonPrivateForestClassifier
-    from mmech_rf.private.private_forest import PrivateForestClassifier
-    from mmech_rf.private.subsample_aggregate import SubsampleAggregateClassifier
-    from mmech_rf.reading import Part, read
-    from mmech_rf.schema import Attribute, Schema
-    from mmech_rf.storage import load_model
-    from mmech_rf.tuning import TunedSetting, Tuning, tune
-    from mmech_rf.workloads import (
-        aggregation_workload,
-        prediction_workload,
-        training_workload,
+    from mmech_rf.blocks.classifier import (
+        LabelForestClassifier as LabelForestClassifier,
     )
-
-__all__ = [
-    # public facts
-    "Attribute",
-    "Schema",
-    "datasets",
-    "fetch",
-    # records of files
-    "Part",
-    "read",
-    # forests and workloads
-    "Forest",
-    "aggregation_workload",
-    "complete_forest",
-    "default_depth",
-    "fletcher_islam_depth",
-    "grow_random_forest",
-    "prediction_workload",
-    "training_workload",
-    # classifiers
-    "BatchPredictionClassifier",
-    "BatchTrainingClassifier",
-    "BlockForestClassifier",
-    "DrawnForestClassifier",
-    "LabelForestClassifier",
-    "LaplaceForestClassifier",
-    "NonPrivateForestClassifier",
-    "PrivateForestClassifier",
-    "RecipeForestClassifier",
-    "SubsampleAggregateClassifier",
-    # forests of the literature
-    "Recipe",
-    "recipes",
-    # settings of classifiers, with their provenance
-    "BlockSettings",
-    "DrawnSettings",
-    # released models as files
-    "load_model",
-    # choosing settings
-    "TunedSetting",
-    "Tuning",
-    "tune",
-]
-__all__ += [name for name in _ESTIMATORS if name not in __all__]
+    from mmech_rf.blocks.settings import BlockSettings as BlockSettings
+    from mmech_rf.drawn.classifier import DrawnForestClassifier as DrawnForestClassifier
+    from mmech_rf.drawn.settings import DrawnSettings as DrawnSettings
+    from mmech_rf.forest.complete import complete_forest as complete_forest
+    from mmech_rf.forest.forest import Forest as Forest
+    from mmech_rf.forest.growth import default_depth as default_depth
+    from mmech_rf.forest.growth import fletcher_islam_depth as fletcher_islam_depth
+    from mmech_rf.forest.growth import grow_random_forest as grow_random_forest
+    from mmech_rf.literature.classifier import (
+        RecipeForestClassifier as RecipeForestClassifier,
+    )
+    from mmech_rf.literature.presets import recipes as recipes
+    from mmech_rf.literature.recipe import Recipe as Recipe
+    from mmech_rf.private.batch_prediction import (
+        BatchPredictionClassifier as BatchPredictionClassifier,
+    )
+    from mmech_rf.private.batch_training import (
+        BatchTrainingClassifier as BatchTrainingClassifier,
+    )
+    from mmech_rf.private.laplace_forest import (
+        LaplaceForestClassifier as LaplaceForestClassifier,
+    )
+    from mmech_rf.private.nonprivate import (
+        NonPrivateForestClassifier as NonPrivateForestClassifier,
+    )
+    from mmech_rf.private.private_forest import (
+        PrivateForestClassifier as PrivateForestClassifier,
+    )
+    from mmech_rf.private.subsample_aggregate import (
+        SubsampleAggregateClassifier as SubsampleAggregateClassifier,
+    )
+    from mmech_rf.reading import Part as Part
+    from mmech_rf.reading import read as read
+    from mmech_rf.schema import Attribute as Attribute
+    from mmech_rf.schema import Schema as Schema
+    from mmech_rf.storage import load_model as load_model
+    from mmech_rf.tuning import TunedSetting as TunedSetting
+    from mmech_rf.tuning import Tuning as Tuning
+    from mmech_rf.tuning import tune as tune
+    from mmech_rf.workloads import aggregation_workload as aggregation_workload
+    from mmech_rf.workloads import prediction_workload as prediction_workload
+    from mmech_rf.workloads import training_workload as training_workload
 
 if not _TYPE_CHECKING:
     from mmech.lazy import lazy_names as _lazy_names
+    from mmech_rf.methods import ESTIMATORS as _ESTIMATORS
 
-    _HOMES = {
-        "blocks.settings": "BlockSettings",
-        "drawn.settings": "DrawnSettings",
+    _PUBLIC = {
+        # public facts
+        "schema": "Attribute Schema",
+        "": "datasets fetch",
+        # records of files
+        "reading": "Part read",
+        # forests and workloads
         "forest.forest": "Forest",
         "forest.complete": "complete_forest",
-        "forest.growth": """
-            default_depth fletcher_islam_depth grow_random_forest
-        """,
+        "forest.growth": "default_depth fletcher_islam_depth grow_random_forest",
+        "workloads": "aggregation_workload prediction_workload training_workload",
+        # forests of the literature
         "literature.presets": "recipes",
         "literature.recipe": "Recipe",
-        "reading": "Part read",
-        "schema": "Attribute Schema",
+        # settings of classifiers, with their provenance
+        "blocks.settings": "BlockSettings",
+        "drawn.settings": "DrawnSettings",
+        # released models as files
         "storage": "load_model",
+        # choosing settings
         "tuning": "TunedSetting Tuning tune",
-        "workloads": "aggregation_workload prediction_workload training_workload",
     }
-    __getattr__, __dir__ = _lazy_names(
-        __name__,
-        {name: home for home in _HOMES for name in _HOMES[home].split()}
-        | dict(_ESTIMATORS),
-    )
+    _HOMES = {name: home for home in _PUBLIC for name in _PUBLIC[home].split()}
+    __all__, __getattr__, __dir__ = _lazy_names(__name__, {**_HOMES, **_ESTIMATORS})
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())

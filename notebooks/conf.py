@@ -4,6 +4,7 @@ import argparse
 import ast
 import importlib
 import os
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -40,21 +41,18 @@ numpydoc_show_class_members = False
 
 
 def public_names(package: str) -> dict[str, list[str]]:
-    """Return the names of ``__all__`` under the comments that they stand below."""
-    source = Path(importlib.import_module(package).__file__).read_text(encoding="utf-8")
-    (names,) = (
-        node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )
+    """Return the public names under the comments that they stand below."""
+    module = importlib.import_module(package)
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    listed = source[source.index("    _PUBLIC = {") : source.index("    _HOMES = ")]
     topics: dict[str, list[str]] = {}
-    for line in source.splitlines()[names.lineno : names.end_lineno - 1]:
-        text = line.strip()
-        if text.startswith("#"):
-            topic = topics.setdefault(text.removeprefix("#").strip(), [])
-        else:
-            topic.extend(part.strip(' "') for part in text.split(",") if part)
-    return topics
+    for part in re.split(r"^ +# ", listed, flags=re.MULTILINE)[1:]:
+        topic, _, rest = part.partition("\n")
+        homes = ast.literal_eval("{" + rest.rstrip().removesuffix("}") + "}")
+        topics[topic] = [name for names in homes.values() for name in names.split()]
+    named = {name for names in topics.values() for name in names}
+    classifiers = [name for name in module.__all__ if name not in named]
+    return topics | ({"classifiers": classifiers} if classifiers else {})
 
 
 def write_api(package: str) -> str:
