@@ -164,7 +164,7 @@ class DrawnSettings(CountSettings):
     resolutions: tuple[int, ...] = setting((4, 8, 16), least=2, most=64)
     pair_resolution: int = setting(8, least=2, most=8)
     signal_to_noise: float = setting(10.0)
-    least_kept: float = setting(0.4, most=1)
+    least_kept: float = setting(0.0, most=1)
     largest_mean: float = setting(0.98, most=0.999)
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
     score_width: float = setting(1.3, least=0.01, most=100)
