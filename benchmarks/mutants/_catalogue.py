@@ -51,13 +51,6 @@ FLIP_PAYS = '    charge(ledger, LedgerEntry(price, released, "permute_and_flip")
 NOISE_PAYS = "    entry = charge(\n        ledger,\n"
 """How selections and noise pay, in the source."""
 
-MEASURED = (
-    "(lambda values: Measurement("
-    "values, measured.scale, measured.variance, measured.entry))"
-)
-ACCURACY_OF_REST = f"accuracy = _accuracy({MEASURED}(rest), self.n_classes)"
-"""Exact counts in the place of released ones."""
-
 CALIBRATION = (
     Mutant(
         "cut points at twice the rate",
@@ -731,11 +724,11 @@ LEAKS = (
         (f"{TREE_DRAW}::test_draws_follow_the_list_of_all_trees",),
     ),
     Mutant(
-        "exact number of records: accuracy of votes",
+        "exact number of records: votes of labels",
         "mmech_rf/drawn/grow.py",
-        "accuracy = _accuracy(measured, self.n_classes)",
-        "rest = np.array([measured.values[0], right.size - measured.values[0]])\n"
-        f"            {ACCURACY_OF_REST}",
+        "            counts, labels[known], self.n_records, self.settings.smoothing\n",
+        "            counts, labels[known], self.codes.shape[0], "
+        "self.settings.smoothing\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
@@ -774,18 +767,11 @@ LEAKS = (
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
-        "exact counts: scores of the first tree",
+        "exact counts: votes of leaves of drawn trees",
         "mmech_rf/drawn/grow.py",
-        "return _log_shares(measured, unit, self.settings.smoothing)\n",
-        f"return _log_shares({MEASURED}(counts), unit, self.settings.smoothing)\n",
-        (f"{PURITY}::test_nothing_public_depends_on_records",),
-    ),
-    Mutant(
-        "exact counts: accuracy of votes",
-        "mmech_rf/drawn/grow.py",
-        "accuracy = _accuracy(measured, self.n_classes)",
-        "rest = np.array([right.sum(), right.size - right.sum()])\n"
-        f"            {ACCURACY_OF_REST}",
+        "return self.payments.release(counts, cost, what, unit)\n",
+        "measured = self.payments.release(counts, cost, what, unit)\n"
+        "        return replace(measured, values=counts)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(

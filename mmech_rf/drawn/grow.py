@@ -17,6 +17,12 @@ from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech_rf.drawn.bits import BitMaps
+from mmech_rf.drawn.counts import (
+    accuracy_of_labels,
+    labelled_votes,
+    leaf_votes,
+    noise_scale,
+)
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.monotone import Orders, monotone_leaves
 from mmech_rf.drawn.plan import Plan
@@ -28,7 +34,7 @@ from mmech_rf.drawn.scores import (
     score_views,
 )
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.drawn.trees import SelectedTrees, label_scores, ordered_labels
+from mmech_rf.drawn.trees import SelectedTrees, ordered_labels
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.payments import Payments
 
@@ -135,40 +141,37 @@ class Grower:
     ) -> SelectedTrees:
         """Release labelled trees that vote, each drawn as a whole.
 
-        Calibration: noisy counts of the right and wrong labels of a tree are the
-        log-odds of its votes. Where there are scores, leaves may stand for them in
-        place of a class.
+        Calibration: noisy class counts of the leaves of a tree are the log-odds of its
+        votes. Where there are scores, leaves may stand for them in place of a class;
+        their records are counted together, by the class that scores say.
         """
         share, counted = cost / n_trees, self.settings.calibration_share
         predicted = None if additive is None else additive.classes(self.codes)
-        trees, scores, accuracy, limits = [], [], None, None
+        classes = np.arange(self.n_classes if additive is not None else 0)
+        forest = SelectedTrees((), (), additive)
         for number in range(n_trees):
             budget = share * (1 - counted)
             tree = self._draw_tree(budget, number, seen, predicted=predicted)
             labels = np.concatenate(tree.labels)
-            named = labels[tree.leaves(self.codes)]
+            places = tree.leaves(self.codes)
             if predicted is not None:
-                named = np.where(named == self.n_classes, predicted, named)
-            right = (named == self.class_codes).astype(np.int64)
-            measured = self.payments.release(
-                np.array([(self._numbers * part).sum() for part in (right, 1 - right)]),
-                share * counted,
-                f"counts of right and wrong labels of tree {number + 1}",
+                deferred = labels[places] == self.n_classes
+                places = np.where(deferred, tree.n_leaves + predicted, places)
+            labels = np.concatenate([labels, classes])
+            measured = self._count(places, labels.size, share * counted, number)
+            votes, errors, limits = self._labelled(tree, measured, labels, additive)
+            n = tree.n_leaves
+            scored = additive is not None
+            forest = SelectedTrees(
+                (*forest.trees, tree),
+                (*forest.scores, votes[:n]),
+                additive,
+                votes[n:] if scored else None,
+                (*forest.errors, errors[:n]),
+                errors[n:] if scored else None,
+                limits if scored else None,
             )
-            accuracy = _accuracy(measured, self.n_classes)
-            trees.append(tree)
-            if self.orders:
-                votes, limits = self._vote_in_order(tree, accuracy, additive)
-            else:
-                votes = label_scores(labels, accuracy, self.n_classes)
-            scores.append(votes)
-        return SelectedTrees(
-            tuple(trees),
-            tuple(scores),
-            additive,
-            None if additive is None else accuracy,
-            None if additive is None else limits,
-        )
+        return forest
 
     def boosted(
         self,
@@ -194,12 +197,15 @@ class Grower:
         tree = self._draw_tree(
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
-        scores, limits = self._count_leaves(
+        *found, limits = self._count_leaves(
             tree, budget * (1 - plan.first_selection), 0, additive=additive
         )
-        scores[np.concatenate(tree.labels) == self.n_classes] = 0.0
+        deferred = np.concatenate(tree.labels) == self.n_classes
+        scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
         limits = None if additive is None else limits
-        forest = SelectedTrees((tree,), (scores,), additive, limits=limits)
+        forest = SelectedTrees(
+            (tree,), (scores,), additive, errors=(errors,), limits=limits
+        )
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
@@ -207,12 +213,16 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores, _ = self._count_leaves(
+            scores, errors, _ = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
-            trees = (*forest.trees, tree)
-            forest = replace(forest, trees=trees, scores=(*forest.scores, scores))
+            forest = replace(
+                forest,
+                trees=(*forest.trees, tree),
+                scores=(*forest.scores, scores),
+                errors=(*forest.errors, errors),
+            )
             votes += one.whole_votes(self.codes)
         return forest
 
@@ -265,23 +275,22 @@ class Grower:
         number: int,
         weights: NDArray[np.int64] | None = None,
         additive: AdditiveScores | None = None,
-    ) -> tuple[Floats, NDArray[np.int64] | None]:
-        """Release the class counts of leaves; return what they vote, and limits."""
-        counts = np.zeros((tree.n_leaves, self.n_classes), np.int64)
-        amount = self._numbers * (1 if weights is None else weights)
-        np.add.at(counts, (tree.leaves(self.codes), self.class_codes), amount)
-        unit = 1 if weights is None else UNIT
-        what = f"class counts in the leaves of tree {number + 1}"
-        measured = self.payments.release(counts, cost, what, unit)
-        first = weights is None
-        smooth = _smoothed(measured, unit, self.settings.smoothing, even=not first)
-        votes = np.log(smooth / smooth.sum(axis=1, keepdims=True))
+    ) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
+        """Release the class counts of leaves; return votes, errors and limits."""
+        measured = self._count(
+            tree.leaves(self.codes), tree.n_leaves, cost, number, weights
+        )
+        first, smoothing = weights is None, self.settings.smoothing
+        unit = 1 if first else UNIT
+        votes, errors = leaf_votes(measured, unit, smoothing, even=not first)
+        noise = math.sqrt(2) * noise_scale(measured, unit)
+        precision = precision_of_logs(noise / errors, noise)
         if not first:
-            centred = votes - votes.mean(axis=1, keepdims=True)
-            votes = self.settings.learning_rate * centred
+            rate = self.settings.learning_rate
+            votes = rate * (votes - votes.mean(axis=1, keepdims=True))
+            errors = rate * errors
         if not self.orders:
-            return votes, None
-        precision = precision_of_logs(smooth, _deviation(measured) / unit)
+            return votes, errors, None
         seen = _evenly_spread(self.domain_shape)
         free = np.concatenate(tree.labels) == self.n_classes
         whole, limits = monotone_leaves(
@@ -293,7 +302,48 @@ class Grower:
             votes=None if additive is None else additive.whole(seen),
             free=free,
         )
-        return whole / VOTE_STEPS, limits
+        return whole / VOTE_STEPS, errors, limits
+
+    def _labelled(
+        self,
+        tree: SelectedTree,
+        measured: Measurement,
+        labels: NDArray[np.int64],
+        additive: AdditiveScores | None,
+    ) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
+        """Return votes of labelled leaves, errors and limits; zeros without a label.
+
+        What scores say, in leaves that stand for them, follows the leaves.
+        """
+        known = np.flatnonzero(labels < self.n_classes)
+        counts = replace(measured, values=measured.values[known])
+        votes, errors = np.zeros((2, *measured.values.shape))
+        votes[known], errors[known] = labelled_votes(
+            counts, labels[known], self.n_records, self.settings.smoothing
+        )
+        if not self.orders:
+            return votes, errors, None
+        accuracy = accuracy_of_labels(counts, labels[known], self.n_records)
+        votes = ordered_labels(labels, accuracy, self.n_classes) / VOTE_STEPS
+        own, limits = self._vote_in_order(tree, accuracy, additive)
+        votes[: tree.n_leaves] = own
+        return votes, errors, limits
+
+    def _count(
+        self,
+        places: NDArray[np.int64],
+        n_places: int,
+        cost: Fraction,
+        number: int,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Measurement:
+        """Release the class counts of the records, by their place in a tree."""
+        counts = np.zeros((n_places, self.n_classes), np.int64)
+        amount = self._numbers * (1 if weights is None else weights)
+        np.add.at(counts, (places, self.class_codes), amount)
+        what = f"class counts in the leaves of tree {number + 1}"
+        unit = 1 if weights is None else UNIT
+        return self.payments.release(counts, cost, what, unit)
 
     def _vote_in_order(
         self, tree: SelectedTree, accuracy: float, additive: AdditiveScores | None
@@ -344,39 +394,3 @@ def _weights(
     # The class itself has a gap of zero, which counts as one.
     against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
     return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
-
-
-def _accuracy(measured: Measurement, n_classes: int) -> float:
-    """Return the accuracy of labels, from noisy counts of right and wrong ones."""
-    added = max(_deviation(measured), 1.0)
-    right, wrong = np.maximum(measured.values, 0.0)
-    even = 1.0 / n_classes
-    # Never below an even chance: the labels were drawn for being right.
-    accuracy = max((right + added * even) / (right + wrong + added), even)
-    return float(min(accuracy, 1.0 - 1e-3))
-
-
-def _smoothed(
-    measured: Measurement,
-    unit: int,
-    smoothing: float = DrawnSettings.smoothing,
-    *,
-    even: bool = False,
-) -> Floats:
-    """Return class counts of every leaf, all positive.
-
-    Smoothing: towards the shares in all leaves, or towards even ones.
-    """
-    counts = measured.values / unit
-    n_classes = counts.shape[1]
-    # Of Gaussian noise: what Laplace noise of the same variance has as its scale.
-    gaussian = measured.entry.currency == "rho"
-    scale = measured.scale / math.sqrt(2) if gaussian else measured.scale
-    added = smoothing * scale / unit + 0.5
-    totals = np.maximum(counts.sum(axis=0), 1.0)
-    shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
-    return np.asarray(np.maximum(counts, 0.0) + added * shares)
-
-
-def _deviation(measured: Measurement) -> float:
-    return float(np.sqrt(measured.variance))

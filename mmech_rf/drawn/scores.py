@@ -216,11 +216,14 @@ class AdditiveScores:
         What is looked at.
     tables : tuple of ndarray of int64, shape (cells, k)
         What the cells of each view add.
+    errors : tuple of ndarray of float64, shape (cells, k)
+        Standard errors of log-odds of `constant`, (1, k), and of the tables, by noise.
     """
 
     constant: NDArray[np.int64]
     views: tuple[View, ...]
     tables: tuple[NDArray[np.int64], ...]
+    errors: tuple[Floats, ...] = ()
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless they are scores of such records: a file may hold any."""
@@ -229,12 +232,23 @@ class AdditiveScores:
         check_that(self.constant.shape == (n_classes,), "scores")
         shapes = [(view.size, n_classes) for view in self.views]
         check_that([table.shape for table in self.tables] == shapes, "scores")
+        shapes = [(1, n_classes), *shapes]
+        check_that([errors.shape for errors in self.errors] == shapes, "errors")
+        check_that(all((errors >= 0).all() for errors in self.errors), "errors")
 
     def whole(self, codes: Codes) -> NDArray[np.int64]:
         """Return scores in whole steps, shape (b, k)."""
         total = np.tile(self.constant, (codes.shape[0], 1))
         for view, table in zip(self.views, self.tables, strict=True):
             total += table[view.cells(codes)]
+        return total
+
+    def variances(self, codes: Codes) -> Floats:
+        """Return squared standard errors of log-odds, shape (b, k)."""
+        first, *others = self.errors
+        total = np.tile(np.square(first), (codes.shape[0], 1))
+        for view, errors in zip(self.views, others, strict=True):
+            total += np.square(errors)[view.cells(codes)]
         return total
 
     def classes(self, codes: Codes) -> NDArray[np.int64]:
@@ -320,11 +334,18 @@ class _Rows:
     @cached_property
     def standardised(self) -> Floats:
         """Deviations in units of their noise."""
-        spread = self.noise * np.sqrt(1 + self.common**2)
-        return np.asarray(self.deviations / spread[:, None])
+        return np.asarray(self.deviations / self.spread[:, None])
 
-    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
-        """Return log-odds of the cells, and their precision, shapes (cells, k)."""
+    @property
+    def spread(self) -> Floats:
+        """Standard deviations of `deviations` by noise, shape (rows,)."""
+        return np.asarray(self.noise * np.sqrt(1 + self.common**2))
+
+    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log-odds of the cells, precisions, and standard errors by noise.
+
+        Each of shape (cells, k).
+        """
         deviations = kept * self.deviations
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
@@ -332,13 +353,19 @@ class _Rows:
             tilts, logs = _tilted(np.append(means, self.common), t, self.largest_mean)
             lines = np.outer(t, tilts) - logs
             odds = lines[:, :-1] - lines[:, -1:]
-            return odds, np.ones_like(odds)
+            # The derivative of a line with respect to the mean that it is tilted to.
+            shares = np.exp(lines[:, :-1]) / t.size
+            means = t @ shares
+            slopes = (t[:, None] - means) / np.maximum(t**2 @ shares - means**2, 1e-3)
+            errors = kept * self.spread[0] / (numbers + self.noise + 1)
+            return odds, np.ones_like(odds), np.abs(slopes) * errors
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
         odds = np.log(smooth / smooth.sum(axis=0)) - np.log(common)
-        return odds, precision_of_logs(smooth, self.noise)
+        errors = kept * self.spread[:, None] / smooth
+        return odds, precision_of_logs(smooth, self.noise), errors
 
 
 def _scores(
@@ -350,10 +377,11 @@ def _scores(
     settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean)
     kept = np.maximum(_kept(rows), settings.least_kept)
-    tables = []
+    tables, errors = [], [_noise(released)[0] / numbers[None]]
     for row, part in zip(rows, kept.tolist(), strict=True):
-        odds, precision = row.table(part, numbers)
+        odds, precision, own = row.table(part, numbers)
         tables.append(_steps(odds))
+        errors.append(own)
         if any(orders[i] is not None for i in row.term.view.attributes if orders):
             below = moves(row.term.view, orders)
             tables[-1] = monotone_steps(tables[-1], precision, below)
@@ -361,6 +389,7 @@ def _scores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
         tuple(tables),
+        tuple(errors),
     )
 
 
@@ -393,9 +422,7 @@ def _rows(
 ) -> tuple[Floats, list[_Rows]]:
     """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / GRID
-    # Positions are whole units: next to no noise counts as a rounding.
-    deviations = np.sqrt(np.broadcast_to(released.variance, len(values)))
-    noise = np.maximum(deviations, 1.0) / GRID
+    noise = _noise(released)
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()
@@ -416,6 +443,13 @@ def _rows(
 def precision_of_logs(counts: Floats, noise: float) -> Floats:
     """Return about the inverse variance of logarithms of noisy counts."""
     return np.asarray(counts**2 / (counts + noise**2))
+
+
+def _noise(released: Measurement) -> Floats:
+    """Return the standard deviation of every row, in records."""
+    # Positions are whole units: next to no noise counts as a rounding.
+    deviations = np.sqrt(np.broadcast_to(released.variance, len(released.values)))
+    return np.asarray(np.maximum(deviations, 1.0) / GRID)
 
 
 def _steps(scores: Floats) -> NDArray[np.int64]:

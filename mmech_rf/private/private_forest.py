@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech.checks import check_epsilon
@@ -96,6 +98,42 @@ class PrivateForestClassifier(AccountedForest):
         for name, value in vars(model).items():
             if name not in own:
                 setattr(self, name, value)
+
+    def predict_interval(
+        self, X: Any, *, level: float = 0.95
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return bounds of every probability that allow for the noise of the release.
+
+        As `DrawnForestClassifier.predict_interval`, whose notes say what they hold for.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values; public.
+        level : float, default=0.95
+            Share of the intervals that hold, each by itself, at about this level.
+
+        Returns
+        -------
+        lower, upper : ndarray of float64, shape (b, k)
+            Bounds of `predict_proba`, around it.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        TypeError
+            If `model_` is a forest of labels, which releases no counts.
+        ValueError
+            If a value is not valid, or the level is not between 0 and 1.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.model_, DrawnForestClassifier):
+            raise TypeError(
+                "predict_interval needs released counts, got a forest of labels, which "
+                f"epsilon below {float(LEAST_EPSILON):g} pays for; raise epsilon"
+            )
+        return self.model_.predict_interval(X, level=level)
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         return self.model_._shown_trees()

@@ -176,7 +176,7 @@ def test_a_schema_read_from_records_stays_a_confession(path, rng):
 
 
 def test_the_file_holds_released_numbers_only(path):
-    """Trees, their labels and scores; every view once; nothing per record."""
+    """Trees, labels, scores and their errors; every view once; nothing per record."""
     model = fitted("several trees")
     model.save(path)
     content = description(path)
@@ -184,10 +184,10 @@ def test_the_file_holds_released_numbers_only(path):
         names = set(archive.namelist())
         text = archive.read("description.json").decode()
     additive = model._experts.additive
-    n_arrays = 1 + len(additive.views)
-    assert n_arrays == 1 + model.choice_.n_scores > 1
+    n_arrays = 2 * (1 + len(additive.views))
+    assert n_arrays == 2 * (1 + model.choice_.n_scores) > 2
     for tree in model.trees_:
-        n_arrays += len(tree.labels) + 1
+        n_arrays += len(tree.labels) + 2
     assert names == {"description.json", *(f"array_{i}.npy" for i in range(n_arrays))}
     assert "seconds" not in text
     assert "rng" not in text

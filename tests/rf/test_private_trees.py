@@ -57,7 +57,7 @@ def facts(model):
         additive.views,
         additive.constant.tolist(),
         [table.tolist() for table in additive.tables],
-        model._experts.accuracy,
+        str(model._experts.answers),
     )
     return scores, [
         (tree.root, tree.branches, [labels.tolist() for labels in tree.labels], scores)

@@ -1,6 +1,5 @@
 """Trees of which leaves stand for scores of all attributes: votes, fits and files."""
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -23,7 +22,7 @@ from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
-from mmech_rf.drawn.trees import SelectedTrees, label_scores
+from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -52,7 +51,7 @@ def some_trees(scores, n_trees=3, seed=0):
     return tuple(trees), tuple(votes)
 
 
-def vote_by_hand(trees, votes, scores, accuracy, record):
+def vote_by_hand(trees, votes, scores, answers, record):
     """Return what one record is told, tree after tree."""
     code, k = record[None], votes[0].shape[1]
     total, whole = np.zeros(k), np.zeros(k, np.int64)
@@ -72,26 +71,22 @@ def vote_by_hand(trees, votes, scores, accuracy, record):
             continue
         said = scores.whole(code)[0]
         whole += said
-        if accuracy is None:
-            total += said / VOTE_STEPS
-        else:
-            best = int(np.argmax(said))
-            right = np.arange(k) == best
-            total += np.where(
-                right, math.log(accuracy), math.log((1 - accuracy) / (k - 1))
-            )
+        total += said / VOTE_STEPS if answers is None else answers[np.argmax(said)]
     return total, whole
 
 
-@pytest.mark.parametrize("accuracy", [None, 0.7])
-def test_votes_are_those_of_a_loop(accuracy):
+ANSWERS = np.log(np.where(np.eye(3, dtype=bool), 0.7, 0.15))
+
+
+@pytest.mark.parametrize("answers", [None, ANSWERS], ids=["scores", "answers"])
+def test_votes_are_those_of_a_loop(answers):
     scores = some_scores()
     trees, votes = some_trees(scores)
-    forest = SelectedTrees(trees, votes, scores, accuracy)
+    forest = SelectedTrees(trees, votes, scores, answers)
     odds = forest.log_odds(CELLS)
-    whole = forest.whole_votes(CELLS) if accuracy is None else None
+    whole = forest.whole_votes(CELLS) if answers is None else None
     for place, cell in enumerate(CELLS):
-        total, steps = vote_by_hand(trees, votes, scores, accuracy, cell)
+        total, steps = vote_by_hand(trees, votes, scores, answers, cell)
         np.testing.assert_allclose(odds[place], total, atol=1e-8)
         if whole is not None:
             np.testing.assert_array_equal(whole[place], steps)
@@ -114,8 +109,9 @@ def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
     n_classes = scores.constant.size
     root = public_views(SHAPE).items[1]
     tree = SelectedTree(root, (None,) * root.size, (np.array([0]),) * root.size)
-    votes = label_scores(np.zeros(root.size, np.int64), 0.7, n_classes)
-    experts = SelectedTrees((tree,), (votes,), scores, 0.7)
+    votes = ANSWERS[np.zeros(root.size, np.int64)]
+    assert n_classes == len(ANSWERS)
+    experts = SelectedTrees((tree,), (votes,), scores, ANSWERS)
     found = experts.probabilities(CELLS)
     assert (found.argmax(axis=1) == 0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1)
@@ -125,12 +121,6 @@ def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
     assert found[first, 0] < found[last, 0]
     unscored = SelectedTrees((tree,), (votes,)).probabilities(CELLS)
     assert len(np.unique(unscored[:, 0])) == 1
-
-
-def test_labels_that_are_classes_have_odds_and_others_none():
-    odds = label_scores(np.array([0, 3, 2]), 0.8, 3)
-    np.testing.assert_array_equal(odds[1], 0)
-    np.testing.assert_allclose(np.exp(odds[[0, 2]]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]])
 
 
 # ----------------------------------------------------------------- fitted, and in files
@@ -143,16 +133,16 @@ def fitted(**settings):
 
 
 def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
-    """The measured share of right answers is that of predictions."""
+    """The counted share of right answers is that of predictions."""
     silence(watch_all)
     for seed in range(5):
         X, y = records(500, seed)
         y = np.where(X[:, 0] == "0", "no", y)
         model = DrawnForestClassifier(SCHEMA, **STRONG).fit(X, y)
         assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
-        experts = model._experts
         right = (model.predict(X) == y).mean()
-        assert experts.accuracy == pytest.approx(right, abs=0.05)
+        expected = model.predict_proba(X).max(axis=1).mean()
+        assert expected == pytest.approx(right, abs=0.06)
 
 
 def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
@@ -171,7 +161,7 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     assert 0 < stands.sum() < stands.size
     assert not forest.scores[0][stands].any()
     assert forest.scores[0][~stands].all(axis=1).all()
-    assert forest.accuracy is None
+    assert forest.answers is None
     odds = forest.log_odds(CELLS)
     leaves = first.leaves(CELLS)
     own = forest.additive.whole(CELLS) / VOTE_STEPS
@@ -180,12 +170,14 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     np.testing.assert_allclose(odds, start + rest)
 
 
-def with_trees_of_scores(accuracy=None):
+def with_trees_of_scores(answers=None):
     """A fitted model, given trees that use all that a file may hold."""
     model = fitted()
     scores = some_scores(seed=3)
     trees, votes = some_trees(scores)
-    model._experts = SelectedTrees(trees, votes, scores, accuracy)
+    errors = tuple(np.abs(vote) for vote in votes)
+    others = None if answers is None else np.abs(answers)
+    model._experts = SelectedTrees(trees, votes, scores, answers, errors, others)
     model.trees_ = trees
     model.choice_ = replace(
         model.choice_, n_trees=len(trees), n_scores=len(scores.views)
@@ -193,14 +185,14 @@ def with_trees_of_scores(accuracy=None):
     return model
 
 
-@pytest.mark.parametrize("accuracy", [None, 0.7])
-def test_files_keep_all_of_it(accuracy, tmp_path):
-    model = with_trees_of_scores(accuracy)
+@pytest.mark.parametrize("answers", [None, ANSWERS], ids=["scores", "answers"])
+def test_files_keep_all_of_it(answers, tmp_path):
+    model = with_trees_of_scores(answers)
     path = tmp_path / "model.npz"
     model.save(path)
     copy = load_model(path)
     ours, theirs = copy._experts, model._experts
-    assert ours.accuracy == accuracy
+    assert (ours.answers is None) == (answers is None)
     assert ours.additive.views == theirs.additive.views
     np.testing.assert_array_equal(ours.additive.constant, theirs.additive.constant)
     for one, other in zip(ours.additive.tables, theirs.additive.tables, strict=True):
@@ -210,6 +202,10 @@ def test_files_keep_all_of_it(accuracy, tmp_path):
     assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
     raw = CELLS.astype(str)
     assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
+    for one, other in zip(
+        copy.predict_interval(raw), model.predict_interval(raw), strict=True
+    ):
+        assert one.tobytes() == other.tobytes()
     assert copy.describe() == model.describe()
     copy.save(path)
     again = load_model(path)
@@ -253,12 +249,13 @@ def score_of_scores(content):
         set_in("AdditiveScores", "tables", to=[]),
         lambda content: find(content, "AdditiveScores", "tables").reverse(),
         set_in("AdditiveScores", "constant", to={"array": 1}),
-        set_in("experts", "accuracy", to=0),
-        set_in("experts", "accuracy", to=1.0),
-        set_in("experts", "accuracy", to=-0.5),
-        set_in("experts", "accuracy", to=True),
-        set_in("experts", "accuracy", to="0.5"),
-        set_in("experts", "accuracy", to=[0.5]),
+        set_in("experts", "answers", to=None),
+        set_in("experts", "answers", to=0.5),
+        set_in("experts", "answer_errors", to=None),
+        set_in("experts", "errors", to=[]),
+        drop_last("experts", "errors"),
+        lambda content: find(content, "experts", "errors").reverse(),
+        drop_last("AdditiveScores", "errors"),
         set_in("choice", "n_scores", to=0),
         set_in("choice", "n_scores", to=-3),
         set_in("choice", "n_scores", to="3"),
@@ -266,7 +263,7 @@ def score_of_scores(content):
 )
 def test_damaged_files_are_refused(change, tmp_path):
     path = tmp_path / "model.npz"
-    with_trees_of_scores().save(path)
+    with_trees_of_scores(ANSWERS).save(path)
     rewrite(path)
     load_model(path)
     rewrite(path, change)
