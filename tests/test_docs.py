@@ -259,6 +259,37 @@ def test_import_is_light(statement, absent):
     assert not loaded & set(absent)
 
 
+WITHOUT_LEARNING = """
+import sys
+
+absent = ("sklearn", "joblib", "tqdm", "narwhals")
+for name in absent:
+    sys.modules[name] = None  # importing it fails
+
+import mmech
+from mmech import *
+from mmech.cli import main
+
+W = AllRange(16)
+found = optimize(W, seed=0, n_starts=1)
+assert MatrixMechanism(W, found, epsilon=1).answer([1] * 16).shape == (136,)
+domain = Domain([Attribute.categorical(name, ["x", "y"]) for name in "ab"])
+tables = release_tables([["x", "y"]] * 9, domain, ways=(2,), epsilon=1)
+assert len(tables.sample(5)) == 5
+open("domain.json", "w").write(domain.to_json())
+open("records.csv", "w").write("a,b\\n" + "x,y\\n" * 9)
+tables = ["tables", "records.csv", "--domain", "domain.json", "--epsilon", "1"]
+assert main([*tables, "--ways", "1", "2", "--out", "out"]) == 0
+assert all(sys.modules[name] is None for name in absent)
+"""
+
+
+def test_the_engine_works_without_what_only_forests_need(tmp_path):
+    """Tables, workloads and the command, with scikit-learn and the like missing."""
+    run = run_python("-c", WITHOUT_LEARNING, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_type_checkers_see_the_names_that_are_imported_when_used(package):
     tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
