@@ -86,6 +86,19 @@ class LogOdds(Experts):
         smooth = np.maximum(self.estimate.marginal(block), 0.0) + added
         return np.log(smooth / smooth.sum(axis=0))
 
+    def cells(self) -> Floats:
+        """Return expected counts of all cells, shape (n, k): the product of experts."""
+        sizes = self.estimate.domain_shape
+        out = np.broadcast_to(
+            np.log(self.class_shares), (*sizes, self.class_shares.size)
+        )
+        for block, table in zip(self.blocks, self.log_tables, strict=True):
+            shape = [n if i in block else 1 for i, n in enumerate(sizes)]
+            out = out + table.reshape(*shape, -1)
+        raised = np.exp(out - out.max()).reshape(-1, self.class_shares.size)
+        total = max(float(self.estimate.marginal(()).sum()), 1.0)
+        return np.asarray(raised * (total / raised.sum()))
+
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless the tables are those of the classes."""
         check_estimate(self.estimate, domain_shape, n_classes)

@@ -5,7 +5,6 @@ They pay in pure epsilon, or in rho of zCDP where that leaves less noise.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import field, replace
@@ -33,7 +32,7 @@ from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.payments import Payments
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.private.records import EncodedRecords, check_n_records
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.shown import ShownForest
 from mmech_rf.private.votes import Experts, check_that
@@ -78,15 +77,7 @@ class AccountedForest(ShownForest):
         )
 
     def _check_parameters(self) -> Fraction:
-        if self.n_records is not None and (
-            isinstance(self.n_records, bool)
-            or not isinstance(self.n_records, (int, float, np.integer, np.floating))
-            or not 1 <= self.n_records < math.inf
-        ):
-            raise ValueError(
-                "n_records must be a public number >= 1, or None for a noisy count, "
-                f"got {self.n_records!r}"
-            )
+        check_n_records(self.n_records, "for a noisy count")
         if self.settings is not None and not isinstance(
             self.settings, self._settings_type
         ):

@@ -14,7 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
+from mmech import (
+    MatrixMechanism,
+    Measurement,
+    ParameterError,
+    QueryMatrix,
+    StrategyResult,
+)
 from mmech.checks import check_choice, check_integer
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.forest import Forest
@@ -176,10 +182,16 @@ class GrownForest(ForestClassifier):
         self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Release the workload's answers on exact counts, and remember it."""
+        return mechanism.answer_from(self._measured(mechanism, counts))
+
+    def _measured(
+        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
+    ) -> Measurement:
+        """Measure exact counts, and remember it."""
         released = f"{self._what} measured by {mechanism.strategy._label()}"
         measurement = mechanism.measure(counts, released=released)
         self.releases_ = (*self.releases_, measurement.entry)
-        return mechanism.answer_from(measurement)
+        return measurement
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
         errors = [mechanism.expected_error() for mechanism in mechanisms]
@@ -210,10 +222,19 @@ class CountedForest(ShownForest, GrownForest):
         self._reserve()
         with self._timed("measurement"):
             self.leaf_counts_ = [
-                self._answer(mechanism, exact(ensemble))
+                self._counts_of_leaves(ensemble, mechanism, exact(ensemble))
                 for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
             ]
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
+
+    def _counts_of_leaves(
+        self,
+        ensemble: Ensemble,
+        mechanism: MatrixMechanism,
+        exact: NDArray[np.int64],
+    ) -> NDArray[np.int64] | NDArray[np.float64]:
+        """Release class counts of the leaves of an ensemble."""
+        return self._answer(mechanism, exact)
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._break_ties(self._votes(codes), codes)

@@ -8,6 +8,7 @@ byte or two for each attribute.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -24,7 +25,13 @@ from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.schema import Schema
 
-__all__ = ["EncodedRecords", "RecordParts", "count_rows", "encode_records"]
+__all__ = [
+    "EncodedRecords",
+    "RecordParts",
+    "check_n_records",
+    "count_rows",
+    "encode_records",
+]
 
 BLOCK = 2**20
 """Memory: rows that are counted at a time."""
@@ -32,6 +39,19 @@ BLOCK = 2**20
 FIELD = 160
 """Memory: bytes of a release for each field of a distinct record. Measured with drawn
 trees on 725,760 distinct records of 8 attributes and a class: 1.2 GB."""
+
+
+def check_n_records(value: Any, otherwise: str) -> None:
+    """Raise unless it is a public number of records, or None, which means otherwise."""
+    if value is not None and (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.integer, np.floating))
+        or not 1 <= value < math.inf
+    ):
+        raise ValueError(
+            f"n_records must be a public number >= 1, or None {otherwise}, "
+            f"got {value!r}"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
-__all__ = ["hard_votes", "leaf_label_by_rule", "weight_votes"]
+__all__ = [
+    "class_shares",
+    "hard_votes",
+    "leaf_label_by_rule",
+    "leaf_log_odds",
+    "weight_votes",
+]
+
+PRIOR_FLOOR = 0.01
+"""No class counts for less than this part of an equal share."""
 
 
 def _leaf_rows(
@@ -50,6 +59,29 @@ def weight_votes(
         for tree in range(rows.shape[1]):
             votes[part] += leaf_counts[rows[:, tree]]
     return votes
+
+
+def class_shares(
+    leaf_counts: Sequence[NDArray[Any]], n_trees: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return the shares of the classes by the counts of all ensembles, shape (k,)."""
+    trees = zip(leaf_counts, n_trees, strict=True)
+    totals = np.mean([counts.sum(axis=0) / n for counts, n in trees], axis=0)
+    least = PRIOR_FLOOR * max(float(totals.sum()), 1.0) / totals.size
+    totals = np.maximum(totals, least)
+    return np.asarray(totals / totals.sum())
+
+
+def leaf_log_odds(
+    leaf_counts: NDArray[Any], smoothing: float, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how much likelier the classes are in a leaf than in all, (n_leaves, k).
+
+    Logarithms of the shares in a leaf over those of all records, after so many records
+    were added to it as `smoothing` says, shared out as the classes are.
+    """
+    smooth = np.maximum(leaf_counts, 0) + smoothing * shares
+    return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True) / shares))
 
 
 def leaf_label_by_rule(
