@@ -1,0 +1,51 @@
+"""Simulated tasks have the probabilities, sizes and kinds that their prior says."""
+
+import numpy as np
+import pytest
+
+from mmech_rf.data.simulated import KINDS, simulate_task
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_of_every_kind_can_be_learnt_from_their_attributes(kind):
+    gains = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        task = simulate_task(rng, kind)
+        codes = task.records(1000, rng)
+        sizes = np.array(task.schema.domain_shape)
+        assert task.kind == kind
+        assert 3 <= sizes.size <= 120
+        assert (codes >= 0).all()
+        assert (codes < sizes).all()
+        chances = task.probabilities(codes)
+        assert chances.shape == (1000, task.schema.n_classes)
+        np.testing.assert_allclose(chances.sum(axis=1), 1)
+        gains.append(chances.max(axis=1).mean() - chances.mean(axis=0).max())
+    assert min(gains) > 0
+    assert np.mean(gains) > 0.1
+
+
+def test_labels_are_as_frequent_as_their_probabilities_say():
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        task = simulate_task(rng)
+        codes = task.records(4000, rng)
+        found = np.eye(task.schema.n_classes)[task.labels(codes, rng)]
+        # Five standard deviations of a mean of at most a quarter of variance.
+        apart = np.abs((found - task.probabilities(codes)).mean(axis=0))
+        assert apart.max() < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_a_task_follows_from_its_generator_alone():
+    first, second = (simulate_task(np.random.default_rng(3)) for _ in range(2))
+    codes = first.records(50, np.random.default_rng(4))
+    np.testing.assert_array_equal(codes, second.records(50, np.random.default_rng(4)))
+    np.testing.assert_array_equal(
+        first.probabilities(codes), second.probabilities(codes)
+    )
+
+
+def test_other_kinds_are_refused():
+    with pytest.raises(ValueError, match="no kind 'forest'; choose from additive, "):
+        simulate_task(np.random.default_rng(0), "forest")
