@@ -5,6 +5,7 @@ import doctest
 import inspect
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -396,6 +397,23 @@ def test_no_file_mentions_a_local_path():
     for path in package_files():
         found = LOCAL_PATH.search(path.read_text(encoding="utf-8"))
         assert not found, f"{path.relative_to(ROOT)}: {found and found.group()}"
+
+
+def test_a_package_index_shows_the_readme_without_relative_links(monkeypatch):
+    hatchling = types.ModuleType("hatchling.metadata.plugin.interface")
+    hatchling.MetadataHookInterface = object
+    monkeypatch.setitem(sys.modules, hatchling.__name__, hatchling)
+    hook = runpy.run_path(ROOT / ".ci" / "readme.py")["ReadmeHook"]()
+    hook.root = str(ROOT)
+    metadata = {}
+    hook.update(metadata)
+    text = metadata["readme"]["text"]
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert any(link.startswith("notebooks/") for link in links)
+    for link in links:
+        assert link.endswith(".png") or f"`{link}`" in text
+    assert not re.search(r"\]\((?!https://)", text)
+    assert (ROOT / "README.md").read_text("utf-8")[:500] == text[:500]
 
 
 def test_readme_shows_both_commands():
