@@ -63,6 +63,10 @@ class Limits(ChangeableLimits):
         fewer bins.
     tuned_attributes : int
         Most attributes of an ensemble whose subsets a tuning lists.
+    monotone_cells : int
+        Most cells of all monotone attributes together: a prediction looks at all of
+        them, for all records that differ from each other in nothing else. More is
+        refused.
     draw_visits : int
         Records that the draw of a tree looks at, counted once for each pair of a view
         and one below it. Views beyond that do not come first in a tree.
@@ -92,6 +96,7 @@ class Limits(ChangeableLimits):
     batch_visits: int = 2**32
     inferred_cells: int = 10**6
     tuned_attributes: int = 16
+    monotone_cells: int = 2**16
     draw_visits: int = 3 * 10**8
     coarse_visits: int = 2 * 10**10
     third_visits: int = 10**9

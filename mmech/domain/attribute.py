@@ -142,7 +142,8 @@ class Attribute:
         cells is never less likely to have one of the later classes (1), or never more
         likely (-1): of two classes the second one, of several any number of the last
         ones in the order in which the schema lists them. The cell for unknown and
-        missing values stands outside that order. Drawn forests keep to it.
+        missing values stands outside that order. Classifiers of `mmech_rf` keep to it,
+        or refuse it.
 
     Attributes
     ----------

@@ -16,7 +16,6 @@ from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.monotone import cell_orders
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
@@ -44,8 +43,7 @@ class DrawnForestClassifier(AccountedForest):
     that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
     for what these scores say, in place of a class. Some thousand records times epsilon
     pay for class counts in leaves and for further trees, which weigh the records that
-    those before them get wrong (boosting). Predictions keep to the monotone attributes
-    of the schema (`mmech_rf.drawn.monotone`), at no cost.
+    those before them get wrong (boosting).
 
     Parameters
     ----------
@@ -100,7 +98,6 @@ class DrawnForestClassifier(AccountedForest):
     _settings_type = DrawnSettings
     _method = "trees"
     _distinct = True
-    _keeps_order = True
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -142,7 +139,6 @@ class DrawnForestClassifier(AccountedForest):
             payments=self._payments(),
             settings=settings,
             multiplicities=records.multiplicities,
-            orders=cell_orders(self.schema_.attributes),
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)
@@ -191,7 +187,8 @@ class DrawnForestClassifier(AccountedForest):
 
         The law of the noise is public, so that nothing is spent. Standard errors of
         counts become those of log-odds to first order (delta method); bounds are
-        :math:`\log p / (1 - p)` plus and minus a normal quantile of them.
+        :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where monotone
+        attributes move a probability beyond its bounds, it becomes one of them.
 
         Examples
         --------
@@ -209,7 +206,11 @@ class DrawnForestClassifier(AccountedForest):
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         codes = self._encode_queries(X)
         with self._timed("prediction"):
-            return self._experts.interval(codes, float(level))
+            lower, upper = self._experts.interval(codes, float(level))
+            if self.schema_.monotone:
+                found = self._probabilities(codes)
+                lower, upper = np.minimum(lower, found), np.maximum(upper, found)
+        return lower, upper
 
     def _settle(self) -> None:
         super()._settle()

@@ -18,23 +18,19 @@ from numpy.typing import NDArray
 from mmech import Measurement
 from mmech_rf.drawn.bits import BitMaps
 from mmech_rf.drawn.counts import (
-    accuracy_of_labels,
     labelled_votes,
     leaf_votes,
-    noise_scale,
 )
 from mmech_rf.drawn.draw import SelectedTree
-from mmech_rf.drawn.monotone import Orders, monotone_leaves
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import (
     VOTE_STEPS,
     AdditiveScores,
-    precision_of_logs,
     release_scores,
     score_views,
 )
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.drawn.trees import SelectedTrees, ordered_labels
+from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.payments import Payments
 
@@ -52,9 +48,6 @@ EXPONENTIALS[-1] = 0
 EXPONENTIALS.flags.writeable = False
 """Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
 and stands for all beyond."""
-
-MOST_SHOWN = 4096
-"""Resolution of monotone votes: cells of a domain that show what leaves hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +87,6 @@ class Grower:
         Learning rate, smoothing, priors and the rest.
     multiplicities : ndarray of int64, shape (M,), optional
         How often each record is there; once by default. Sensitive.
-    orders : Orders, optional
-        Which cells of monotone attributes may follow which; public. Everything that
-        votes keeps to them as soon as it is released.
     """
 
     domain_shape: tuple[int, ...]
@@ -107,7 +97,6 @@ class Grower:
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
     multiplicities: NDArray[np.int64] | None = None
-    orders: Orders = ()
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
@@ -123,7 +112,6 @@ class Grower:
                 n_records=self.n_records,
                 settings=self.settings,
                 multiplicities=self.multiplicities,
-                orders=self.orders,
             )
             if plan.by_score:
                 further = score_views(additive, self.settings)
@@ -159,7 +147,7 @@ class Grower:
                 places = np.where(deferred, tree.n_leaves + predicted, places)
             labels = np.concatenate([labels, classes])
             measured = self._count(places, labels.size, share * counted, number)
-            votes, errors, limits = self._labelled(tree, measured, labels, additive)
+            votes, errors = self._labelled(measured, labels)
             n = tree.n_leaves
             scored = additive is not None
             forest = SelectedTrees(
@@ -169,7 +157,6 @@ class Grower:
                 votes[n:] if scored else None,
                 (*forest.errors, errors[:n]),
                 errors[n:] if scored else None,
-                limits if scored else None,
             )
         return forest
 
@@ -197,15 +184,10 @@ class Grower:
         tree = self._draw_tree(
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
-        *found, limits = self._count_leaves(
-            tree, budget * (1 - plan.first_selection), 0, additive=additive
-        )
+        found = self._count_leaves(tree, budget * (1 - plan.first_selection), 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
-        limits = None if additive is None else limits
-        forest = SelectedTrees(
-            (tree,), (scores,), additive, errors=(errors,), limits=limits
-        )
+        forest = SelectedTrees((tree,), (scores,), additive, errors=(errors,))
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
@@ -213,7 +195,7 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores, errors, _ = self._count_leaves(
+            scores, errors = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
@@ -274,44 +256,24 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: NDArray[np.int64] | None = None,
-        additive: AdditiveScores | None = None,
-    ) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
-        """Release the class counts of leaves; return votes, errors and limits."""
+    ) -> tuple[Floats, Floats]:
+        """Release the class counts of leaves; return votes and errors."""
         measured = self._count(
             tree.leaves(self.codes), tree.n_leaves, cost, number, weights
         )
         first, smoothing = weights is None, self.settings.smoothing
         unit = 1 if first else UNIT
         votes, errors = leaf_votes(measured, unit, smoothing, even=not first)
-        noise = math.sqrt(2) * noise_scale(measured, unit)
-        precision = precision_of_logs(noise / errors, noise)
         if not first:
             rate = self.settings.learning_rate
             votes = rate * (votes - votes.mean(axis=1, keepdims=True))
             errors = rate * errors
-        if not self.orders:
-            return votes, errors, None
-        seen = _evenly_spread(self.domain_shape)
-        free = np.concatenate(tree.labels) == self.n_classes
-        whole, limits = monotone_leaves(
-            tree,
-            self.orders,
-            VOTE_STEPS * votes,
-            precision,
-            seen=seen,
-            votes=None if additive is None else additive.whole(seen),
-            free=free,
-        )
-        return whole / VOTE_STEPS, errors, limits
+        return votes, errors
 
     def _labelled(
-        self,
-        tree: SelectedTree,
-        measured: Measurement,
-        labels: NDArray[np.int64],
-        additive: AdditiveScores | None,
-    ) -> tuple[Floats, Floats, NDArray[np.int64] | None]:
-        """Return votes of labelled leaves, errors and limits; zeros without a label.
+        self, measured: Measurement, labels: NDArray[np.int64]
+    ) -> tuple[Floats, Floats]:
+        """Return votes of labelled leaves, and errors; zeros without a label.
 
         What scores say, in leaves that stand for them, follows the leaves.
         """
@@ -321,13 +283,7 @@ class Grower:
         votes[known], errors[known] = labelled_votes(
             counts, labels[known], self.n_records, self.settings.smoothing
         )
-        if not self.orders:
-            return votes, errors, None
-        accuracy = accuracy_of_labels(counts, labels[known], self.n_records)
-        votes = ordered_labels(labels, accuracy, self.n_classes) / VOTE_STEPS
-        own, limits = self._vote_in_order(tree, accuracy, additive)
-        votes[: tree.n_leaves] = own
-        return votes, errors, limits
+        return votes, errors
 
     def _count(
         self,
@@ -344,39 +300,6 @@ class Grower:
         what = f"class counts in the leaves of tree {number + 1}"
         unit = 1 if weights is None else UNIT
         return self.payments.release(counts, cost, what, unit)
-
-    def _vote_in_order(
-        self, tree: SelectedTree, accuracy: float, additive: AdditiveScores | None
-    ) -> tuple[Floats, NDArray[np.int64]]:
-        """Return what labels vote that are right so often, and limits.
-
-        A label weighs as much as there is of the domain in its leaf.
-        """
-        labels = np.concatenate(tree.labels)
-        seen = _evenly_spread(self.domain_shape)
-        weights = np.bincount(tree.leaves(seen), minlength=labels.size) + 1e-3
-        votes = None
-        if additive is not None:
-            named = additive.classes(seen)
-            votes = ordered_labels(named, accuracy, self.n_classes)
-        whole, limits = monotone_leaves(
-            tree,
-            self.orders,
-            ordered_labels(labels, accuracy, self.n_classes),
-            np.repeat(weights[:, None], self.n_classes, axis=1),
-            seen=seen,
-            votes=votes,
-            free=labels == self.n_classes,
-        )
-        return whole / VOTE_STEPS, limits
-
-
-def _evenly_spread(domain_shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return all cells of a domain, or of a large one some that anybody could draw."""
-    if math.prod(domain_shape) <= MOST_SHOWN:
-        return np.argwhere(np.ones(domain_shape, bool))
-    rng = np.random.default_rng(0)
-    return rng.integers(0, domain_shape, (MOST_SHOWN, len(domain_shape)))
 
 
 def _weights(

@@ -43,7 +43,6 @@ from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech.storage.codec import storable
-from mmech_rf.drawn.monotone import Orders, monotone_steps, moves
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
@@ -61,7 +60,6 @@ __all__ = [
     "VOTE_STEPS",
     "AdditiveScores",
     "Sums",
-    "precision_of_logs",
     "release_scores",
     "score_views",
     "sums_from_coarse_to_fine",
@@ -267,7 +265,6 @@ def release_scores(
     n_records: float,
     settings: DrawnSettings | None = None,
     multiplicities: NDArray[np.int64] | None = None,
-    orders: Orders = (),
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -289,8 +286,6 @@ def release_scores(
         Resolutions, clipping and shrinkage.
     multiplicities : ndarray of int64, shape (M,), optional
         How often each record is there; once by default. Sensitive.
-    orders : Orders, optional
-        Which cells of monotone attributes may follow which; public.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
@@ -305,7 +300,7 @@ def release_scores(
         SUMS,
         GRID,
     )
-    return _scores(sums, released, settings, orders)
+    return _scores(sums, released, settings)
 
 
 @dataclass(frozen=True)
@@ -341,8 +336,8 @@ class _Rows:
         """Standard deviations of `deviations` by noise, shape (rows,)."""
         return np.asarray(self.noise * np.sqrt(1 + self.common**2))
 
-    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return log-odds of the cells, precisions, and standard errors by noise.
+    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return log-odds of the cells, and standard errors by noise.
 
         Each of shape (cells, k).
         """
@@ -358,33 +353,29 @@ class _Rows:
             means = t @ shares
             slopes = (t[:, None] - means) / np.maximum(t**2 @ shares - means**2, 1e-3)
             errors = kept * self.spread[0] / (numbers + self.noise + 1)
-            return odds, np.ones_like(odds), np.abs(slopes) * errors
+            return odds, np.abs(slopes) * errors
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
         odds = np.log(smooth / smooth.sum(axis=0)) - np.log(common)
         errors = kept * self.spread[:, None] / smooth
-        return odds, precision_of_logs(smooth, self.noise), errors
+        return odds, errors
 
 
 def _scores(
     sums: Sums,
     released: Measurement,
     settings: DrawnSettings | None = None,
-    orders: Orders = (),
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean)
     kept = np.maximum(_kept(rows), settings.least_kept)
     tables, errors = [], [_noise(released)[0] / numbers[None]]
     for row, part in zip(rows, kept.tolist(), strict=True):
-        odds, precision, own = row.table(part, numbers)
+        odds, own = row.table(part, numbers)
         tables.append(_steps(odds))
         errors.append(own)
-        if any(orders[i] is not None for i in row.term.view.attributes if orders):
-            below = moves(row.term.view, orders)
-            tables[-1] = monotone_steps(tables[-1], precision, below)
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
@@ -438,11 +429,6 @@ def _rows(
         apart = block - common[:, None] * values[0]
         rows.append(_Rows(term, common, apart, deviation, farthest))
     return numbers, rows
-
-
-def precision_of_logs(counts: Floats, noise: float) -> Floats:
-    """Return about the inverse variance of logarithms of noisy counts."""
-    return np.asarray(counts**2 / (counts + noise**2))
 
 
 def _noise(released: Measurement) -> Floats:

@@ -22,7 +22,7 @@ from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["SelectedTrees", "ordered_labels"]
+__all__ = ["SelectedTrees"]
 
 Floats = NDArray[np.float64]
 
@@ -55,10 +55,6 @@ class SelectedTrees(Experts):
         Standard errors of `scores`, from the known noise.
     answer_errors : ndarray of float64, shape (k, k), or None
         Those of `answers`.
-    limits : ndarray of int64, shape (2, n_leaves, k - 1), or None
-        Of monotone attributes: what differences of the log-odds that `additive` gives
-        in a leaf of the first tree are moved between, of every class to the one before,
-        in whole steps.
     """
 
     trees: tuple[SelectedTree, ...]
@@ -67,7 +63,6 @@ class SelectedTrees(Experts):
     answers: Floats | None = None
     errors: tuple[Floats, ...] = ()
     answer_errors: Floats | None = None
-    limits: NDArray[np.int64] | None = None
 
     voting = "trees"
 
@@ -86,13 +81,9 @@ class SelectedTrees(Experts):
         every = zip(self.trees, self.scores, self.errors, strict=True)
         for tree, scores, errors in every:
             tree.check(domain_shape, n_classes + scored)
-            shape: tuple[int, ...] = (tree.n_leaves, n_classes)
+            shape = tree.n_leaves, n_classes
             check_that(scores.shape == errors.shape == shape, "scores")
             check_that((errors >= 0).all(), "errors")
-        if self.limits is not None:
-            shape = (2, self.trees[0].n_leaves, n_classes - 1)
-            check_that(scored and self.limits.shape == shape, "limits")
-            check_that((self.limits[0] <= self.limits[1]).all(), "limits")
 
     @property
     def n_scores(self) -> int:
@@ -107,7 +98,7 @@ class SelectedTrees(Experts):
             out += scores[leaves]
             where = self._deferred(tree, leaves)
             if where.size:
-                out[where] += self._additive_votes(codes[where], leaves[where])
+                out[where] += self._additive_votes(codes[where])
         return out
 
     def probabilities(self, codes: NDArray[np.int64]) -> Floats:
@@ -118,12 +109,7 @@ class SelectedTrees(Experts):
         log-odds by less than the lead of the likeliest class, which stays so.
         """
         odds = self.log_odds(codes)
-        several = odds.shape[1] > 2  # of which the order may change
-        if (
-            self.additive is None
-            or self.answers is None
-            or (self.limits is not None and several)
-        ):
+        if self.additive is None or self.answers is None:
             return np.asarray(softmax(odds, axis=1))
         first, second = np.partition(odds, -2, axis=1)[:, :-3:-1].T
         most = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
@@ -178,8 +164,7 @@ class SelectedTrees(Experts):
             if where.size:
                 assert self.additive is not None
                 assert self.answers is None
-                votes = self.additive.whole(codes[where])
-                out[where] += self._limited(votes, leaves[where])
+                out[where] += self.additive.whole(codes[where])
         return out
 
     def _deferred(
@@ -191,40 +176,9 @@ class SelectedTrees(Experts):
         n_classes = self.scores[0].shape[1]
         return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
 
-    def _additive_votes(
-        self, codes: NDArray[np.int64], leaves: NDArray[np.int64]
-    ) -> Floats:
+    def _additive_votes(self, codes: NDArray[np.int64]) -> Floats:
         """Return the votes of scores for records in leaves that stand for them."""
         assert self.additive is not None
         if self.answers is None:
-            votes = self.additive.whole(codes)
-            return np.asarray(self._limited(votes, leaves) / VOTE_STEPS)
-        answers = self.answers[self.additive.classes(codes)]
-        if self.limits is None:
-            return answers
-        votes = np.rint(VOTE_STEPS * answers).astype(np.int64)
-        return np.asarray(self._limited(votes, leaves) / VOTE_STEPS)
-
-    def _limited(
-        self, votes: NDArray[np.int64], leaves: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return votes in whole steps, moved between the limits of their leaves."""
-        if self.limits is None:
-            return votes
-        steps = np.clip(np.diff(votes, axis=1), *self.limits[:, leaves])
-        return np.cumsum(np.pad(steps, ((0, 0), (1, 0))), axis=1)
-
-
-def ordered_labels(
-    labels: NDArray[np.int64], accuracy: float, n_classes: int
-) -> NDArray[np.int64]:
-    """Return log-odds of labels that are right so often, in whole steps.
-
-    They fall by as much with every class further away from the label: later labels
-    then speak for later classes throughout. Beyond the classes there are none.
-    """
-    odds = np.log(accuracy) - np.log((1 - accuracy) / (n_classes - 1))
-    gap = max(1, int(VOTE_STEPS * odds))
-    out = -gap * np.abs(np.arange(n_classes) - labels[:, None])
-    out[labels == n_classes] = 0
-    return np.asarray(out)
+            return np.asarray(self.additive.whole(codes) / VOTE_STEPS)
+        return np.asarray(self.answers[self.additive.classes(codes)])

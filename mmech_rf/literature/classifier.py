@@ -112,6 +112,7 @@ class RecipeForestClassifier(AccountedForest):
     private_bins: tuple[str, ...] = field(default=(), init=False)
 
     _experts: RecipeVotes = field(init=False)
+    _keeps_order = False  # some draw the class of a record from its votes
     _method = "recipe"
 
     @property

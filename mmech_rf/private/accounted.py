@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
@@ -31,6 +32,7 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
+from mmech_rf.private.monotone import MonotoneGrid, check_grid
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords, check_n_records
 from mmech_rf.private.settings import CountSettings
@@ -65,6 +67,7 @@ class AccountedForest(ShownForest):
     _experts: Experts = field(init=False)
     _method: ClassVar[str]
     _takes_any_currency = False
+    _keeps_order = True
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
     _settings_type = CountSettings
 
@@ -88,7 +91,14 @@ class AccountedForest(ShownForest):
         check_privacy(self.privacy, self.delta)
         epsilon = super()._check_parameters()
         if self.schema is not None:
-            places_to_cut(self.schema, self.private_bins)
+            cut = places_to_cut(self.schema, self.private_bins)
+            check_grid(
+                [
+                    max(a.size, self._settings.most_bins + 1) if i in cut else a.size
+                    for i, a in enumerate(self.schema.attributes)
+                    if a.monotone is not None
+                ]
+            )
         elif len(self.private_bins):
             raise ParameterError(
                 "private_bins",
@@ -288,7 +298,14 @@ class AccountedForest(ShownForest):
     # ---- post-processing -------------------------------------------------
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.schema_.monotone:
+            return self._break_ties(self._log_odds_in_order(codes), codes)
         return self._break_ties(self._experts.log_odds(codes), codes)
+
+    def _log_odds_in_order(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return log-odds that keep to monotone attributes, shape (b, k)."""
+        grid = MonotoneGrid(self.schema_.attributes)
+        return grid.log_odds(codes, self._experts.probabilities)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the estimated probability of every class.
@@ -306,7 +323,9 @@ class AccountedForest(ShownForest):
         check_is_fitted(self)
         codes = self._encode_queries(X)
         with self._timed("prediction"):
-            return self._experts.probabilities(codes)
+            return self._probabilities(codes)
 
     def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self.schema_.monotone:
+            return np.asarray(softmax(self._log_odds_in_order(codes), axis=1))
         return self._experts.probabilities(codes)

@@ -75,10 +75,6 @@ class PrivateForestClassifier(AccountedForest):
     model_: AccountedForest = field(init=False)
 
     @property
-    def _keeps_order(self) -> bool:  # type: ignore[override]
-        return self._distinct
-
-    @property
     def _distinct(self) -> bool:  # type: ignore[override]
         return check_epsilon(self.epsilon) >= LEAST_EPSILON
 

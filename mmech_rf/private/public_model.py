@@ -86,7 +86,7 @@ class PublicModel(BaseEstimator):
                 f"must have no monotone attributes for a {type(self).__name__}, which "
                 "would not keep to them",
                 ", ".join(self.schema.monotone),
-                ("fit a DrawnForestClassifier", "leave monotone out"),
+                ("fit a PrivateForestClassifier", "leave monotone out"),
             )
         return epsilon
 

@@ -43,6 +43,8 @@ MOST_LEAVES = 10_000
 ARROWS = {1: " ↑", -1: " ↓"}
 """Beside the name of a monotone attribute."""
 
+EVENED = "What trees say together is evened out where it would break a direction:"
+
 RANGES = "The upper end of a range belongs to it."
 
 
@@ -159,6 +161,8 @@ class ShownForest(ForestClassifier):
         """Return sentences that explain the words of trees."""
         numeric = any(a.kind == "numeric" for a in self.schema_.attributes)
         notes = [RANGES] if numeric else []
+        if self.schema_.monotone:
+            notes.append(EVENED)
         for name, direction in self.schema_.monotone.items():
             rarer = "less" if direction > 0 else "more"
             notes.append(

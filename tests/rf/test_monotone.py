@@ -1,34 +1,25 @@
 """Monotone attributes: what they may be, and models that keep to them."""
 
-import itertools
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from rf_cases import PRIVATE, classifier, some_scores
+from rf_cases import PRIVATE, classifier
 from sklearn.isotonic import isotonic_regression
 
-from mmech import Attribute
-from mmech.privacy.neighbours import Relation
+from mmech import Attribute, PrivacyLedger
 from mmech_rf import (
+    BlockForestClassifier,
     DrawnForestClassifier,
+    LabelForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
     Schema,
     load_model,
 )
 from mmech_rf.cli import main
-from mmech_rf.drawn.draw import select_tree
-from mmech_rf.drawn.monotone import (
-    cell_orders,
-    isotonic,
-    monotone_steps,
-    moves,
-    tree_order,
-)
-from mmech_rf.drawn.scores import score_views
-from mmech_rf.drawn.views import Views, public_views
+from mmech_rf.private.monotone import isotonic
 
 # ---- the schema ----------------------------------------------------------------
 
@@ -79,15 +70,9 @@ def test_who_does_not_keep_to_it_refuses(name):
         classifier(name, schema=schema).fit([["low"] * 3], ["no"])
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        PrivateForestClassifier(epsilon="1e-6"),
-        RecipeForestClassifier(epsilon=1, recipe="spe"),
-    ],
-)
-def test_so_do_forests_that_are_chosen(model):
-    model.set_params(schema=Schema([level(monotone=1)], ["no", "yes"]))
+def test_so_do_recipes():
+    schema = Schema([level(monotone=1)], ["no", "yes"])
+    model = RecipeForestClassifier(schema, epsilon=1, recipe="spe")
     with pytest.raises(ValueError, match="no monotone attributes for a"):
         model.fit([["low"]], ["no"])
 
@@ -95,60 +80,18 @@ def test_so_do_forests_that_are_chosen(model):
 # ---- isotonic regression ---------------------------------------------------------
 
 
-def some_order(rng, n):
-    """Random preorder: members may be below each other."""
-    below = rng.random((n, n)) < 1.2 / n
-    np.fill_diagonal(below, True)
-    return np.linalg.matrix_power(below.astype(int), n) > 0
-
-
-def max_min(values, weights, below):
-    """Max over upper sets, min over lower sets of mean values: Robertson and Wright."""
-    n = len(values)
-    sets = [np.array(s, bool) for s in itertools.product([0, 1], repeat=n)]
-    upper = [s for s in sets if not (s[:, None] & below & ~s).any()]
-
-    def mean(member):
-        return np.average(values[member], weights=weights[member])
-
-    return [
-        max(
-            min(mean(u & ~v) for v in upper if not v[i]) for u in upper if u[i]
-        )
-        for i in range(n)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_isotonic_regression_in_a_partial_order(seed):
-    rng = np.random.default_rng(seed)
-    values, weights = rng.normal(size=6), rng.uniform(0.1, 3, 6)
-    below = some_order(rng, 6)
-    found = isotonic(values, weights, below)
-    np.testing.assert_allclose(found, max_min(values, weights, below), atol=1e-7)
-
-
 @pytest.mark.parametrize("seed", range(5))
-def test_isotonic_regression_of_a_chain(seed):
+def test_isotonic_regression_of_lines(seed):
     rng = np.random.default_rng(seed)
-    values, weights = rng.normal(size=40), rng.uniform(0.1, 3, 40)
-    found = isotonic(values, weights, np.triu(np.ones((40, 40), bool)))
-    expected = isotonic_regression(values, sample_weight=weights)
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    lines = rng.integers(-2000, 2000, (30, 1 + 9 * seed)).astype(float)
+    expected = [isotonic_regression(line) for line in lines]
+    np.testing.assert_allclose(isotonic(lines), expected, atol=0.5 + 1e-9)
 
 
-def test_votes_that_are_in_order_stay_but_for_a_shift(rng):
-    steps = np.cumsum(rng.integers(0, 9, (7, 2)), axis=0)
-    votes = np.pad(np.cumsum(steps, axis=1), ((0, 0), (1, 0)))
-    chain = np.triu(np.ones((7, 7), bool))
-    found = monotone_steps(votes, np.ones((7, 3)), chain)
-    np.testing.assert_array_equal(np.diff(found), steps)
-
-
-def test_what_is_sure_moves_less():
-    votes, precision = np.array([[0, 100], [0, -100]]), np.array([[9, 9], [1, 1.0]])
-    found = monotone_steps(votes, precision, np.triu(np.ones((2, 2), bool)))
-    assert np.diff(found).ravel().tolist() == [80, 80]
+def test_isotonic_regression_keeps_the_order_of_lines(rng):
+    lines = rng.integers(-20, 20, (500, 12))
+    above = lines + rng.integers(0, 3, lines.shape)
+    assert (isotonic(lines + 0.0) <= isotonic(above + 0.0)).all()
 
 
 # ---- what follows what -----------------------------------------------------------
@@ -162,87 +105,28 @@ DIRECTED = Schema(
     ],
     ["never", "sometimes", "always"],
 )
-ORDERS = cell_orders(DIRECTED.attributes)
 CELLS = np.array(list(np.ndindex(*DIRECTED.domain_shape)))
 
 
-def followers(cells):
-    """Pairs of records, of which the second is one step further on."""
-    place = {tuple(cell): i for i, cell in enumerate(cells.tolist())}
-    for cell in cells.tolist():
+def followers():
+    """Pairs of cells, of which the second is one step further on."""
+    place = {tuple(cell): i for i, cell in enumerate(CELLS.tolist())}
+    for cell in CELLS.tolist():
         for i, attribute in enumerate(DIRECTED.attributes):
             if attribute.monotone is None or cell[i] == attribute.other_code:
                 continue
             known = [c for c in range(attribute.size) if c != attribute.other_code]
             onwards = known[:: attribute.monotone]
-            after = onwards[onwards.index(cell[i]) + 1 :][:1]
-            for code in after:
+            for code in onwards[onwards.index(cell[i]) + 1 :][:1]:
                 yield place[tuple(cell)], place[(*cell[:i], code, *cell[i + 1 :])]
 
 
-FIRST, SECOND = map(np.array, zip(*followers(CELLS), strict=True))
-REACHED = np.eye(len(CELLS), dtype=bool)
-REACHED[FIRST, SECOND] = True
-REACHED = np.linalg.matrix_power(REACHED.astype(int), 9) > 0
-"""Which records may follow which, in any number of steps."""
-
-
-def among(cells, size):
-    """Which cells follow which, as all records show it."""
-    out = np.zeros((size, size), bool)
-    first, second = np.nonzero(REACHED)
-    out[cells[first], cells[second]] = True
-    return out
-
-
-def test_moves_of_views_are_found():
-    further = score_views(some_scores(DIRECTED.domain_shape, 3))
-    for view in (*public_views(DIRECTED.domain_shape).items, *further):
-        shown = among(view.cells(CELLS), view.size)
-        found = moves(view, ORDERS)
-        assert not (shown & ~found).any()
-        if not view.cuts:
-            assert (found == (shown | np.eye(view.size, dtype=bool))).all()
-        if not {0, 2, 3} & set(view.attributes):
-            assert (found == np.eye(view.size)).all()
-
-
-def some_tree(rng, predicted=None):
-    """A tree as records without a pattern make it."""
-    views = public_views(DIRECTED.domain_shape)
-    views = Views((*views.items, *score_views(some_scores(DIRECTED.domain_shape, 3))))
-    codes = CELLS[rng.integers(0, len(CELLS), 40)]
-    return select_tree(
-        views,
-        views.cells(codes),
-        rng.integers(0, 3, 40),
-        n_classes=3,
-        epsilon=0.7,
-        n_records=40,
-        predicted=predicted,
-        third_level=0.5,
-        relation=Relation("add_remove"),
-        pay=lambda: None,
-        noise=rng,
-    )
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_leaves_that_follow_each_other_are_found(seed):
-    rng = np.random.default_rng(seed)
-    tree = some_tree(rng)
-    found = tree_order(tree, ORDERS)
-    shown = among(tree.leaves(CELLS), tree.n_leaves)
-    assert not (shown & ~found).any()
-    assert (found @ found == found).all()
-    if all(not view.cuts for view in tree.views):
-        used = np.bincount(tree.leaves(CELLS), minlength=tree.n_leaves) > 0
-        whole = np.linalg.matrix_power(shown.astype(int), tree.n_leaves + 1) > 0
-        assert (found[np.ix_(used, used)] == whole[np.ix_(used, used)]).all()
+FIRST, SECOND = map(np.array, zip(*followers(), strict=True))
 
 
 # ---- models ----------------------------------------------------------------------
 
+BLOCKS, LABELS = BlockForestClassifier, LabelForestClassifier
 PLANS = {
     "one tree": {"epsilon": 0.5, "n_records": 50},
     "trees that vote": {"epsilon": 8, "n_records": 50},
@@ -253,6 +137,9 @@ PLANS = {
         "epsilon": 1, "n_records": 60_000, "privacy": "zcdp", "delta": 1e-6
     },
     "not much noise": {"epsilon": 1000, "n_records": 3000},
+    "blocks": {"epsilon": 10, "n_records": 400, "forest": BLOCKS},
+    "few records in blocks": {"epsilon": 1, "n_records": 100, "forest": BLOCKS},
+    "labels": {"epsilon": 10, "n_records": 400, "forest": LABELS},
 }  # fmt: skip
 
 
@@ -266,25 +153,28 @@ def readable(codes, schema=DIRECTED):
     return rows
 
 
-def check_keeps_to_it(model, cells=CELLS):
+def check_keeps_to_it(model):
     """Look at all pairs of records of which the second is one step further on."""
-    rows, schema = readable(cells), model.schema_
-    first, second = map(np.array, zip(*followers(cells), strict=True))
-    steps = np.diff(model._experts.log_odds(cells), axis=1)
-    assert (steps[first] <= steps[second]).all()
+    rows, schema = readable(CELLS), model.schema_
+    steps = np.diff(model._log_odds_in_order(CELLS), axis=1)
+    assert (steps[FIRST] <= steps[SECOND]).all()
     classes = schema.encode_target(model.predict(rows))
-    assert (classes[first] <= classes[second]).all()
-    later = model.predict_proba(rows)[:, ::-1].cumsum(axis=1)
-    assert (later[first] <= later[second] + 1e-12).all()
+    assert (classes[FIRST] <= classes[SECOND]).all()
+    found = model.predict_proba(rows)
+    later = found[:, ::-1].cumsum(axis=1)
+    assert (later[FIRST] <= later[SECOND] + 1e-12).all()
+    if model.choice_.method == "trees":
+        lower, upper = model.predict_interval(rows)
+        assert ((lower <= found) & (found <= upper)).all()
 
 
-def fitted(seed, k=3, schema=DIRECTED, **settings):
+def fitted(seed, k=3, schema=DIRECTED, forest=PrivateForestClassifier, **settings):
     """A model of records that are as often against the directions as with them."""
     schema = replace(schema, class_labels=schema.class_labels[:k])
     rng = np.random.default_rng([seed, k])
     codes = CELLS[rng.integers(0, len(CELLS), 400)]
     y = np.array(schema.class_labels)[(codes[:, 0] + rng.integers(0, 2, 400)) % k]
-    model = PrivateForestClassifier(schema, handle_missing="category", **settings)
+    model = forest(schema, handle_missing="category", **settings)
     return model.fit(readable(codes), y)
 
 
@@ -308,7 +198,6 @@ def test_without_directions_it_would_not():
 @pytest.mark.usefixtures("scores_of_few")
 def test_a_file_keeps_to_directions(tmp_path):
     model = fitted(0, **PLANS["scores"])
-    assert model._experts.limits is not None
     model.save(tmp_path / "model.npz")
     again = load_model(tmp_path / "model.npz")
     check_keeps_to_it(again)
@@ -329,20 +218,42 @@ def test_private_bins_keep_to_directions():
     assert (np.diff(model.predict_proba(queries)[:, 1]) >= 0).all()
 
 
-@pytest.mark.usefixtures("scores_of_few")
-@pytest.mark.parametrize("plan", PLANS)
-def test_directions_that_records_show_by_themselves_change_nothing_much(plan):
-    """A model of records in order is not made worse by saying so."""
-    attribute = level(values=range(6))
+def test_what_does_not_fall_by_itself_stays():
     X = np.repeat(np.arange(6), 300)[:, None]
-    y = X[:, 0] > 2
     found = []
     for direction in (None, 1):
-        schema = Schema([replace(attribute, monotone=direction)], [False, True])
-        settings = PLANS[plan] | {"epsilon": 50}
-        model = PrivateForestClassifier(schema, **settings).fit(X, y)
-        found.append(model.score(X, y))
-    assert found == [1.0, 1.0]
+        attribute = level(values=range(6), monotone=direction)
+        schema = Schema([attribute], [False, True])
+        model = PrivateForestClassifier(
+            schema, epsilon=50, n_records=1800, insecure_rng=np.random.default_rng(0)
+        )
+        with pytest.warns(UserWarning, match="insecure_rng"):
+            model.fit(X, X[:, 0] > 2)
+        assert model.score(X, X[:, 0] > 2) == 1
+        found.append(model.predict_proba(np.arange(6)[:, None]))
+    np.testing.assert_allclose(*found, atol=2e-6)
+
+
+@pytest.mark.parametrize(("size", "bins"), [(200, ()), (120, ("c",))])
+def test_too_many_cells_are_refused_before_anything_is_spent(size, bins):
+    attributes = [
+        Attribute.numeric(name, lower=0, upper=1, n_bins=n, monotone=1)
+        for name, n in (("a", size), ("b", size), ("c", 2))
+    ]
+    schema = Schema(attributes, [0, 1])
+    ledger = PrivacyLedger(1)
+    model = DrawnForestClassifier(schema, epsilon=1, ledger=ledger, private_bins=bins)
+    with pytest.raises(ValueError, match="at most 65,536 cells of monotone attributes"):
+        model.fit([[0.5, 0.5, 0.5]], [0])
+    assert not ledger.entries
+
+
+def test_records_are_looked_at_in_parts(monkeypatch):
+    model = fitted(0, **PLANS["one tree"])
+    whole = model.predict_proba(readable(CELLS))
+    monkeypatch.setattr("mmech_rf.private.monotone.NUMBERS_AT_ONCE", 7)
+    np.testing.assert_array_equal(model.predict_proba(readable(CELLS)), whole)
+    assert model.predict_proba(readable(CELLS[:0])).shape == (0, 3)
 
 
 # ---- what is shown ---------------------------------------------------------------

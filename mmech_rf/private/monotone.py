@@ -1,0 +1,171 @@
+r"""Monotone attributes: predictions are moved to keep public directions.
+
+A model keeps to them if, from a record to one that is further on in the direction of a
+monotone attribute and the same in all others, no log-odds of a class against the one
+before it fall,
+
+.. math:: \log \hat p(c \mid x) - \log \hat p(c - 1 \mid x) \le
+    \log \hat p(c \mid x') - \log \hat p(c - 1 \mid x') .
+
+Probabilities of the two records then have a monotone likelihood ratio, so that the
+probability of the classes from c on does not fall for any c, and neither does the most
+likely class [1]_.
+
+For a record, all cells are looked at that differ from it in monotone attributes only: a
+grid, with one axis for each of them. Along one axis after the other, log-odds are
+replaced by the nearest ones that do not fall, by isotonic regression. It keeps the
+order of two lines of which one is nowhere above the other, so that an axis that was
+done stays as it is; and where the truth does not fall, it brings log-odds nearer to it,
+or leaves them [2]_. Everything is computed from the released model: post-processing.
+
+Log-odds are whole multiples of 1 / STEPS, sums of them are exact, and the larger of two
+fractions is never rounded to the smaller number: the order holds for the bits.
+
+References
+----------
+.. [1] Karlin, Rubin, "The theory of decision procedures for distributions with
+   monotone likelihood ratio", Annals of Mathematical Statistics 27, 1956.
+.. [2] Robertson, Wright, Dykstra, "Order restricted statistical inference", 1988.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech import Attribute, ParameterError
+from mmech_rf.limits import LIMITS
+
+__all__ = ["MonotoneGrid", "check_grid", "isotonic"]
+
+STEPS = 2**33
+"""Resolution: log-odds that are moved are multiples of 1 / STEPS. A label leads by 1e-9
+where nothing is known of its accuracy, and 2^16 cells add up to less than 2^53."""
+
+LEAST = 1e-6
+"""Numerical guard: probabilities below this count as this, so that zeros have logs."""
+
+NUMBERS_AT_ONCE = 2**20
+"""Numbers that are looked at together, so that memory stays bounded."""
+
+
+def check_grid(sizes: Sequence[int]) -> None:
+    """Raise if monotone attributes of these sizes have too many cells together."""
+    if math.prod(sizes) > LIMITS.monotone_cells:
+        raise ParameterError(
+            "schema",
+            f"must have at most {LIMITS.monotone_cells:,} cells of monotone attributes "
+            "together, because a prediction looks at all of them",
+            f"{math.prod(sizes):,}",
+            ("use fewer bins", "leave monotone out of some attributes"),
+        )
+
+
+class MonotoneGrid:
+    """All cells of monotone attributes, along which predictions keep directions.
+
+    Parameters
+    ----------
+    attributes : sequence of Attribute
+        All those of the schema.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self.attributes = attributes
+        self.places = [i for i, a in enumerate(attributes) if a.monotone is not None]
+        self.shape = tuple(attributes[i].size for i in self.places)
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Codes of all cells, shape (n_cells, number of monotone attributes)."""
+        return np.argwhere(np.ones(self.shape, bool))
+
+    def log_odds(
+        self,
+        codes: NDArray[np.int64],
+        probabilities: Callable[[NDArray[np.int64]], NDArray[np.float64]],
+    ) -> NDArray[np.float64]:
+        """Return log-odds of a model that keep to the directions.
+
+        Parameters
+        ----------
+        codes : ndarray of int64, shape (b, d)
+            Encoded records.
+        probabilities : callable
+            Returns those of encoded records, shape (m, k).
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+            Multiples of 1 / STEPS; of the first class zero.
+        """
+        others = codes.copy()
+        others[:, self.places] = 0
+        lines, line = np.unique(others, axis=0, return_inverse=True)
+        if not len(lines):
+            return np.zeros_like(probabilities(codes))
+        cell = np.ravel_multi_index(codes[:, self.places].T, self.shape)
+        size, found = len(self.cells), []
+        most = max(1, NUMBERS_AT_ONCE // size)
+        for start in range(0, len(lines), most):
+            part = lines[start : start + most].repeat(size, axis=0)
+            part[:, self.places] = np.tile(self.cells, (len(part) // size, 1))
+            logs = np.log(np.maximum(probabilities(part), LEAST))
+            steps = np.rint(STEPS * np.diff(logs, axis=1))
+            found.append(self._moved(steps.reshape(-1, *self.shape, steps.shape[1])))
+        here = np.concatenate(found).reshape(len(lines), size, -1)
+        steps = here[line.ravel(), cell]
+        return np.pad(np.cumsum(steps, axis=1), ((0, 0), (1, 0))) / STEPS
+
+    def _moved(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return steps moved along every axis, the first and the last left out."""
+        for axis, place in enumerate(self.places, 1):
+            attribute = self.attributes[place]
+            known = np.arange(attribute.size)
+            known = known[known != attribute.other_code][:: attribute.monotone]
+            lines = np.moveaxis(steps, axis, -1)
+            moved = isotonic(lines[..., known].reshape(-1, known.size))
+            lines[..., known] = moved.reshape(*lines.shape[:-1], known.size)
+        return steps
+
+
+def isotonic(lines: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Return the nearest whole numbers that do not fall along each line.
+
+    Parameters
+    ----------
+    lines : ndarray of float64, shape (m, n)
+        Whole numbers.
+
+    Returns
+    -------
+    ndarray of float64, shape (m, n)
+        Least squares, :math:`\max_{a \le i} \min_{b \ge i}` of the means from a to b,
+        rounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech_rf.private.monotone import isotonic
+    >>> isotonic(np.array([[1.0, 4.0, 2.0, 5.0], [3.0, 2.0, 1.0, 0.0]]))
+    array([[1., 3., 3., 5.],
+           [2., 2., 2., 2.]])
+    """
+    m, n = lines.shape
+    out = np.empty_like(lines)
+    first, last = np.triu_indices(n)
+    most = max(1, NUMBERS_AT_ONCE // n**2)
+    for start in range(0, m, most):
+        sums = np.cumsum(np.pad(lines[start : start + most], ((0, 0), (1, 0))), axis=1)
+        means = np.full((len(sums), n, n), np.inf)
+        means[:, first, last] = (sums[:, last + 1] - sums[:, first]) / (
+            last + 1 - first
+        )
+        least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]
+        least[:, last, first] = np.where(first == last, least[:, last, first], -np.inf)
+        out[start : start + most] = least.max(axis=1)
+    return np.rint(out)
