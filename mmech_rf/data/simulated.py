@@ -131,9 +131,11 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
     scores = _standard(raw, codes)
     sharpness = 100.0 if rng.random() < 0.5 else float(rng.uniform(1, 6))
     redrawn = 0.0 if rng.random() < 0.3 else float(rng.uniform(0, 0.2))
-    attributes = [Attribute.ordinal(f"a{i}", range(n)) for i, n in enumerate(sizes)]
+    attributes = tuple(
+        Attribute.ordinal(f"a{i}", range(n)) for i, n in enumerate(sizes)
+    )
     task = SimulatedTask(
-        Schema(attributes, range(k), name=kind),
+        Schema(attributes, tuple(range(k)), name=kind),
         kind,
         clusters,
         shares,
@@ -303,7 +305,7 @@ def _rules(
     columns = list(codes.T)
     while len(free) > 1:
         places = np.array(
-            [free.pop(0) for _ in range(min(len(free), rng.integers(2, 4)))]
+            [free.pop(0) for _ in range(min(len(free), int(rng.integers(2, 4))))]
         )
         n = int(rng.integers(2, 5)) if free else k
         shape = [most[i] for i in places]

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
@@ -299,13 +298,17 @@ class AccountedForest(ShownForest):
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.schema_.monotone:
-            return self._break_ties(self._log_odds_in_order(codes), codes)
+            median: NDArray[np.int64] = (self._later_classes(codes) > 0.5).sum(axis=1)
+            return median
         return self._break_ties(self._experts.log_odds(codes), codes)
 
-    def _log_odds_in_order(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return log-odds that keep to monotone attributes, shape (b, k)."""
+    def _later_classes(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return how likely classes from the second, third, ... on are, (b, k - 1).
+
+        They keep to monotone attributes.
+        """
         grid = MonotoneGrid(self.schema_.attributes)
-        return grid.log_odds(codes, self._experts.probabilities)
+        return grid.later(codes, self._experts.probabilities)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the estimated probability of every class.
@@ -327,5 +330,7 @@ class AccountedForest(ShownForest):
 
     def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         if self.schema_.monotone:
-            return np.asarray(softmax(self._log_odds_in_order(codes), axis=1))
+            later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
+            later[:, 0] = 1.0
+            return np.asarray(-np.diff(later, axis=1))
         return self._experts.probabilities(codes)

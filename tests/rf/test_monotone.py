@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rf_cases import PRIVATE, classifier
+from scipy.special import softmax
 from sklearn.isotonic import isotonic_regression
 
 from mmech import Attribute, PrivacyLedger
@@ -19,7 +20,7 @@ from mmech_rf import (
     load_model,
 )
 from mmech_rf.cli import main
-from mmech_rf.private.monotone import isotonic
+from mmech_rf.private.monotone import MonotoneGrid, isotonic
 
 # ---- the schema ----------------------------------------------------------------
 
@@ -156,13 +157,13 @@ def readable(codes, schema=DIRECTED):
 def check_keeps_to_it(model):
     """Look at all pairs of records of which the second is one step further on."""
     rows, schema = readable(CELLS), model.schema_
-    steps = np.diff(model._log_odds_in_order(CELLS), axis=1)
-    assert (steps[FIRST] <= steps[SECOND]).all()
     classes = schema.encode_target(model.predict(rows))
     assert (classes[FIRST] <= classes[SECOND]).all()
     found = model.predict_proba(rows)
-    later = found[:, ::-1].cumsum(axis=1)
-    assert (later[FIRST] <= later[SECOND] + 1e-12).all()
+    later = found[:, ::-1].cumsum(axis=1)  # exact: multiples of a power of two
+    assert (later[FIRST] <= later[SECOND]).all()
+    assert (found >= 0).all()
+    assert (later[:, -1] == 1).all()
     if model.choice_.method == "trees":
         lower, upper = model.predict_interval(rows)
         assert ((lower <= found) & (found <= upper)).all()
@@ -218,20 +219,31 @@ def test_private_bins_keep_to_directions():
     assert (np.diff(model.predict_proba(queries)[:, 1]) >= 0).all()
 
 
-def test_what_does_not_fall_by_itself_stays():
-    X = np.repeat(np.arange(6), 300)[:, None]
-    found = []
-    for direction in (None, 1):
-        attribute = level(values=range(6), monotone=direction)
-        schema = Schema([attribute], [False, True])
-        model = PrivateForestClassifier(
-            schema, epsilon=50, n_records=1800, insecure_rng=np.random.default_rng(0)
-        )
-        with pytest.warns(UserWarning, match="insecure_rng"):
-            model.fit(X, X[:, 0] > 2)
-        assert model.score(X, X[:, 0] > 2) == 1
-        found.append(model.predict_proba(np.arange(6)[:, None]))
-    np.testing.assert_allclose(*found, atol=2e-6)
+def test_what_does_not_fall_by_itself_stays(rng):
+    grid = MonotoneGrid(DIRECTED.attributes)
+
+    def probabilities(codes):
+        a, b, c, d = codes.T
+        known = np.where(DIRECTED.attributes[2].other_code == c, 7, -c)
+        score = 2 * a + b + known + np.array([0, -4, 1])[d]
+        odds = np.array([0.0, 0.5, 0.7]) * score[:, None] - [0, 1, 2]
+        return softmax(odds, axis=1)
+
+    queries = CELLS[rng.permutation(len(CELLS))[:40]]
+    found = probabilities(queries)
+    later = np.column_stack([found[:, 1:].sum(axis=1), found[:, 2]])
+    np.testing.assert_allclose(grid.later(queries, probabilities), later, atol=1e-10)
+
+
+def test_more_classes_stay_more_likely_than_fewer(rng):
+    grid = MonotoneGrid(DIRECTED.attributes)
+    table = rng.dirichlet(np.full(3, 0.3), len(CELLS)).reshape(
+        *DIRECTED.domain_shape, 3
+    )
+    later = grid.later(CELLS, lambda codes: table[tuple(codes.T)])
+    assert (later[:, 0] >= later[:, 1]).all()
+    assert (later[:, 1] >= 0).all()
+    assert (later[FIRST] <= later[SECOND]).all()
 
 
 @pytest.mark.parametrize(("size", "bins"), [(200, ()), (120, ("c",))])
