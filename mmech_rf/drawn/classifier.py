@@ -187,8 +187,8 @@ class DrawnForestClassifier(AccountedForest):
 
         The law of the noise is public, so that nothing is spent. Standard errors of
         counts become those of log-odds to first order (delta method); bounds are
-        :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where monotone
-        attributes move a probability beyond its bounds, it becomes one of them.
+        :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where
+        monotone attributes move a probability beyond its bounds, it becomes one.
 
         Examples
         --------
