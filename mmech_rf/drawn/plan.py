@@ -66,9 +66,9 @@ class Plan:
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores, boosting = Fraction(0), information >= s.boosting_from
-        # Without boosting, of few attributes the public sums say as much.
+        # Of few attributes public sums of views say as much, while records are few.
         few = most_terms(n_features, s) >= n_features and not boosting
-        if information >= s.scores_from * effort and not few:
+        if information >= (s.few_scores_from if few else s.scores_from) * effort:
             share = s.score_share_boosting if boosting else s.score_share
             scores = max(
                 share_of(s.score_records * effort, information),

@@ -23,9 +23,10 @@ class DrawnSettings(CountSettings):
     to 2, with one setting for all sets and budgets (``benchmarks/README.md`` has what
     was tried where accuracy is least). Accuracies on these sets may therefore flatter
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
-    additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share` and
-    `least_kept` on simulated tasks alone. Releases are private
-    whatever the settings, as long as they do not come from the records at hand.
+    additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
+    `least_kept` and `few_scores_from` on simulated tasks, the last with a look at car.
+    Releases are private whatever the settings, as long as they do not come from the
+    records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
@@ -51,6 +52,9 @@ class DrawnSettings(CountSettings):
     scores_from : float
         Score threshold: information, in units of effort, from which scores of all
         attributes are released. They then begin to stand out from their noise.
+    few_scores_from : float
+        Score threshold: the same where sums among the public views reach all attributes
+        and there is no boosting. Scores then rank records that have one label.
     score_records : float
         Score budget: information, in units of effort, that scores get at least.
     score_share, score_share_boosting : Fraction
@@ -143,6 +147,7 @@ class DrawnSettings(CountSettings):
 
     boosting_from: float = setting(12000.0)
     scores_from: float = setting(15.0)
+    few_scores_from: float = setting(200.0)
     score_records: float = setting(6.0)
     score_share: Fraction = setting(Fraction(1, 33), most=1)
     score_share_boosting: Fraction = setting(Fraction(1, 25), most=1)

@@ -108,10 +108,12 @@ def test_wide_domains_have_no_more_sums_than_is_affordable():
         assert families.count("single") >= len(shape)
 
 
-def test_few_attributes_need_no_scores():
-    """Public sums reach all of up to six attributes; boosting has scores anyway."""
+def test_few_attributes_need_no_scores_for_few_records():
+    """Public sums reach all of up to six attributes; scores rank records beside."""
     for n_features in range(1, 10):
         assert (most_terms(n_features) == n_features) == (n_features <= 6)
-        small = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 2)
-        assert (small.scores > 0) == (n_features > 6)
-        assert Plan.of(SETTINGS.boosting_from, Fraction(1), n_features, 2).scores > 0
+        enough = SETTINGS.few_scores_from * 2 * np.sqrt(n_features + 1)
+        few = Plan.of(enough - 1, Fraction(1), n_features, 2)
+        assert (few.scores > 0) == (n_features > 6)
+        for n_records in (enough + 1, SETTINGS.boosting_from):
+            assert Plan.of(n_records, Fraction(1), n_features, 2).scores > 0
