@@ -124,6 +124,8 @@ def _held(column: Any) -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
+    if getattr(getattr(column, "dtype", None), "storage", None) == "pyarrow":
+        column = column.array.__arrow_array__()  # text of pandas
     if hasattr(column, "dictionary_encode"):  # pyarrow
         return _of_arrow(column)
     if hasattr(column, "cat") and hasattr(column, "to_physical"):  # polars

@@ -30,7 +30,7 @@ from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
 from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.public_model import STAGES, PublicModel
-from mmech_rf.private.records import EncodedRecords, RecordParts, encode_records
+from mmech_rf.private.records import EncodedRecords, RecordParts, encoded_blocks
 from mmech_rf.private.terms import Terms, cost_in_words, statement
 from mmech_rf.schema import Schema
 
@@ -285,8 +285,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             counts = count_partitions(parts.schema, X, y, policies)
             parts.add_counts(counts, chunk_id)
         else:
-            encoded = encode_records(parts.schema, X, y, **policies, chunk_id=chunk_id)
-            parts.add(*encoded, chunk_id)
+            blocks = encoded_blocks(parts.schema, X, y, chunk_id, **policies)
+            parts.add(blocks, chunk_id)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""

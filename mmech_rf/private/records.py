@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -31,6 +31,7 @@ __all__ = [
     "check_n_records",
     "count_rows",
     "encode_records",
+    "encoded_blocks",
 ]
 
 BLOCK = 2**20
@@ -105,6 +106,29 @@ class EncodedRecords:
         return kept, held_out
 
 
+def encoded_blocks(
+    schema: Schema, X: Any, y: Any, chunk_id: Hashable = None, **policies: str
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield codes (N, d) and class codes (N,); of arrays so many rows at a time.
+
+    The codes of all records are never there at once. Messages count rows from the first
+    one that the name of a part of a file has.
+    """
+    rows = _rows_of(chunk_id)
+    first_row = rows[1] if rows else 0
+    whole = not (
+        isinstance(X, np.ndarray)
+        and isinstance(y, np.ndarray)
+        and X.shape[:1] == y.shape
+    )
+    if whole or len(X) <= BLOCK:
+        yield encode_records(schema, X, y, first_row=first_row, **policies)
+        return
+    for start in range(0, len(X), BLOCK):
+        part, first = slice(start, start + BLOCK), first_row + start
+        yield encode_records(schema, X[part], y[part], first_row=first, **policies)
+
+
 def encode_records(
     schema: Schema,
     X: Any,
@@ -112,22 +136,18 @@ def encode_records(
     *,
     handle_unknown: str,
     handle_missing: str,
-    chunk_id: Hashable = None,
+    first_row: int = 0,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return codes (N, d) and class codes (N,) of records, in narrow types.
-
-    Messages count rows from the first one that the name of a part of a file has.
-    """
+    """Return codes (N, d) and class codes (N,) of records, in narrow types."""
     if handle_unknown != "drop":
         _check_classes(schema, y)
-    rows = _rows_of(chunk_id)
     found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
         X,
         y,
         narrow=True,
         handle_unknown=handle_unknown,
         handle_missing=handle_missing,
-        first_row=rows[1] if rows else 0,
+        first_row=first_row,
     )
     return found
 
@@ -231,13 +251,18 @@ class RecordParts:
                 )
 
     def add(
-        self, codes: NDArray[Any], class_codes: NDArray[Any], chunk_id: Hashable | None
+        self,
+        blocks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
+        chunk_id: Hashable | None,
     ) -> None:
-        """Add a part: codes (N, d) and class_codes (N,) as `Schema.encode` has them."""
+        """Add a part: codes (N, d) and class codes (N,) in blocks, all or none."""
         if self._rows is not None:
-            self._rows.append(np.column_stack([codes, class_codes]))
+            self._rows += [np.column_stack(block) for block in blocks]
         else:
-            self._counts = count_rows(self.schema, codes, class_codes, self._counts)
+            counts = self._counts
+            for codes, class_codes in blocks:
+                counts = count_rows(self.schema, codes, class_codes, counts)
+            self._counts = counts
         if chunk_id is not None:
             self._chunks |= {chunk_id}
 

@@ -414,6 +414,21 @@ def test_booleans_of_files_read_as_those_of_frames(tmp_path, categories):
         assert labels.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("dtype", ["object", "string[python]", "string[pyarrow]"])
+def test_text_of_pandas_reads_the_same_however_it_is_held(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    schema = Schema([Attribute.categorical("a", ["x", "blå", "?"])], ["no", "yes"])
+    cells, labels = ["blå", "x", None, "blå"], ["yes", "no", "yes", "no"]
+    frame = pd.DataFrame({"a": cells, "class": labels}).astype(dtype)
+    codes, classes = schema.encode(frame[1:], frame["class"][1:])
+    assert codes.tolist() == [[0], [2], [1]]
+    assert classes.tolist() == [0, 1, 0]
+    wrong = pd.DataFrame({"a": [*cells, "secret"]}).astype(dtype)
+    with pytest.raises(ValueError, match="row 4, column 'a'"):
+        schema.encode(wrong)
+
+
 def test_texts_that_look_alike_stay_apart():
     attribute = Attribute.categorical("a", ["05", "5", "5.0", "1e+16", "0", "inf"])
     cells = ["05", "5", "5.0", "1e+16", "0", "inf", "10000000000000000", "-0.0", 1e16]

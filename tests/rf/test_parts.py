@@ -234,6 +234,22 @@ def test_trees_are_drawn_from_distinct_records(name):
     assert set(sizes) == {distinct}
 
 
+@pytest.mark.parametrize("name", ["default", "labels"])
+def test_long_arrays_are_counted_a_block_at_a_time(name, monkeypatch):
+    """To the same release; and of a wrong record none is counted."""
+    expected = released_at_once(name)
+    model, rows, labels, queries = CASES[name]()
+    monkeypatch.setattr("mmech_rf.private.records.BLOCK", 16)
+    with entropy(3):
+        found = seen(model.fit(rows, labels), queries)
+    np.testing.assert_array_equal(found[0], expected[0])
+    wrong = rows.copy()
+    wrong[40, 3] = "no such value"
+    with pytest.raises(ValueError, match="row 140, column 'persons'"):
+        model.count(wrong, labels, chunk_id=("a.csv", 100, 100 + len(rows)))
+    assert not model._holds_parts()
+
+
 @pytest.mark.parametrize("name", ["default", "drawn", "blocks", "batch training"])
 def test_equal_records_take_no_more_memory(name):
     model, rows, labels, _ = CASES[name]()
