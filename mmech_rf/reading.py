@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import mmap
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -396,29 +395,25 @@ def _is_plain(path: Path) -> bool:
         return False
     longest = csv.field_size_limit()
     decoder = codecs.getincrementaldecoder("utf-8")()
-    with (
-        path.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as bytes_,
-    ):
-        if bytes_.find(b'"') >= 0:
-            return False
-        if bytes_.find(b"\r") >= 0 and re.search(rb"\r(?!\n)", bytes_):
-            return False
-        start = 0
-        while start + longest < len(bytes_):
-            start = bytes_.rfind(b"\n", start, start + longest) + 1
-            if not start:
+    begun, returned = 0, False  # bytes of a line, and whether "\r" was the last one
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            if b'"' in block or (returned and not block.startswith(b"\n")):
                 return False
-        try:
-            for start in range(0, len(bytes_), _BLOCK):
-                block = bytes_[start : start + _BLOCK]
-                cut_off = decoder.getstate()[0]
-                if cut_off or not block.isascii():
+            if b"\r" in block and re.search(rb"\r(?!\n|\Z)", block):
+                return False
+            start, returned = -begun, block.endswith(b"\r")
+            while start + longest < len(block):
+                start = block.rfind(b"\n", max(start, 0), start + longest) + 1
+                if not start:
+                    return False
+            begun = len(block) - (block.rfind(b"\n") + 1 or start)
+            try:
+                if decoder.getstate()[0] or not block.isascii():
                     decoder.decode(block)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return False
-    return True
+            except UnicodeDecodeError:
+                return False
+    return not (returned or decoder.getstate()[0])
 
 
 def _of_plain_csv(

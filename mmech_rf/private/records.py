@@ -37,9 +37,9 @@ __all__ = [
 BLOCK = 2**20
 """Memory: rows that are counted at a time."""
 
-FIELD = 160
-"""Memory: bytes of a release for each field of a distinct record. Measured with drawn
-trees on 725,760 distinct records of 8 attributes and a class: 1.2 GB."""
+FIELD = 256
+"""Memory: most bytes of a release for each field of a distinct record. Measured with
+drawn trees: 203 of 14 numbers in 64 bins, 160 of 8 attributes, 41 of 123 bits."""
 
 
 def check_n_records(value: Any, otherwise: str) -> None:

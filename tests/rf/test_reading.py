@@ -1,5 +1,6 @@
 """Files in parts: every record once, as the reader of whole files has it."""
 
+import csv
 import gzip
 
 import numpy as np
@@ -93,6 +94,42 @@ def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
     assert {file for file, *_ in chunks} == {str(path)}
     assert stops[-1] == len(lines) - 1 - 2 * (change == "empty lines")
     assert max(np.diff([0, *stops])) <= chunk_rows
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a,b\n1,2\n",
+        b"a,b\r\n1,2\r\n",
+        b"a,b\n1,2",
+        "å,b\nå€,2\n".encode(),
+        b"a,b\n12345678,1\n",
+        b"a,b\n1234567890123,1\n1,2\n",
+        b"a,b\n1,2\n1234567890123",
+        b"a,b\r1,2\n",
+        b"a,b\n1,2\r",
+        b'a,b\n1,"2"\n',
+        b"a,b\n1,\xe9\n",
+        "a,b\n1,€".encode()[:-1],
+    ],
+)
+def test_files_are_plain_or_not_in_blocks_of_any_size(
+    text, size, tmp_path, monkeypatch
+):
+    (tmp_path / "a.csv").write_bytes(text)
+    lines = text.replace(b"\r\n", b"\n").split(b"\n")
+    try:
+        plain = b'"' not in text and b"\r" not in b"".join(lines)
+        plain &= max(map(len, text.decode().encode().split(b"\n"))) < 11
+    except UnicodeDecodeError:
+        plain = False
+    monkeypatch.setattr(reading, "_BLOCK", size)
+    before = csv.field_size_limit(11)
+    try:
+        assert reading._is_plain(tmp_path / "a.csv") == plain
+    finally:
+        csv.field_size_limit(before)
 
 
 @pytest.mark.usefixtures("reader")
