@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,9 @@ def findings(rows: Sequence[Row], known: Trials) -> str:
         if row.published:
             figures += 1
             above += own[0] >= float(row.published) - MARGIN
-    splits = 1 + max((split for _, split in known), default=-1)
+    wanted = {key for row in rows for key in (row.key, row.beside)}
+    counts = Counter(key for key, _ in known if key in wanted).values() or [0]
+    splits = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
     return (
         f"Means of {splits} splits. Of {figures} published figures, {above} are "
         f"reached by the recipe, less at most {MARGIN} points. The private forest is "
