@@ -145,8 +145,12 @@ def _count(
 
     It is returned because workers log the arguments of tasks that raise.
     """
+    unknown, missing = policies["handle_unknown"], policies["handle_missing"]
     try:
-        return count_rows(schema, *encode_records(schema, X, y, **policies))
+        encoded = encode_records(
+            schema, X, y, handle_unknown=unknown, handle_missing=missing
+        )
+        return count_rows(schema, *encoded)
     except (TypeError, ValueError) as error:
         return error.with_traceback(None)
 
