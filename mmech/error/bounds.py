@@ -46,9 +46,10 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.kronecker import Kronecker
+from mmech.operators.lsmr import known_column_squares
 from mmech.operators.stack import VStack
 from mmech.reduction.cells import reduce_domain
-from mmech.structure.shape import squared_singular_values
+from mmech.structure.shape import frobenius_squared, squared_singular_values
 from mmech.threads import one_blas_thread
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
@@ -189,7 +190,8 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
             return bound
     m, n = workload.shape
     if min(m, n) > LIMITS.dense_cells:
-        return partial_loss_bound(workload, np.full(n, 1.0 / n))
+        trace = frobenius_squared(workload) / n
+        return partial_loss_bound(workload, np.full(n, 1.0 / n), trace)
     return sum_of_roots(squared_singular_values(workload), max(m, n)) ** 2 / n
 
 
@@ -290,33 +292,43 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
             yield bound, "singular values"
             return
     yield _sum_over_blocks(workload), "sum over the blocks"
-    weights = _cell_weights(workload)
     yield 0.0, "none"
-    if weights and size <= CHEAP_SPECTRUM_SIZE:
-        for p in weights:
-            yield weighted_loss_bound(workload, p), "singular values"
-    elif weights:
-        yield float(workload.column_square_sums().max()), "largest column"
-        for p in weights:
-            yield partial_loss_bound(workload, p), "partial singular values"
-
-
-def _cell_weights(workload: QueryMatrix) -> list[NDArray[np.float64]]:
-    """Return probabilities of the cells to try: uniform, and by the squared norms.
-
-    The latter are best for columns at right angles. None for too many cells.
-    """
-    n = workload.shape[1]
-    if max(workload.shape) > LIMITS.table_entries or n > LIMITS.dual_distribution:
-        return []
+    if max(m, n) > LIMITS.table_entries or n > LIMITS.dual_distribution:
+        return
     try:
-        squares = workload.column_square_sums().astype(np.float64)
+        squares = _cheap_column_squares(workload)
     except DomainTooLargeError:
-        return []
-    total = squares.sum()
-    if total == 0 or squares.min() == squares.max():
-        return [np.full(n, 1.0 / n)]
-    return [np.full(n, 1.0 / n), squares / total]
+        return
+    if size <= CHEAP_SPECTRUM_SIZE:
+        for p in _cell_weights(n, squares):
+            yield weighted_loss_bound(workload, p), "singular values"
+        return
+    if squares is not None:
+        yield float(squares.max()), "largest column"
+    for p in _cell_weights(n, squares):
+        trace = None if squares is None else float(p @ squares)
+        yield partial_loss_bound(workload, p, trace), "partial singular values"
+
+
+def _cheap_column_squares(workload: QueryMatrix) -> NDArray[np.float64] | None:
+    """Return the squared norms of the columns, unless too many entries are listed."""
+    squares = known_column_squares(workload)
+    if squares is None and math.prod(workload.shape) <= LIMITS.certificate_entries:
+        return workload.column_square_sums().astype(np.float64)
+    return squares
+
+
+def _cell_weights(
+    n: int, squares: NDArray[np.float64] | None
+) -> list[NDArray[np.float64]]:
+    """Return probabilities of n cells to try: uniform, and by the squared norms.
+
+    The latter, where they are known, are best for columns at right angles.
+    """
+    uniform = np.full(n, 1.0 / n)
+    if squares is None or squares.sum() == 0 or squares.min() == squares.max():
+        return [uniform]
+    return [uniform, squares / squares.sum()]
 
 
 @cheap_loss_bound.register(Scaled)

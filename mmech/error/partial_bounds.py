@@ -48,7 +48,9 @@ def weighted_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
     return sum_of_roots(squares, max(workload.shape)) ** 2
 
 
-def partial_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
+def partial_loss_bound(
+    workload: QueryMatrix, p: NDArray[np.float64], trace: float | None
+) -> float:
     r"""Return ‖M‖_*² for M = W P^½ from below, by products with M alone.
 
     With k directions Q and V an orthonormal basis of the rows QᵀM, pinching gives
@@ -58,12 +60,12 @@ def partial_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
     and Hölder's inequality :math:`\|E\|_* \ge \|E\|_F^3 / \|E\|_4^2`. With H = M Mᵀ,
     C = QᵀHQ and Z = M V = HQ C^-½, all of it follows from products: ‖QᵀM‖_* is tr C^½,
     and E Eᵀ = H - Z Zᵀ. Any Q is valid; that of subspace iteration is a good one.
-    Of M and Mᵀ the one with fewer rows is taken.
+    Of M and Mᵀ the one with fewer rows is taken. Where `trace`, ‖M‖_F², would take too
+    long it is ``None``, and the bound is that of the directions alone.
     """
     m, n = workload.shape
     size = min(m, n)
     products = _gram_products(workload, p)
-    trace = float(p @ workload.column_square_sums().astype(np.float64))
     if trace == 0:
         return 0.0
     count = max(min(DIRECTIONS, PRODUCT_ENTRIES // max(m, n), size), 1)
@@ -74,12 +76,17 @@ def partial_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
     images = products(directions)
     inner = directions.T @ images
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
+    if not values[-1] > 0:
+        return 0.0
     keep = values > SPREAD * values[-1]
     values, vectors = values[keep], vectors[:, keep]
     explained = images @ (vectors / np.sqrt(values))  # Z
     # A sum of m or n products is off by so much of the norms; dividing by C, by its
     # condition more.
     rounding = 8.0 * (m + n) * np.finfo(float).eps
+    total = sum_of_roots(values, m + n)
+    if trace is None:
+        return total**2 * (1.0 - 2.0 * rounding)
     slack = rounding * values[-1] / values[0]
     energy = trace * (1.0 - slack) - float(np.square(explained).sum()) * (1.0 + slack)
     whole = _fourth_moment(workload, p, trace, products)
@@ -87,8 +94,7 @@ def partial_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
     own = float(np.square(explained.T @ explained).sum())
     fourth = whole * (1.0 + 4.0 * slack) - 2.0 * cross + own
     rest = max(energy, 0.0) ** 1.5 / math.sqrt(fourth) if fourth > 0 else 0.0
-    total = sum_of_roots(values, m + n) + rest
-    return total**2 * (1.0 - 2.0 * rounding)
+    return (total + rest) ** 2 * (1.0 - 2.0 * rounding)
 
 
 def _gram_products(

@@ -196,9 +196,12 @@ def report(
         ("loss", f"{loss:.6g}"),
         ("expected error", f"{total:.6g}"),
         ("rmse", f"{rmse:.6g}"),
-        ("lower bound", f"{bound:.6g} ({bound_name})"),
-        ("ratio to the bound", f"{ratio:.4g}"),
     ]
+    if bound_name == "none":
+        rows.append(("lower bound", "not computed: no closed form for so many cells"))
+    else:
+        rows.append(("lower bound", f"{bound:.6g} ({bound_name})"))
+        rows.append(("ratio to the bound", f"{ratio:.4g}"))
     if result is not None:
         rows.insert(2, ("template", result.template))
     errors: tuple[float, float, float] | None = None

@@ -20,7 +20,7 @@ from mmech.operators.joint import nearest_inverse_gram
 from mmech.operators.stack import VStack
 from mmech.structure.shape import has_full_column_rank
 
-__all__ = ["Preconditioner", "preconditioner", "solve"]
+__all__ = ["Preconditioner", "known_column_squares", "preconditioner", "solve"]
 
 TOLERANCE = 1e-12
 """Relative residual, of the equations or of the normal equations, at which to stop."""
@@ -64,7 +64,7 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
             return Preconditioner(near.root_matmat, near.root_rmatmat)
     if not has_full_column_rank(similar):
         return None
-    squares = _column_squares(similar)
+    squares = known_column_squares(similar)
     if squares is None or not squares.min(initial=1.0) > 0:
         return None
     scales = 1.0 / np.sqrt(squares)[:, None]
@@ -72,23 +72,23 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
 
 
 @singledispatch
-def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
-    """Return the squared norms of the columns unless they cost n products."""
+def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
+    """Return the squared norms of the columns, ``None`` where they cost n products."""
     own = type(operator).column_square_sums
     if own is QueryMatrix.column_square_sums:
         return None
     return operator.column_square_sums().astype(np.float64)
 
 
-@_column_squares.register(Scaled)
+@known_column_squares.register(Scaled)
 def _(operator: Scaled) -> NDArray[np.float64] | None:
-    inner = _column_squares(operator.operator)
+    inner = known_column_squares(operator.operator)
     return None if inner is None else operator.weight**2 * inner
 
 
-@_column_squares.register(VStack)
+@known_column_squares.register(VStack)
 def _(operator: VStack) -> NDArray[np.float64] | None:
-    parts = [_column_squares(block) for block in operator.blocks]
+    parts = [known_column_squares(block) for block in operator.blocks]
     known = [part for part in parts if part is not None]
     return np.sum(known, axis=0) if len(known) == len(parts) else None
 

@@ -351,12 +351,14 @@ def test_partial_spectra_stay_below_the_truth(
     exact = np.linalg.svd(
         workload.to_dense().astype(float) * np.sqrt(p), compute_uv=False
     )
+    trace = float(p @ workload.column_square_sums())
     last = 0.0
     for count in (1, 3, 64):
         monkeypatch.setattr(partial_bounds, "DIRECTIONS", count)
         with limits.changed(certificate_entries=entries):
-            bound = partial_loss_bound(workload, p)
-        assert 0 <= bound <= exact.sum() ** 2 * (1 + 1e-12)
+            bound = partial_loss_bound(workload, p, trace)
+            directions = partial_loss_bound(workload, p, None)
+        assert 0 <= directions <= bound <= exact.sum() ** 2 * (1 + 1e-12)
         # More directions explain more of the spectrum.
         found = np.sort(exact)[::-1][:count]
         assert bound >= max(last, 0.9 * found[0] ** 2)

@@ -1,11 +1,13 @@
 """Error tables, errors of single queries in closed form, confidence intervals."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference as ref
+import scipy.sparse as sp
 
 from mmech import (
     AllRange,
@@ -16,15 +18,18 @@ from mmech import (
     Marginals,
     Merged,
     Ones,
+    PartitionStack,
     PIdentity,
     Prefix,
     Report,
+    Sparse,
     Total,
     UnsupportedWorkloadError,
     VStack,
     all_marginals,
     confidence_interval,
     expected_error,
+    limits,
     loss,
     optimize,
     per_query_error,
@@ -189,6 +194,29 @@ def test_omitted_where_too_expensive(workload):
     table = report(workload, PIdentity(np.ones((2, 660))), epsilon=1)
     assert table.standard_errors is None
     assert "standard errors     omitted" in str(table)
+
+
+def test_no_bound_lists_the_columns_of_a_large_workload(rng):
+    m, n, groups = 5000, 2**15, 2000
+    rows = np.repeat(np.arange(m), 2)
+    columns = rng.integers(0, groups, (m, 2))
+    columns[:, 1] += groups
+    ones = np.ones(2 * m, np.int64)
+    picks = sp.csr_array((ones, (rows, columns.ravel())), shape=(m, 2 * groups))
+    labels = rng.integers(0, groups, (2, n))
+    workload = Sparse(picks) @ PartitionStack(labels, [groups, groups])
+    with limits.changed(exhaustive_entries=1):
+        table = report(workload, Identity(n), epsilon=1)
+    assert table.bound_name == "partial singular values"
+    assert 1 < table.bound_ratio < math.inf
+
+
+def test_a_bound_that_is_not_computed_says_so():
+    workload = Sparse(sp.eye_array(3000, dtype=np.int64)) @ Prefix(3000)
+    with limits.changed(dual_distribution=1):
+        table = report(workload, Identity(3000), epsilon=1)
+    assert table.bound == 0
+    assert re.search(r"lower bound +not computed", str(table))
 
 
 def test_input_errors():
