@@ -9,12 +9,15 @@ import pytest
 from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 
 from mmech_rf import DrawnForestClassifier, DrawnSettings, PrivateForestClassifier
+from mmech_rf.data.simulated import simulate_task
 from mmech_rf.drawn import scores as additive
 from mmech_rf.drawn.counts import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.scores import SUMS, sums_from_coarse_to_fine
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import GRID, public_views
+from mmech_rf.private.payments import Payments
 
 LABELS = np.array([0, 2, 1, 0])
 COUNTS = np.array([[500, 20, 100], [20, 40, 300], [90, 100, 80], [60, 10, 10]])
@@ -126,6 +129,71 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng):
             apart = np.diff(own - true, axis=1) / additive.VOTE_STEPS
             held.extend(np.abs(apart) <= 2 * np.hypot(*errors.T)[:, None] + 0.01)
     assert np.mean(held) > 0.9
+
+
+def small_tasks(n_tasks):
+    """Simulated tasks of few attributes."""
+    seeds = iter(range(10**6))
+    while n_tasks:
+        task = simulate_task(np.random.default_rng([5, next(seeds)]))
+        if task.schema.n_features <= 8:
+            n_tasks -= 1
+            yield task
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("epsilon", "boosted"), [(1, False), (8, True)])
+def test_intervals_hold_on_simulated_tasks(epsilon, boosted, monkeypatch):
+    """Of 90 % at least 65 %: 12 tasks had .87 and .97, one of them .38.
+
+    The same trees vote with the exact counts that were released; scores stay noisy.
+    """
+    exact, n, held = [], 2000, []
+    release = Payments.release
+
+    def remember(self, counts, *rest):
+        measured = release(self, counts, *rest)
+        exact.append(replace(measured, values=np.array(counts)))
+        return measured
+
+    monkeypatch.setattr(Payments, "release", remember)
+    for number, task in enumerate(small_tasks(10)):
+        rng = np.random.default_rng(number)
+        codes = task.records(n, rng)
+        model = DrawnForestClassifier(
+            task.schema,
+            epsilon=epsilon,
+            n_records=n,
+            settings=DrawnSettings(third_level=0.0),
+        )
+        exact.clear()
+        model.fit(codes, task.labels(codes, rng))
+        experts, k = model._experts, task.schema.n_classes
+        assert (model.choice_.rounds > 0) == boosted
+        votes, answers = [], experts.answers
+        for place, (tree, counts) in enumerate(zip(experts.trees, exact, strict=True)):
+            labels = np.concatenate(tree.labels)
+            if boosted:
+                rate = 0.5 if place else 1
+                own, _ = leaf_votes(counts, UNIT if place else 1, even=place > 0)
+                own = rate * (own - own.mean(axis=1, keepdims=True))
+                own[labels == k] = 0
+            else:
+                rows = np.arange(k) if experts.additive else np.zeros(0, int)
+                labels = np.concatenate([labels, rows])
+                own = np.zeros(counts.values.shape)
+                known = labels < k
+                without = replace(counts, values=counts.values[known])
+                own[known], _ = labelled_votes(without, labels[known], n)
+                answers = own[tree.n_leaves :] if experts.additive else None
+                own = own[: tree.n_leaves]
+            votes.append(own)
+        truth = replace(experts, scores=tuple(votes), answers=answers)
+        queries = task.records(300, rng)
+        lower, upper = experts.interval(queries, 0.9)
+        found = truth.probabilities(queries)
+        held.append(((lower <= found) & (found <= upper)).mean())
+    assert np.mean(held) > 0.65
 
 
 @pytest.mark.parametrize("kind", [(300, 0.5), (3000, 1), (9000, 3)])
