@@ -16,7 +16,7 @@ from typing import Any
 
 from mmech import Counts
 from mmech_rf.forest.checks import located
-from mmech_rf.private.records import count_rows, encode_records
+from mmech_rf.private.records import count_rows, encoded_blocks
 from mmech_rf.schema import Schema
 
 __all__ = ["count_partitions", "is_on_cluster"]
@@ -145,14 +145,14 @@ def _count(
 
     It is returned because workers log the arguments of tasks that raise.
     """
-    unknown, missing = policies["handle_unknown"], policies["handle_missing"]
     try:
-        encoded = encode_records(
-            schema, X, y, handle_unknown=unknown, handle_missing=missing
-        )
-        return count_rows(schema, *encoded)
+        counts = None
+        for block in encoded_blocks(schema, X, y, **policies):
+            counts = count_rows(schema, *block, counts)
+        assert counts is not None  # there is a block, if an empty one
     except (TypeError, ValueError) as error:
         return error.with_traceback(None)
+    return counts
 
 
 def _named(found: Counts | Exception, number: int) -> Counts:

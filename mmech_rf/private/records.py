@@ -30,7 +30,6 @@ __all__ = [
     "RecordParts",
     "check_n_records",
     "count_rows",
-    "encode_records",
     "encoded_blocks",
 ]
 
@@ -122,21 +121,21 @@ def encoded_blocks(
         and X.shape[:1] == y.shape
     )
     if whole or len(X) <= BLOCK:
-        yield encode_records(schema, X, y, first_row=first_row, **policies)
+        yield _encode(schema, X, y, first_row=first_row, **policies)
         return
     for start in range(0, len(X), BLOCK):
         part, first = slice(start, start + BLOCK), first_row + start
-        yield encode_records(schema, X[part], y[part], first_row=first, **policies)
+        yield _encode(schema, X[part], y[part], first_row=first, **policies)
 
 
-def encode_records(
+def _encode(
     schema: Schema,
     X: Any,
     y: Any,
     *,
     handle_unknown: str,
     handle_missing: str,
-    first_row: int = 0,
+    first_row: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return codes (N, d) and class codes (N,) of records, in narrow types."""
     if handle_unknown != "drop":
