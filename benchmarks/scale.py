@@ -1,0 +1,255 @@
+"""The table of many records: ``python -m benchmarks.scale`` prints it.
+
+Each row runs in a process of its own, after a fit of a few records that compiles what
+there is to compile. Seconds are processor seconds, so that other programs on the
+machine matter less, next to those of the clock. Memory is the peak of the process less
+what it held before the job, which includes records in memory; of commands on files it
+is the whole peak, and at least that of this process. Files are written to a temporary
+folder and deleted. Adult is read from the folder that ``MMECH_DATA_DIR`` names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import benchmarks.suite  # noqa: F401  limits the threads
+from benchmarks.accuracy._data import load
+from benchmarks.cluster import SCHEMA, SIZES, write_parquet
+from mmech_rf import (
+    Attribute,
+    BatchTrainingClassifier,
+    PrivateForestClassifier,
+    Schema,
+    datasets,
+)
+
+Job = Callable[[], Any]
+
+BLOCK = 10**6
+"""Records that are drawn at a time."""
+
+CSV_BYTES = 2**30
+
+
+# ---- records -------------------------------------------------------------------------
+
+
+def drawn(pool: NDArray[Any], n: int) -> NDArray[Any]:
+    """Return n rows of a pool, with repetition, without much memory beside them."""
+    rng = np.random.default_rng(0)
+    rows = np.empty((n, pool.shape[1]), pool.dtype)
+    for start in range(0, n, BLOCK):
+        part = rows[start : start + BLOCK]
+        part[:] = pool[rng.integers(0, len(pool), len(part), np.int32)]
+    return rows
+
+
+def coded(bunch: Any) -> tuple[Schema, NDArray[np.int8]]:
+    """Return a schema of codes, and the records as codes, class last."""
+    schema = bunch.schema
+    codes, classes = schema.encode(bunch.data, bunch.target)
+    attributes = [
+        Attribute.categorical(name, list(range(size)))
+        for name, size in zip(schema.feature_names, schema.domain_shape, strict=True)
+    ]
+    rows = np.column_stack([codes, classes]).astype(np.int8)
+    return Schema(attributes, list(range(schema.n_classes))), rows
+
+
+def default_on(load_it: Callable[[], Any], n: int | None = None) -> Job:
+    """Return a fit of the default classifier on so many records, or all there are."""
+    schema, rows = coded(load_it())
+    rows = rows if n is None else drawn(rows, n)
+    few = rows[:1000]
+    PrivateForestClassifier(schema, epsilon=1).fit(few[:, :-1], few[:, -1])
+    model = PrivateForestClassifier(schema, epsilon=1, n_records=len(rows))
+    return lambda: model.fit(rows[:, :-1], rows[:, -1])
+
+
+def batch_training(n: int) -> Job:
+    """Return a fit of the infinite forest on codes in bytes."""
+    rng = np.random.default_rng(0)
+    pool = np.stack([rng.integers(0, s, 20_000, np.int8) for s in (*SIZES, 2)], 1)
+    rows = drawn(pool, n)
+    X, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
+    del rows
+    made = partial(BatchTrainingClassifier, SCHEMA, epsilon=1, n_trees=math.inf)
+    made().fit(X[:1000], y[:1000])
+    return lambda: made().fit(X, y)
+
+
+def encoding(n: int, *, arrow: bool) -> Job:
+    """Return the encoding of eight columns of text, or of Arrow dictionaries."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    words = [[f"value number {j}" for j in range(size)] for size in SIZES]
+    columns = {
+        f"a{i}": np.array(w, object)[rng.integers(0, len(w), n)]
+        for i, w in enumerate(words)
+    }
+    names = zip(columns, words, strict=True)
+    schema = Schema([Attribute.categorical(*both) for both in names], [0, 1])
+    frame: Any = pd.DataFrame(columns)
+    if arrow:
+        import pyarrow as pa
+
+        frame = pa.table(
+            {name: pa.array(c).dictionary_encode() for name, c in columns.items()}
+        )
+    schema.encode(frame[:1000], narrow=True)
+    return lambda: schema.encode(frame, narrow=True)
+
+
+# ---- files ---------------------------------------------------------------------------
+
+
+def write_csv(folder: Path, size: int) -> None:
+    """Write Adult's records again and again, and their schema."""
+    bunch = load("adult")
+    bunch.schema.to_json(folder / "adult.json")
+    header = ",".join([*bunch.schema.feature_names, bunch.schema.target])
+    rows = zip(bunch.data, bunch.target, strict=True)
+    text = "".join(",".join(map(str, (*x, y))) + "\n" for x, y in rows)
+    with open(folder / "adult.csv", "w", encoding="utf-8") as stream:
+        stream.write(header + "\n")
+        for _ in range(size // len(text)):
+            stream.write(text)
+
+
+READ = "import sys, pyarrow.csv; pyarrow.csv.read_csv(sys.argv[1])"
+
+
+def with_csv(size: int) -> None:
+    """Print what a model of a CSV file costs, beside reading it with pyarrow."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_csv(folder, size)
+        path, model = str(folder / "adult.csv"), str(folder / "model.npz")
+        fit = ["-m", "mmech_rf", "fit", path, "--schema", str(folder / "adult.json")]
+        fit += ["--epsilon", "1", "--out", model, "--force", "--memory", "1G"]
+        read = ["-c", READ, path]
+        for label, arguments in [("pyarrow reads it", read), ("fit", fit)]:
+            report(f"CSV of {size / 2**30:.1f} GB, {label}", *of_command(arguments))
+
+
+COUNTED = """
+import sys
+from benchmarks.cluster import SCHEMA
+from mmech_rf import PrivateForestClassifier, read
+model = PrivateForestClassifier(SCHEMA, epsilon=1)
+for X, y, chunk_id in read(sys.argv[1], SCHEMA):
+    model.count(X, y, chunk_id=chunk_id)
+"""
+POLARS = """
+import sys, polars
+frame = polars.scan_parquet(sys.argv[1])
+frame.group_by(polars.all()).len().collect(engine="streaming")
+"""
+DUCKDB = """
+import sys, duckdb
+files = f"'{sys.argv[1]}/*.parquet'"
+duckdb.sql(f"select *, count(*) from {files} group by all").fetchall()
+"""
+
+
+def with_parquet(n: int) -> None:
+    """Print what counting distinct records of a Parquet folder costs, and elsewhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_parquet(folder, n)
+        for label, code in [("read", COUNTED), ("polars", POLARS), ("DuckDB", DUCKDB)]:
+            name = f"distinct of {n:.0e} in Parquet, {label}"
+            report(name, *of_command(["-c", code, folder]))
+
+
+# ---- measuring -----------------------------------------------------------------------
+
+
+def of_command(arguments: list[str]) -> tuple[float, float, float]:
+    """Return processor seconds, seconds of the clock and MiB of a run of Python."""
+    started = time.perf_counter()
+    child = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    taken = time.perf_counter() - started
+    if status:
+        raise RuntimeError(f"python {' '.join(arguments)} failed")
+    return used.ru_utime + used.ru_stime, taken, used.ru_maxrss / 2**10
+
+
+def memory(field: str) -> float:
+    """Return a field of /proc/self/status in MiB."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    found = next(line for line in lines if line.startswith(field))
+    return int(found.split()[1]) / 2**10
+
+
+def of_job(job: Job) -> tuple[float, float, float]:
+    """Return processor seconds, seconds of the clock and MiB beyond those before."""
+    # From here on, the peak is that of the job.
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
+    before, clock, processor = memory("VmRSS"), time.perf_counter(), time.process_time()
+    job()
+    used = time.process_time() - processor
+    return used, time.perf_counter() - clock, memory("VmHWM") - before
+
+
+def report(name: str, processor: float, clock: float, mebibytes: float) -> None:
+    """Print a row of the table."""
+    load_now = os.getloadavg()[0]
+    print(
+        f"| {name} | {processor:.3g} s | {clock:.3g} s | {mebibytes:,.0f} MB | "
+        f"{load_now:.0f} |",
+        flush=True,
+    )
+
+
+def rows(scale: float) -> dict[str, Callable[[], Job]]:
+    """Return what makes the job of every row, with this share of the records."""
+    few, many = int(1e6 * scale), int(1e8 * scale)
+    car, fit = datasets.load_car, "default classifier"
+    adult, binary = partial(load, "adult-paper-bins"), partial(load, "adult-binary")
+    return {
+        f"{fit}, Car, {few:.0e}": partial(default_on, car, few),
+        f"{fit}, Car, {many:.0e}": partial(default_on, car, many),
+        f"{fit}, Adult, {few:.0e}": partial(default_on, adult, few),
+        f"{fit}, adult-binary": partial(default_on, binary),
+        f"batch training, {many:.0e} x 8 bytes": partial(batch_training, many),
+        f"encode {few:.0e} x 8 text": partial(encoding, few, arrow=False),
+        f"encode {few:.0e} x 8 dictionaries": partial(encoding, few, arrow=True),
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the table, or a row of it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the records")
+    parser.add_argument("--row", help="only this one, in this process")
+    args = parser.parse_args(argv)
+    jobs = rows(args.scale)
+    if args.row is not None:
+        report(args.row, *of_job(jobs[args.row]()))
+        return
+    head = "| work | processor | clock | memory | load |\n|---|---|---|---|---|"
+    print(head, flush=True)
+    for name in jobs:
+        own = ["-m", "benchmarks.scale", "--scale", str(args.scale), "--row", name]
+        subprocess.run([sys.executable, *own], check=True)
+    with_csv(int(args.scale * CSV_BYTES))
+    with_parquet(int(args.scale * 1e8))
+
+
+if __name__ == "__main__":
+    main()
