@@ -31,7 +31,7 @@ from mmech_rf.private.ensembles import Ensemble, spawn
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import grown_trees
-from mmech_rf.private.sizes import TableTooLargeError, check_cells
+from mmech_rf.private.sizes import OTHERWISE, TableTooLargeError, check_cells
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
@@ -331,10 +331,10 @@ class RecipeForestClassifier(AccountedForest):
             f"{n_trees} trees of depth {n_levels} over the {schema.n_features} "
             f"attributes of the {{schema}} may have {magnitude(n_trees)} times "
             f"{magnitude(self._leaves(n_levels))} leaves, which do not fit in memory",
-            remedy=tuple(
-                f"use {{recipe={own}.replace({change})}}" for change in changes
-            )
-            or "use attributes of fewer values",
+            remedy=(
+                *(f"use the {{Recipe}} {own}.replace({change})" for change in changes),
+                OTHERWISE,
+            ),
         )
 
     def _fitting_trees(self, n_trees: int, n_levels: int) -> int:

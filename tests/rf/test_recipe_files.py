@@ -5,7 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from mmech_rf import Recipe, RecipeForestClassifier, datasets, load_model, recipes
+from mmech_rf import (
+    Recipe,
+    RecipeForestClassifier,
+    datasets,
+    limits,
+    load_model,
+    recipes,
+)
 from mmech_rf.cli.main import main
 
 CAR = datasets.load_car()
@@ -132,6 +139,14 @@ def test_refusals_on_the_command_line(files, capsys):
     assert fit(files, "drawn", "--recipe", "spe") == 2
     assert "--recipe does not go with --method drawn" in capsys.readouterr().err
     assert not (files / "m.npz").exists()
+
+
+def test_what_does_not_fit_names_what_the_command_has(files, capsys):
+    with limits.changed(count_entries=100):
+        assert fit(files, "recipe", "--recipe", "fi-2021") == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "do not fit in memory; use `fit --method private`, which" in error
+    assert "recipes()" not in error
 
 
 def test_the_table_on_the_command_line(capsys):

@@ -379,7 +379,7 @@ def test_trees_that_do_not_fit_are_refused_with_what_fits(recipe):
     with limits.changed(**SMALL_LIMITS):
         with pytest.raises(TableTooLargeError, match="do not fit in memory") as error:
             fit(recipe)
-        named = re.findall(r"recipe=(\S+\.replace\([^)]+\))", str(error.value))
+        named = re.findall(r"Recipe (\S+\.replace\([^)]+\))", str(error.value))
         assert named
         for call in named:
             fit(eval(call, {"recipes": recipes, "recipe": recipe}))
