@@ -57,15 +57,22 @@ def floors(values: Values, name: str) -> tuple[float, ...] | None:
     return tuple(min(floor, most) for floor in FLOORS[name])
 
 
-def table(values: Values) -> str:
-    """Return the Markdown table of means, floors, and what is missing to them."""
+def table(values: Values, seconds: Mapping[tuple[str, str], float]) -> str:
+    """Return the Markdown table of means, floors, and what is missing to them.
+
+    Parameters
+    ----------
+    values : mapping
+    seconds : mapping
+        Processor time of a fit and its predictions, by data set and method.
+    """
     heads = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
     lines = [
-        "| data set | method | " + " | ".join(heads) + " | splits |",
-        "|---|---|" + "---|" * (len(EPSILONS) + 1),
+        "| data set | method | " + " | ".join(heads) + " | splits | seconds |",
+        "|---|---|" + "---|" * (len(EPSILONS) + 2),
     ]
     for name in dict.fromkeys(key[0] for key in values):
-        lines += _rows(values, name)
+        lines += _rows(values, seconds, name)
     return "\n".join(lines) + "\n"
 
 
@@ -95,7 +102,9 @@ def parity_table(values: Values, epsilon: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(values: Values, name: str) -> list[str]:
+def _rows(
+    values: Values, seconds: Mapping[tuple[str, str], float], name: str
+) -> list[str]:
     present = {key[1] for key in values if key[0] == name}
     lines = []
     for method in (method for method in METHODS if method in present):
@@ -108,16 +117,17 @@ def _rows(values: Values, name: str) -> list[str]:
         if method == OURS[0]:
             cells = [f"**{cell}**" if cell else "" for cell in cells]
         splits = max(map(len, found))
-        lines.append(f"| {name} | {method} | " + " | ".join(cells) + f" | {splits} |")
+        cells += [str(splits), f"{seconds[name, method]:.2g}"]
+        lines.append(f"| {name} | {method} | " + " | ".join(cells) + " |")
     wanted = floors(values, name)
     if wanted is not None:
         cells = [f"{floor:.3f}" for floor in wanted]
-        lines.append(f"| {name} | *floor* | " + " | ".join(cells) + " | |")
+        lines.append(f"| {name} | *floor* | " + " | ".join(cells) + " | | |")
         cells = [
             verdict(values.get((name, OURS[0], epsilon), []), floor)
             for epsilon, floor in zip(EPSILONS, wanted, strict=True)
         ]
-        lines.append(f"| {name} | *floor reached* | " + " | ".join(cells) + " | |")
+        lines.append(f"| {name} | *floor reached* | " + " | ".join(cells) + " | | |")
     return lines
 
 

@@ -6,6 +6,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 from joblib import Parallel, delayed, parallel
 from tqdm import tqdm
@@ -116,3 +117,11 @@ def grouped(
     for name, label, epsilon, i in sorted(known, key=lambda key: order.index(key[0])):
         found[name, label, epsilon].append(known[name, label, epsilon, i][0])
     return dict(found)
+
+
+def median_seconds(known: Known) -> dict[tuple[str, str], float]:
+    """Return the processor time of a fit by data set and method."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (name, label, _, _), (_, seconds) in known.items():
+        found[name, label].append(seconds)
+    return {key: median(every) for key, every in found.items()}

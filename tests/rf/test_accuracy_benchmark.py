@@ -125,12 +125,13 @@ def test_table_has_means_floors_and_verdicts():
         ("iris", FOREST, 1.0): [0.95],
         ("iris", CEILING, math.inf): [1.0, 1.0],
     }
-    lines = _table.table(values).splitlines()[2:]
+    seconds = {("iris", FOREST): 0.5, ("iris", CEILING): 12.25}
+    lines = _table.table(values, seconds).splitlines()[2:]
     assert lines == [
-        f"| iris | {FOREST} | **0.650 ± 0.100** |  | **0.950** |  | 2 |",
-        f"| iris | {CEILING} |  |  |  | 1.000 ± 0.000 | 2 |",
-        "| iris | *floor* | 0.680 | 0.900 | 0.935 | 0.945 | |",
-        "| iris | *floor reached* | no, −0.030 |  | yes |  | |",
+        f"| iris | {FOREST} | **0.650 ± 0.100** |  | **0.950** |  | 2 | 0.5 |",
+        f"| iris | {CEILING} |  |  |  | 1.000 ± 0.000 | 2 | 12 |",
+        "| iris | *floor* | 0.680 | 0.900 | 0.935 | 0.945 | | |",
+        "| iris | *floor reached* | no, −0.030 |  | yes |  | | |",
     ]
 
 
@@ -177,7 +178,7 @@ def test_who_is_absent_is_left_out_in_a_sentence_and_keeps_its_rows(
     given = ["--datasets", "iris", "--splits", "1", "--epsilon", "1", "--methods"]
     main(["--output", str(tmp_path), *given, "OpenDP MST", "naive Bayes"])
     assert "OpenDP MST is left out: there is no such thing" in capsys.readouterr().out
-    assert "| iris | OpenDP MST |  |  | 0.875 |  | 1 |" in (
+    assert "| iris | OpenDP MST |  |  | 0.875 |  | 1 | 30 |" in (
         (tmp_path / "accuracy.md").read_text("utf-8")
     )
     assert len(_trials.read(path)) == 2
