@@ -208,7 +208,7 @@ class DrawnForestClassifier(AccountedForest):
         with self._timed("prediction"):
             lower, upper = self._experts.interval(codes, float(level))
             if self.schema_.monotone:
-                found = self._probabilities(codes)
+                found = self._probabilities_in_order(codes)
                 lower, upper = np.minimum(lower, found), np.maximum(upper, found)
         return lower, upper
 

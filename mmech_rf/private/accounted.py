@@ -326,11 +326,15 @@ class AccountedForest(ShownForest):
         check_is_fitted(self)
         codes = self._encode_queries(X)
         with self._timed("prediction"):
-            return self._probabilities(codes)
+            return self._probabilities_in_order(codes)
 
     def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.schema_.monotone:
-            later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
-            later[:, 0] = 1.0
-            return np.asarray(-np.diff(later, axis=1))
         return self._experts.probabilities(codes)
+
+    def _probabilities_in_order(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return probabilities that keep to monotone attributes, shape (b, k)."""
+        if not self.schema_.monotone:
+            return self._probabilities(codes)
+        later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
+        later[:, 0] = 1.0
+        return np.asarray(-np.diff(later, axis=1))

@@ -371,15 +371,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
     def _break_ties(
         self, scores: NDArray[Any], codes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Arg max over classes of a released model: one answer per distinct record.
-
-        Where attributes are monotone, ties go to the first class or to the last, drawn
-        for the model as a whole: answers to different records must fit together.
-        """
-        if self.schema_.monotone:
-            if self._tie_key % 2:
-                return np.asarray(scores.argmax(axis=1))
-            return scores.shape[1] - 1 - scores[:, ::-1].argmax(axis=1)
+        """Arg max over classes of a released model: one answer per distinct record."""
         mixed = np.zeros(codes.shape[0], np.uint64)
         for column in codes.T:
             mixed = mixed * np.uint64(1_000_003) + column.astype(np.uint64)

@@ -205,8 +205,9 @@ class ShownForest(ForestClassifier):
         """How far predictions move with each attribute, (d,); they sum to one.
 
         Computed from the released model on made-up records that are spread evenly over
-        the schema: no record is looked at, and nothing is spent. Importances on
-        records, by permutation for instance, are not private.
+        the schema, before directions of monotone attributes are kept: no record is
+        looked at, and nothing is spent. Importances on records, by permutation for
+        instance, are not private.
         """
         check_is_fitted(self)
         return importances(self._probabilities, self.schema_.domain_shape)

@@ -280,6 +280,12 @@ def test_directions_are_shown():
     assert "never more likely for more of c." in model.to_html()
 
 
+def test_importances_do_not_look_at_all_cells(monkeypatch):
+    model = fitted(0, **PLANS["not much noise"])
+    monkeypatch.setattr(MonotoneGrid, "later", None)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+
+
 def test_pictures_show_directions():
     pytest.importorskip("matplotlib")
     figure = fitted(0, **PLANS["not much noise"]).plot(n_trees=1)
