@@ -94,16 +94,18 @@ class _Memory:
         self.step_change[row, row] = slope / square
         self.change_change[row, row] = 1.0
 
-    def apply(self, gradient: Floats, stuck: NDArray[np.bool_]) -> Floats | None:
-        """Return the inverse Hessian on the free variables times their gradient.
+    def apply(
+        self, gradient: Floats, stuck: NDArray[np.bool_], by_face: bool
+    ) -> Floats | None:
+        """Return the inverse Hessian times the gradient, for the variables not stuck.
 
-        Steps and changes are restricted to the variables that may move: what the
-        others did says nothing about the curvature along the face of the box.
+        By face, steps and changes are restricted to the variables that may move: what
+        the others did says nothing about the curvature along the face of the box.
         ``None`` if no step is left with a positive curvature there.
         """
         used = self.newest_last
-        if not stuck.any():
-            return self._newton(
+        if not (by_face and stuck.any()):
+            direction = self._newton(
                 gradient,
                 self.steps,
                 self.changes,
@@ -111,6 +113,8 @@ class _Memory:
                 self.change_change,
                 used,
             )
+            direction[stuck] = 0.0
+            return direction
         free = np.flatnonzero(~stuck)
         steps, changes = self.steps[used][:, free], self.changes[used][:, free]
         step_change = (steps @ changes.T).astype(np.float64)
@@ -163,6 +167,7 @@ def minimize_in_box(
     max_iter: int,
     tolerance: float,
     n_pairs: int = 10,
+    by_face: bool = True,
 ) -> BoxDescent:
     """Descend on lower <= x <= upper by projected L-BFGS.
 
@@ -186,6 +191,10 @@ def minimize_in_box(
         Relative decrease per iteration, on average over five, at which to stop.
     n_pairs : int, default=10
         Number of steps to remember.
+    by_face : bool, default=True
+        Whether the curvature is that of the free variables alone. Otherwise steps are
+        less exact, and fewer variables run into their bounds on the way: where there
+        are many minima, the one at the end is often lower.
 
     Returns
     -------
@@ -207,7 +216,8 @@ def minimize_in_box(
         stuck = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
         free = np.where(stuck, 0.0, gradient)
         step = _step(
-            objective, x, shape, value, gradient, free, stuck, memory, (lower, upper)
+            *(objective, x, shape, value, gradient, free, stuck, memory, by_face),
+            (lower, upper),
         )
         if step is None:
             if memory.newest_last:
@@ -239,11 +249,12 @@ def _step(
     free: Floats,
     stuck: NDArray[np.bool_],
     memory: _Memory,
+    by_face: bool,
     bounds: tuple[float, float],
 ) -> tuple[Floats, float, Floats] | None:
     """Return the next point with its value and gradient, or None if none is lower."""
     if memory.newest_last:
-        found = memory.apply(free, stuck)
+        found = memory.apply(free, stuck, by_face)
         if found is None or not found @ free > 0:
             return None
         direction, length = found, 1.0

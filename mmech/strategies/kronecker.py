@@ -54,6 +54,9 @@ Floats = NDArray[np.float64]
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""
 
+UNION_STARTS = 4
+"""Default number of starts for a union of products."""
+
 MAX_SWEEPS = 50
 
 
@@ -61,7 +64,7 @@ def kronecker_strategy(
     workload: QueryMatrix,
     *,
     p: int | Sequence[int] | None = None,
-    n_starts: int = 4,
+    n_starts: int | None = None,
     max_iter: int = 500,
     tolerance: float = 1e-7,
     seed: Any = None,
@@ -80,8 +83,9 @@ def kronecker_strategy(
         sizes.
     p : int or sequence of int, default=None
         Extra queries per factor.
-    n_starts : int, default=4
-        Number of random starts.
+    n_starts : int, default=None
+        Number of starts; 4 for a union, and as many as template "pidentity" takes for
+        each factor of a single product.
     max_iter : int, default=500
         Iterations per factor and sweep.
     tolerance : float, default=1e-7
@@ -105,7 +109,8 @@ def kronecker_strategy(
     terms = _terms(workload, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
     p_list = _p_per_factor(p, sizes)
-    check_integer(n_starts, "n_starts")
+    if n_starts is not None:
+        check_integer(n_starts, "n_starts")
     rng = np.random.default_rng(seed)
     if len(terms) == 1:
         return _single_product(
@@ -122,7 +127,7 @@ def kronecker_strategy(
         identity,
         message="no start improved on the identity",
     )
-    for _ in range(n_starts):
+    for _ in range(UNION_STARTS if n_starts is None else n_starts):
         kind = int(rng.integers(1, 4))
         thetas = [
             list(random_starts(size, rows, rng, kind))[-1]
@@ -179,7 +184,7 @@ def _single_product(
     workload: QueryMatrix,
     factors: Sequence[QueryMatrix],
     p_list: list[int],
-    n_starts: int,
+    n_starts: int | None,
     max_iter: int,
     tolerance: float,
     rng: np.random.Generator,

@@ -73,11 +73,12 @@ TOLERANCE = 1e-7
 
 EXACT_BLOCKS = 512
 BLOCKS_TOLERANCE = 2e-7
+CELLS_TOLERANCE = 1e-6
 """Descents over an order go to the end on the finest level of at most so many blocks;
 on finer ones, where an iteration costs more and little is left to gain, they settle."""
 
 FINALISTS = 3
-"""Starts that are compared there before the best goes to the end."""
+"""Starts that go to the end there, before the best goes on to the cells."""
 
 EXACTING_DOMAIN = 1024
 """Above this number of cells without an order "auto" stops at the tolerance of a race:
@@ -208,13 +209,13 @@ def pidentity_strategy(
     p : int, default=None
         Number of extra queries; about n / 16 when omitted.
     n_starts : int, default=None
-        Number of starts; 10 up to 256 cells, else 6.
+        Number of starts; 10 up to 256 cells, else 8.
     max_iter : int, default=2000
         Iterations per descent.
     tolerance : float, default=None
         Relative decrease of the loss per iteration at which the last descent stops.
         When omitted 1e-7, and above 512 cells in an order 2e-7 on the blocks and
-        1e-5 on the cells.
+        1e-6 on the cells.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.
     callback : callable, default=None
@@ -234,7 +235,7 @@ def pidentity_strategy(
     n = workload.shape[1]
     p = default_p(n) if p is None else check_integer(p, "p")
     if n_starts is None:
-        n_starts = 10 if n <= 256 else 6
+        n_starts = 10 if n <= 256 else 8
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
     if tolerance is not None:
@@ -278,9 +279,10 @@ def pidentity_strategy(
     runs: list[Descent] = []
     first = levels[0]
     descents = _schedule(levels, max_iter, tolerance)
-    race = min(max_iter, RACE_ITERATIONS), max(descents[-1].stop, RACE_TOLERANCE)
+    limit, stop = _race(max_iter, descents[-1].stop)
+    short = limit < RACE_ITERATIONS  # no time for low minima
     for start in make_starts(first.counts.size, p, rng, n_starts):
-        run = _descend(first, start, *race)
+        run = _descend(first, start, limit, stop, by_face=short)
         runs.append(run)
         if callback is not None:
             best = finished(first, run)
@@ -315,22 +317,27 @@ class _Step(NamedTuple):
     stop: float
 
 
+def _race(max_iter: int, tolerance: float) -> tuple[int, float]:
+    """Return the limits of a descent that only finds what to go on from."""
+    return min(max_iter, RACE_ITERATIONS), max(tolerance, RACE_TOLERANCE)
+
+
 def _schedule(
     levels: list[BlockLevel], max_iter: int, tolerance: float | None
 ) -> list[_Step]:
     """Return the rounds of descents that follow the race on the coarsest level."""
     middle = [level for level in levels[:-1] if level.counts.size <= EXACT_BLOCKS]
     by_blocks = bool(middle) and levels[-1].counts.size > EXACT_BLOCKS
-    default = RACE_TOLERANCE if by_blocks else TOLERANCE
+    default = CELLS_TOLERANCE if by_blocks else TOLERANCE
     stop = default if tolerance is None else tolerance
     on_blocks = BLOCKS_TOLERANCE if tolerance is None else tolerance
-    race = min(max_iter, RACE_ITERATIONS), max(stop, RACE_TOLERANCE)
+    race = _race(max_iter, stop)
     finest = levels[-1]
     if not by_blocks:
         steps = [_Step(level, 0, *race) for level in levels[1:-1]]
         return [*steps, _Step(finest, 0, max_iter, stop)]
     steps = [_Step(level, FINALISTS, *race) for level in middle[1:]]
-    steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
+    steps.append(_Step(middle[-1], FINALISTS, max_iter, on_blocks))
     steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
     return [*steps, _Step(finest, 1, max_iter, stop)]
 
@@ -458,7 +465,7 @@ def minimize_pidentity(
     Descent
         In original units of the gram.
     """
-    return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm)
+    return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
 
 
 def _then(first: Descent, second: Descent) -> Descent:
@@ -471,6 +478,7 @@ def _descend(
     start: Floats,
     max_iter: int,
     tolerance: float,
+    by_face: bool = True,
     norm: str = "L1",
 ) -> Descent:
     unit = float(level.diagonal.sum())
@@ -491,6 +499,7 @@ def _descend(
         upper=MAX_WEIGHT,
         max_iter=max_iter,
         tolerance=tolerance,
+        by_face=by_face,
     )
     history = tuple(value * unit for value in run.history)
     return Descent(run.point, run.value * unit, run.success, run.message, history)

@@ -157,7 +157,8 @@ def test_a_permutation_costs_nothing(seed):
 # ------------------------------------------------------------------ descent
 
 
-def test_descent_in_a_box_equals_scipy(rng):
+@pytest.mark.parametrize("by_face", [True, False])
+def test_descent_in_a_box_equals_scipy(rng, by_face):
     root = rng.standard_normal((30, 20))
     hessian, slope = root.T @ root + np.eye(20), 10 * rng.standard_normal(20)
 
@@ -165,7 +166,9 @@ def test_descent_in_a_box_equals_scipy(rng):
         return float(x @ hessian @ x / 2 - slope @ x), hessian @ x - slope
 
     start = rng.random(20)
-    ours = minimize_in_box(objective, start, upper=0.3, max_iter=500, tolerance=1e-12)
+    ours = minimize_in_box(
+        objective, start, upper=0.3, max_iter=500, tolerance=1e-12, by_face=by_face
+    )
     theirs = scipy.optimize.minimize(
         objective, start, jac=True, bounds=[(0, 0.3)] * 20, options={"ftol": 1e-14}
     )
@@ -220,6 +223,12 @@ def test_optima_of_256_cells(workload, best_known):
     assert result.loss <= best_known
     assert result.loss == pytest.approx(loss(workload, result.strategy))
     assert (np.diff(result.history) <= 1e-9 * result.loss).all()
+
+
+def test_low_minima_of_windows_are_found():
+    """Descents that keep to a face of the box from the start end at 20,536."""
+    result = optimize(WidthRange(1024, 32), template="pidentity", seed=0)
+    assert result.loss < 20_410
 
 
 @pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
