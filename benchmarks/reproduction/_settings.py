@@ -49,7 +49,7 @@ class Problem:
 
 PROBLEMS = {
     "car": Problem(128, 4, LARGE_BUDGETS),
-    "iris": Problem(64, 2, LARGE_BUDGETS),
+    "iris": Problem(64, 2, LARGE_BUDGETS, gate=80),
     "balance-scale": Problem(128, 2, LARGE_BUDGETS),
     "heart": Problem(102, 2, LARGE_BUDGETS, 3, "partition"),
     "mushroom": Problem(
@@ -313,7 +313,10 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 GRID = ("car", "iris", "balance-scale")
 GRID_TREES = (1, 4, 16)
 GRID_DEPTHS = (1, 2, 3, 4)
-SIZES = (3, 4, 5, "partition")
+SIZES: tuple[tuple[int | str, int], ...] = (
+    *((size, 3) for size in (3, 4, 5, "partition")),
+    ("partition", 4),
+)
 SIZES_BUDGETS = (0.01, 0.05, 0.2)
 
 Gate = tuple[str, str, str, float, float]
@@ -383,11 +386,11 @@ def _points_of_grid() -> list[tuple[Setting, float]]:
 
 
 def _points_of_sizes() -> list[tuple[Setting, float]]:
-    """Return Mushroom with d̄ attributes per ensemble."""
+    """Return Mushroom with d̄ attributes per ensemble, and with deeper trees."""
     own = figure_setting("mushroom", "batch-training")
     return [
-        (replace(own, features=features), epsilon)
-        for features in SIZES
+        (replace(own, features=features, depth=depth), epsilon)
+        for features, depth in SIZES
         for epsilon in SIZES_BUDGETS
     ]
 
