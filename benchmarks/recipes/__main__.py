@@ -173,9 +173,10 @@ def findings(rows: Sequence[Row], known: Trials) -> str:
 
 def table(rows: Sequence[Row], known: Trials) -> str:
     """Return the table as text."""
+    counts = Counter(key for key, _ in known)
     lines = [
-        f"| recipe | data set | ε | published | measured | {OURS} | source |",
-        "|---|---|---|---|---|---|---|",
+        f"| recipe | data set | ε | published | measured | {OURS} | splits | source |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = []
@@ -183,9 +184,10 @@ def table(rows: Sequence[Row], known: Trials) -> str:
             found = summary(known, key)
             cells.append("-" if found is None else _spread(*found))
         name = f"{row.recipe} {row.choices}".strip()
+        splits = f"{counts[row.key]} and {counts[row.beside]}"
         lines.append(
             f"| {name} | {row.dataset} | {row.epsilon} | {row.published or '-'} | "
-            f"{' | '.join(cells)} | {row.source} |"
+            f"{' | '.join(cells)} | {splits} | {row.source} |"
         )
     return "\n".join(lines) + "\n"
 
