@@ -290,8 +290,10 @@ def release_scores(
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
-        deviation = payments.deviation(other.groups, cost)
-        if n_records / n_classes >= settings.signal_to_noise * deviation:
+        # It stands out from the noise that is paid for, and from chance in the records.
+        noise = settings.signal_to_noise * payments.deviation(other.groups, cost)
+        chance = settings.records_per_sum * sum(other.groups)
+        if n_records / n_classes >= max(noise, chance):
             sums = other
     released = payments.release_sums(
         sums.of(codes, class_codes, n_classes, multiplicities),

@@ -24,9 +24,9 @@ class DrawnSettings(CountSettings):
     was tried where accuracy is least). Accuracies on these sets may therefore flatter
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
     additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
-    `least_kept` and `few_scores_from` on simulated tasks, the last with a look at car.
-    Releases are private whatever the settings, as long as they do not come from the
-    records at hand.
+    `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
+    with a look at car. Releases are private whatever the settings, as long as they do
+    not come from the records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
@@ -103,6 +103,9 @@ class DrawnSettings(CountSettings):
     signal_to_noise : float
         Score resolution: records per class that a finer set of sums needs, in standard
         deviations of their noisy number.
+    records_per_sum : float
+        Overfitting guard: records per class that each row of a finer set of sums needs,
+        against chance in the records themselves.
     least_kept : float
         Shrinkage: part of the deviations of classes that is kept whatever the noise.
     largest_mean : float
@@ -170,6 +173,7 @@ class DrawnSettings(CountSettings):
     resolutions: tuple[int, ...] = setting((4, 8, 16), least=2, most=64)
     pair_resolution: int = setting(8, least=2, most=8)
     signal_to_noise: float = setting(10.0)
+    records_per_sum: float = setting(5.0)
     least_kept: float = setting(0.0, most=1)
     largest_mean: float = setting(0.98, most=0.999)
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)

@@ -195,6 +195,32 @@ def test_the_level_follows_public_numbers(accounting, watch_all):
     assert len({level(Fraction(1), 500, size) for size in (0, 1, 200)}) == 1
 
 
+@pytest.mark.parametrize("n_records", [100, 10_000])
+def test_many_sums_of_few_records_are_left_whatever_the_budget(n_records, watch_all):
+    """Chance in the records does not go away with more epsilon."""
+    domain_shape, k, rows = (8,) * 6, 2, []
+    codes, classes = draw_records(domain_shape, 50, k)
+
+    def note(draw, sample):
+        if "parameters" in draw.public:
+            rows.append(len(draw.exact))
+        return sample()
+
+    watch_all(note)
+    for least in (0, SETTINGS.records_per_sum):
+        settings = replace(SETTINGS, records_per_sum=least)
+        paid = paying("pure", Fraction(1000))
+        release_scores(
+            paid, Fraction(1000), domain_shape, codes, classes,
+            n_classes=k, n_records=n_records, settings=settings,
+        )  # fmt: skip
+    most = max(sum(one.groups) for one in sums_from_coarse_to_fine(domain_shape))
+    few = n_records < k * SETTINGS.records_per_sum * most
+    assert rows[0] == most
+    assert (rows[1] < most) == few
+    assert rows[1] == 7 or n_records >= k * SETTINGS.records_per_sum * rows[1]
+
+
 @ACCOUNTINGS
 def test_what_noise_is_expected(accounting):
     """Of rows of a single group: about what the release then has."""
