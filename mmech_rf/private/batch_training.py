@@ -58,7 +58,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
 
     Beyond [1]_, and off by default, trees add up log-odds, and D is estimated from
     marginals that are expected to stand out of the noise. The matrix mechanism at its
-    best is one tree that tests all attributes, with a shrunk estimate.
+    best is one tree that tests all attributes, with such an estimate.
 
     Parameters
     ----------
@@ -73,7 +73,8 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         How D is estimated. Beyond [1]_, marginals of D are measured that minimise the
         Bayes risk under a public prior, see `bayes_risk_strategy`, and shrunk, each set
         of attributes by its own evidence; "log-linear" makes of disjoint ones the
-        distribution of maximum entropy with such tables.
+        distribution of maximum entropy with such tables, which suits labels that are
+        sums of many attributes, "shrunk" interactions in many records.
     n_records : int, default=None
         Number of records, roughly, where it is public: other reconstructions than
         "least-squares" need it.
