@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
 
 from mmech import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
-__all__ = ["DrawnSettings"]
+__all__ = ["DrawnSettings", "between_knots", "shipped_plan"]
 
 
 @storable("DrawnSettings")
@@ -25,8 +32,8 @@ class DrawnSettings(CountSettings):
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
     additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
     `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
-    with a look at car. Releases are private whatever the settings, as long as they do
-    not come from the records at hand.
+    with a look at car. `planned` has settings from simulated tasks. Releases are
+    private whatever the settings, as long as they do not come from the records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
@@ -198,3 +205,69 @@ class DrawnSettings(CountSettings):
                 f"{float(together):g}",
                 ("lower one of them",),
             )
+
+    @classmethod
+    def planned(cls, n_records: float, epsilon: float | Fraction) -> DrawnSettings:
+        """Return settings planned on simulated tasks, from public numbers.
+
+        The plan was fitted by ``python -m benchmarks.planner`` to tasks drawn from a
+        public prior (`mmech_rf.data.simulated`), without real records, starting from
+        the defaults; ``mmech_rf/drawn/plan.json`` says how, and what it gained there on
+        fresh tasks: nothing beyond noise, so that defaults stay as they are. Settings
+        that it does not name were not searched: numbers of views and resolutions, which
+        bound the work, and guards.
+
+        Parameters
+        ----------
+        n_records : float
+            Public number of records, or a noisy one that was paid for.
+        epsilon : float or Fraction
+            Budget.
+
+        Returns
+        -------
+        DrawnSettings
+
+        Examples
+        --------
+        >>> settings = DrawnSettings.planned(1000, 0.1)
+        >>> settings == DrawnSettings.planned(100, 1)
+        True
+        """
+        plan = shipped_plan()
+        information = n_records * float(epsilon)
+        return between_knots(plan["settings"], plan["log10_information"], information)
+
+
+@cache
+def shipped_plan() -> Mapping[str, Any]:
+    """Return the plan: how it was made, knots, and settings at each of them."""
+    file = resources.files("mmech_rf") / "drawn" / "plan.json"
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def between_knots(
+    table: Mapping[str, Sequence[float]], knots: Sequence[float], information: float
+) -> DrawnSettings:
+    """Return settings between those at knots: linear in the logarithm of information.
+
+    Parameters
+    ----------
+    table : mapping of str to sequence of float
+        Name of a setting, and its value at each knot, or one for all.
+    knots : sequence of float
+        Logarithms, to base ten, of records times epsilon.
+    information : float
+        Records times epsilon.
+    """
+    place = np.log10(max(information, 1e-300))
+    kinds = {own.name: own.default for own in fields(DrawnSettings)}
+    found: dict[str, Any] = {}
+    for name, values in table.items():
+        alike = len(values) == 1
+        value = float(values[0] if alike else np.interp(place, knots, values))
+        if isinstance(kinds[name], Fraction):
+            found[name] = Fraction(max(1, round(1000 * value)), 1000)
+        else:
+            found[name] = round(value) if isinstance(kinds[name], int) else value
+    return DrawnSettings(**found)

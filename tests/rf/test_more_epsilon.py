@@ -1,0 +1,45 @@
+"""More epsilon does not make a drawn forest worse, on simulated tasks."""
+
+import sys
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmech_rf import DrawnSettings
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.planner import Trial
+
+EPSILONS = ("0.1", "0.5", "2", "10", "100")
+
+
+def risks(first, number):
+    """Return excess risks, one row for each task of 1000 records."""
+    found = []
+    for seed in range(first, first + number):
+        trial, row = Trial(seed, (3.0, 3.0)), []
+        trial.n_records = 1000
+        for epsilon in EPSILONS:
+            trial.epsilon = Fraction(epsilon)
+            row.append(trial.excess(DrawnSettings()))
+        found.append(row)
+    return np.array(found)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "number", [20, pytest.param(200, marks=pytest.mark.slow)], ids=str
+)
+def test_more_epsilon_is_not_worse_by_more_than_noise(number):
+    """Five standard errors, and a hundredth, for each step and for all together."""
+    found = risks(600, number)
+    for few, many in [*pairwise(EPSILONS), EPSILONS[::4]]:
+        more = found[:, EPSILONS.index(many)] - found[:, EPSILONS.index(few)]
+        error = more.std(ddof=1) / np.sqrt(number)
+        assert more.mean() < 0.01 + 5 * error, f"epsilon from {few} to {many}"
+    gained = found[:, 0] - found[:, -1]
+    assert gained.mean() > 0.02
