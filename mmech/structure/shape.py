@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import singledispatch
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
@@ -23,7 +24,7 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.ranges import Permuted
+from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
 from mmech.structure.attributes import domain_shape_of
@@ -314,6 +315,28 @@ def _(workload: Kronecker) -> int | None:
 @known_rank.register(Marginals)
 def _(workload: Marginals) -> int | None:
     return _rank_of_marginals(workload, workload.domain_shape)
+
+
+@known_rank.register(WidthRange)
+def _(workload: WidthRange) -> int | None:
+    return workload.shape[0]  # each range is the first to end where it does
+
+
+@known_rank.register(Ranges)
+def _(workload: Ranges) -> int | None:
+    """Return the edges of a spanning forest.
+
+    A range is the difference of two prefix sums, of which that of no cell is zero and
+    the others are independent: an edge between two of n + 1 nodes.
+    """
+    if len(workload.domain_shape) > 1:
+        return None
+    from scipy.sparse.csgraph import connected_components
+
+    nodes = workload.shape[1] + 1
+    ends = workload._lower[:, 0], workload._upper[:, 0] + 1
+    graph = sp.coo_array((np.ones(workload.shape[0]), ends), shape=(nodes, nodes))
+    return nodes - int(connected_components(graph, directed=False)[0])
 
 
 @known_rank.register(Scaled)

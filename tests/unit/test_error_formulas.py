@@ -20,6 +20,7 @@ from mmech import (
     Partition,
     PIdentity,
     Prefix,
+    Ranges,
     Scaled,
     Total,
     UnsupportedWorkloadError,
@@ -34,6 +35,7 @@ from mmech import (
     supports,
     svd_bound,
 )
+from mmech.structure import shape
 from mmech.structure.shape import frobenius_squared, measured_loss_bound
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
@@ -187,6 +189,17 @@ def test_the_rank_of_marginals(workload):
     rank = np.linalg.matrix_rank(workload.to_dense())
     gain = loss(workload, workload) / workload.sensitivity() ** 2
     assert gain == pytest.approx(rank, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 5, 12, 40])
+def test_the_rank_of_ranges_is_that_of_a_graph(m, rng):
+    ends = np.sort(rng.integers(0, 20, (m, 2)), axis=1)
+    for workload in (
+        Ranges((20,), ends[:, :1], ends[:, 1:]),
+        WidthRange(20, 1 + m // 4),
+    ):
+        with limits.changed(dense_cells=0):
+            assert shape.rank(workload) == np.linalg.matrix_rank(workload.to_dense())
 
 
 def test_the_rank_of_many_marginals():
