@@ -254,8 +254,9 @@ def _step(
 ) -> tuple[Floats, float, Floats] | None:
     """Return the next point with its value and gradient, or None if none is lower."""
     if memory.newest_last:
-        found = memory.apply(free, stuck, by_face)
-        if found is None or not found @ free > 0:
+        with np.errstate(over="ignore", invalid="ignore"):  # judged in the next line
+            found = memory.apply(free, stuck, by_face)
+        if found is None or not 0 < found @ free < np.inf:
             return None
         direction, length = found, 1.0
     else:
