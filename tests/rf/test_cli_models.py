@@ -150,6 +150,8 @@ def test_options_reach_the_model(run, files):
         "insecure_rng": None,
         "n_jobs": None,
         "estimate_accuracy": True,
+        "reconstruction": "least-squares",
+        "n_records": None,
     }
     assert str(model.epsilon) == "1/3"
 
