@@ -79,7 +79,8 @@ The classes are written as they are here: text, numbers, or true and false. A
 An entry may have "other": a name for one more cell, or one of the categories,
 that takes unknown or missing values (--handle-unknown category). One with an
 order may have "monotone": 1 where later classes are known to get no less likely
-from value to value, or -1 where they get no more likely; predictions keep to it.
+from value to value, or -1 where they get no more likely; predictions keep to
+it.
 
 examples:
   {PROG} schema suggest mine.csv --target sold --out mine.json
