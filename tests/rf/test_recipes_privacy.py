@@ -287,9 +287,7 @@ def tiny(recipe, epsilon=1, relation="add_remove"):
 
 
 ENUMERATED = [
-    name
-    for name, recipe in SMALL.items()
-    if recipe.records in ("disjoint", "all") and name not in ("hou", "levels")
+    name for name, recipe in SMALL.items() if recipe.records in ("disjoint", "all")
 ]
 
 
