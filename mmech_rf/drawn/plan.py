@@ -9,6 +9,7 @@ proof that the accounting may depend on it).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -66,9 +67,11 @@ class Plan:
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores, boosting = Fraction(0), information >= s.boosting_from
-        # Of few attributes public sums of views say as much, while records are few.
-        few = most_terms(n_features, s) >= n_features and not boosting
-        if information >= (s.few_scores_from if few else s.scores_from) * effort:
+        least = s.scores_from
+        if most_terms(n_features, s) >= n_features and not boosting:
+            # Of few attributes public sums of views say as much, while records are few.
+            least = s.few_scores_from if n_classes == 2 else math.inf
+        if information >= least * effort:
             share = s.score_share_boosting if boosting else s.score_share
             scores = max(
                 share_of(s.score_records * effort, information),

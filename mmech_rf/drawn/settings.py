@@ -32,8 +32,9 @@ class DrawnSettings(CountSettings):
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
     additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
     `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
-    with a look at car. `planned` has settings from simulated tasks. Releases are
-    private whatever the settings, as long as they do not come from the records at hand.
+    with a look at car and wall-robot. `planned` has settings from simulated tasks.
+    Releases are private whatever the settings, as long as they do not come from the
+    records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
@@ -60,8 +61,9 @@ class DrawnSettings(CountSettings):
         Score threshold: information, in units of effort, from which scores of all
         attributes are released. They then begin to stand out from their noise.
     few_scores_from : float
-        Score threshold: the same where sums among the public views reach all attributes
-        and there is no boosting. Scores then rank records that have one label.
+        Score threshold: the same for two classes where sums among the public views
+        reach all attributes and there is no boosting. Scores then rank records that
+        have one label. More classes have none there.
     score_records : float
         Score budget: information, in units of effort, that scores get at least.
     score_share, score_share_boosting : Fraction

@@ -117,3 +117,5 @@ def test_few_attributes_need_no_scores_for_few_records():
         assert (few.scores > 0) == (n_features > 6)
         for n_records in (enough + 1, SETTINGS.boosting_from):
             assert Plan.of(n_records, Fraction(1), n_features, 2).scores > 0
+        three = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 3)
+        assert (three.scores > 0) == (n_features > 6)
