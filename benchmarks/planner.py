@@ -1,7 +1,7 @@
 """Plan of the drawn forest, from simulated tasks: ``python -m benchmarks.planner``.
 
 Settings are a function of records times epsilon, a public number. They are fitted on
-tasks of `mmech_rf.data.simulated`, whose class probabilities are known, so that the
+tasks of `benchmarks/simulated.py`, whose class probabilities are known, so that the
 risk of a model is the exact one of its answers to test records, not a share of labels
 that happened to be drawn. No real records are read.
 
@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.simulated import SimulatedTask, simulate_task
 from mmech import Measurement, PrivacyLedger
 from mmech.noise import k_norm
 from mmech_rf import DrawnSettings, limits
-from mmech_rf.data.simulated import SimulatedTask, simulate_task
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.settings import between_knots
@@ -361,7 +361,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "made": {
             "by": "python -m benchmarks.planner",
             "date": datetime.date.today().isoformat(),
-            "prior": "mmech_rf.data.simulated",
+            "prior": "benchmarks.simulated",
             "trials": len({seed for seed, _ in risks.known}),
             "fits": len(risks.known),
             "versions": {

@@ -213,7 +213,7 @@ class DrawnSettings(CountSettings):
         """Return settings planned on simulated tasks, from public numbers.
 
         The plan was fitted by ``python -m benchmarks.planner`` to tasks drawn from a
-        public prior (`mmech_rf.data.simulated`), without real records, starting from
+        public prior (``benchmarks/simulated.py``), without real records, starting from
         the defaults; ``mmech_rf/drawn/plan.json`` says how, and what it gained there on
         fresh tasks: nothing beyond noise, so that defaults stay as they are. Settings
         that it does not name were not searched: numbers of views and resolutions, which

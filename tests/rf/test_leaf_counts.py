@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 
+from benchmarks.simulated import simulate_task
 from mmech_rf import DrawnForestClassifier, DrawnSettings, PrivateForestClassifier
-from mmech_rf.data.simulated import simulate_task
 from mmech_rf.drawn import scores as additive
 from mmech_rf.drawn.counts import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.draw import SelectedTree

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmech_rf.data.simulated import KINDS, simulate_task
+from benchmarks.simulated import KINDS, simulate_task
 
 
 @pytest.mark.parametrize("kind", KINDS)

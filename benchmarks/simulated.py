@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from mmech_rf.schema import Attribute, Schema
+from mmech_rf import Attribute, Schema
 
 __all__ = ["KINDS", "SimulatedTask", "simulate_task"]
 
