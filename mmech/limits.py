@@ -135,6 +135,9 @@ class Limits(ChangeableLimits):
     merged_cells : int
         Most cells, or queries, of a workload whose equal columns are merged. A larger
         one is left as it is.
+    scored_entries : int
+        Scores of an exponential mechanism, rows times options, that are weighted at a
+        time, so that they stay in the cache.
     visited_cells : int
         Above this number of cells boxes are merged attribute by attribute.
     compared_entries : int
@@ -154,6 +157,11 @@ class Limits(ChangeableLimits):
         explicit strategy of template "dense": 1 GiB. More is refused.
     dual_distribution : int
         Largest domain over which bounds have a distribution, or reduce cells first.
+    quick_dual_cells, quick_spectrum_cells : int
+        Largest smaller side of a workload of which a bound without a stated cost, as
+        `report` has it, iterates, and takes all singular values.
+    quick_singular_values : int
+        Most singular values that such a bound finds one by one beyond that.
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.
@@ -197,6 +205,7 @@ class Limits(ChangeableLimits):
     certificate_entries: int = 2**27
     rounded_entries: int = 2**25
     merged_cells: int = 2**26
+    scored_entries: int = limit(2**16, least=1)
     visited_cells: int = 2 * 10**6
     compared_entries: int = 2**24
     box_sets: int = 200_000
@@ -206,6 +215,9 @@ class Limits(ChangeableLimits):
     dual_cells: int = 3000
     dual_entries: int = 2**27
     dual_distribution: int = 2**22
+    quick_dual_cells: int = 1024
+    quick_spectrum_cells: int = 2048
+    quick_singular_values: int = limit(64, least=1)
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
     reported_queries: int = 2**22

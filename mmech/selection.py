@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_epsilon, check_integer
+from mmech.limits import LIMITS
 from mmech.noise import (
     FRACTION_BITS,
     IMPOSSIBLE,
@@ -43,9 +44,6 @@ __all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
 
 LARGEST_LOGARITHM = 2**62
 """Logarithms beyond this are not computed in 64 bits."""
-
-BLOCK_ENTRIES = 2**16
-"""Logarithms of many rows are made so many at a time, which stay in the cache."""
 
 UNITS_PER_ROUNDING = 12
 """Units of 2**-36 that one rounded sum of weights may cost: at most two in the sum
@@ -301,7 +299,7 @@ def choose_rows(
 
     def choose() -> NDArray[np.int64]:
         out = np.empty(n, np.int64)
-        step = max(1, BLOCK_ENTRIES // max(m, 1))
+        step = max(1, LIMITS.scored_entries // max(m, 1))
         for start in range(0, n, step):
             part = slice(start, start + step)
             logs = logarithms(scores[part], rate, rests[part])

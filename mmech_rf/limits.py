@@ -36,6 +36,8 @@ class Limits(ChangeableLimits):
         Most entries of leaf masks: 1 GiB. More is refused.
     routed_records : int
         Records routed through a forest at a time, so that memory stays bounded.
+    counted_records : int
+        Records of an array that are encoded and counted at a time.
     voting_records : int
         Records whose votes are collected at a time.
     stored_labels : int
@@ -85,6 +87,7 @@ class Limits(ChangeableLimits):
     label_entries: int = 2**29
     mask_entries: int = 2**30
     routed_records: int = limit(2**16, least=1)
+    counted_records: int = limit(2**20, least=1)
     voting_records: int = limit(2**15, least=1)
     stored_labels: int = 2**27
     explicit_nonzeros: int = 2**25

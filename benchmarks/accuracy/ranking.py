@@ -125,6 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing, then write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.ranking")
     parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument(
+        "--epsilon", nargs="+", type=float, choices=EPSILONS, default=EPSILONS
+    )
     parser.add_argument("--output", type=Path, default=Path("accuracy-results"))
     parser.add_argument("--datasets", nargs="*", choices=SETS, default=SETS)
     options = parser.parse_args(arguments)
@@ -138,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         {name: METHODS[name] for name in COMPARED if name in METHODS},
         options.splits,
         fields=FIELDS,
-        epsilons=EPSILONS,
+        epsilons=options.epsilon,
         measure=ranking,
     )
     text = INTRODUCTION.format(splits=options.splits) + "\n" + table(known)

@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmarks.reproduction import _report, _residuals, _seconds
+from benchmarks.reproduction import _published, _report, _residuals, _seconds
 from benchmarks.reproduction._settings import FULL, QUICK, all_tasks
 from benchmarks.reproduction._trials import run_all
 
@@ -77,9 +77,12 @@ def main() -> None:
     repeats = (3 if arguments.quick else 7) if arguments.jobs else 0
     timed = []
     if {*names} & {*TIMED}:
-        timed = _seconds.measure(out / "seconds.csv", repeats=repeats)
+        timed = _seconds.measure(
+            out / "seconds.csv", _seconds.settings(), repeats=repeats
+        )
     tasks = all_tasks(names, effort)
-    rows = _residuals.tasks() if "residuals" in names else []
+    published = _published.rows()
+    rows = _residuals.tasks(published) if "residuals" in names else []
     results = run_all([*tasks, *rows], out / "trials.csv", jobs=arguments.jobs)
     wanted = {task.key for task in tasks}
     there = {key: rows for key, rows in results.items() if key in wanted}
@@ -116,9 +119,9 @@ def main() -> None:
         elif name == "T2":
             section = _report.table_2(table, timed)
         elif name == "residuals":
-            found = _residuals.residuals(rows, results)
+            found = _residuals.residuals(published, rows, results)
             _residuals.write_csv(out / "residuals.csv", found)
-            section = _residuals.report(found)
+            section = _residuals.report(found, len(published))
         else:
             section = _report.figure(name, table, out)
         if section:

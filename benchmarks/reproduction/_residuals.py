@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.reproduction._published import TRAINED_ON, rows, unexplained
+from benchmarks.reproduction._published import TRAINED_ON, unexplained
 from benchmarks.reproduction._settings import (
     METHODS,
     PROBLEMS,
@@ -74,24 +74,28 @@ def setting_of(row: dict[str, str]) -> Setting:
     )
 
 
-def tasks() -> list[Task]:
-    """Return one forest per setting that was published, with all its budgets."""
+def tasks(published: Iterable[dict[str, str]]) -> list[Task]:
+    """Return one forest per setting of published rows, with all its budgets."""
     budgets: dict[Setting, set[float]] = {}
-    for row in rows():
+    for row in published:
         if not isinstance(records_of(row["dataset"]), str):
             own = budgets.setdefault(setting_of(row), set())
             own.add(float(row["epsilon"]))
     return [Task(setting, 0, tuple(sorted(own)), 1) for setting, own in budgets.items()]
 
 
-def residuals(own: Iterable[Task], results: dict[str, list[Found]]) -> list[Residual]:
-    """Return the rows that were run, in the order of the published file."""
+def residuals(
+    published: Iterable[dict[str, str]],
+    own: Iterable[Task],
+    results: dict[str, list[Found]],
+) -> list[Residual]:
+    """Return the published rows that were run, in the order of the file."""
     measured = {
         (task.setting, found.epsilon): found.accuracy
         for task in own
         for found in results.get(task.key, ())
     }
-    places = ((row, (setting_of(row), float(row["epsilon"]))) for row in rows())
+    places = ((row, (setting_of(row), float(row["epsilon"]))) for row in published)
     return [
         Residual(row, measured[place], unexplained(row))
         for row, place in places
@@ -106,13 +110,13 @@ def write_csv(path: Path, found: Sequence[Residual]) -> None:
     """Write every row with its residual."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*rows()[0], "measured", "residual", "unexplained"])
+        writer.writerow([*found[0].row, "measured", "residual", "unexplained"])
         for one in found:
             numbers = (f"{one.measured:.4f}", f"{one.difference:+.4f}")
             writer.writerow([*one.row.values(), *numbers, one.reason or ""])
 
 
-def report(found: Sequence[Residual]) -> list[str]:
+def report(found: Sequence[Residual], n_published: int) -> list[str]:
     """Return the lines of the report."""
     groups: dict[tuple[str, ...], list[Residual]] = {}
     for one in found:
@@ -143,7 +147,7 @@ def report(found: Sequence[Residual]) -> list[str]:
     mean = statistics.fmean(one.difference for one in explained)
     worst = sorted(explained, key=lambda one: -abs(one.difference))[:WORST]
     lines = [
-        f"**{len(found)} of {len(rows())}** published rows were run once: one forest "
+        f"**{len(found)} of {n_published}** published rows were run once: one forest "
         "with the published strategy, the identity, and one draw of the noise. The "
         "residual is the measured less the published accuracy; it is *close* where it "
         "is at most two standard errors of a single run, from the published spread, "

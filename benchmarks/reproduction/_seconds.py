@@ -6,6 +6,7 @@ import csv
 import math
 import statistics
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,8 @@ def settings() -> list[Setting]:
     return found
 
 
-def measure(path: Path, *, repeats: int) -> list[Timed]:
-    """Time every setting that a file does not have yet, and append it to the file.
+def measure(path: Path, wanted: Iterable[Setting], *, repeats: int) -> list[Timed]:
+    """Time wanted settings that a file does not have yet, and append them to the file.
 
     The median over forests, once everything is compiled. Without repeats nothing is
     run, and the answer is empty unless the file has all settings.
@@ -99,7 +100,7 @@ def measure(path: Path, *, repeats: int) -> list[Timed]:
             for name, stage, seconds in csv.reader(stream):
                 known.setdefault(name, {})[stage] = float(seconds)
     found = []
-    for setting in settings():
+    for setting in wanted:
         own = known.get(setting.name, {})
         if not {*STAGES, "cpu"} <= {*own}:
             if not repeats:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_epsilon, check_integer
 from mmech.error.closed_bounds import (
-    CHEAP_SPECTRUM_SIZE,
     commuting_loss_bound,
     known_loss_bound,
     symmetric_loss_bound,
@@ -53,9 +52,6 @@ from mmech.structure.shape import frobenius_squared, squared_singular_values
 from mmech.threads import one_blas_thread
 
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
-
-CHEAP_DUAL_SIZE = 1024
-"""Up to this smaller side a bound without a stated cost iterates."""
 
 CHEAP_WORK = 5e9
 """Iterations of such a bound times the cubed size; about a second."""
@@ -280,7 +276,7 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     """Yield bounds that suit the size of a workload, at least one."""
     m, n = workload.shape
     size = min(m, n) if m * n <= CHEAP_ENTRIES else n
-    if size <= min(CHEAP_DUAL_SIZE, LIMITS.dual_cells):
+    if size <= min(LIMITS.quick_dual_cells, LIMITS.dual_cells):
         work = size**3 if size == n else size**2 * (size + n / 3)
         steps = int(min(max(CHEAP_WORK / work, 1), 100))
         result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
@@ -299,7 +295,7 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         squares = _cheap_column_squares(workload)
     except DomainTooLargeError:
         return
-    if size <= CHEAP_SPECTRUM_SIZE:
+    if size <= LIMITS.quick_spectrum_cells:
         for p in _cell_weights(n, squares):
             yield weighted_loss_bound(workload, p), "singular values"
         return

@@ -21,14 +21,10 @@ from mmech.structure.shape import is_uniform, known_singular_values, kronecker_t
 from mmech.structure.spectrum import mean_spectrum
 
 __all__ = [
-    "CHEAP_SPECTRUM_SIZE",
     "commuting_loss_bound",
     "known_loss_bound",
     "symmetric_loss_bound",
 ]
-
-CHEAP_SPECTRUM_SIZE = 2048
-"""Up to this smaller side a bound without a stated cost takes singular values."""
 
 COMMUTING = 1e-13
 """Part of a gram, per cell, outside the common basis that counts as rounding."""
@@ -117,7 +113,7 @@ def commuting_loss_bound(workload: QueryMatrix) -> float | None:
     if terms is None or workload.shape[1] > LIMITS.dual_distribution:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]
-    if max(sizes) > CHEAP_SPECTRUM_SIZE:
+    if max(sizes) > LIMITS.quick_spectrum_cells:
         return None
     spectrum = [np.array(weight**2) for weight, _ in terms]
     for attribute in range(len(sizes)):

@@ -20,9 +20,8 @@ from mmech.structure.shape import squared_singular_values
 
 __all__ = ["partial_loss_bound", "sum_of_roots", "weighted_loss_bound"]
 
-DIRECTIONS = 64
 SUBSPACE_ITERATIONS = 3
-"""Largest singular values that are found one by one where there are too many."""
+"""Iterations to the largest singular values, where not all are computed."""
 
 PRODUCT_ENTRIES = 2**24
 """Entries of vectors that are multiplied at a time there."""
@@ -68,8 +67,8 @@ def partial_loss_bound(
     products = _gram_products(workload, p)
     if trace == 0:
         return 0.0
-    count = max(min(DIRECTIONS, PRODUCT_ENTRIES // max(m, n), size), 1)
-    start = np.random.default_rng(0).standard_normal((size, count))
+    most = min(LIMITS.quick_singular_values, PRODUCT_ENTRIES // max(m, n), size)
+    start = np.random.default_rng(0).standard_normal((size, max(most, 1)))
     directions, _ = np.linalg.qr(start)
     for _ in range(SUBSPACE_ITERATIONS):
         directions, _ = np.linalg.qr(products(directions))

@@ -23,6 +23,7 @@ from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
+from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
 __all__ = [
@@ -32,9 +33,6 @@ __all__ = [
     "count_rows",
     "encoded_blocks",
 ]
-
-BLOCK = 2**20
-"""Memory: rows that are counted at a time."""
 
 FIELD = 256
 """Memory: most bytes of a release for each field of a distinct record. Measured with
@@ -120,11 +118,12 @@ def encoded_blocks(
         and isinstance(y, np.ndarray)
         and X.shape[:1] == y.shape
     )
-    if whole or len(X) <= BLOCK:
+    step = LIMITS.counted_records
+    if whole or len(X) <= step:
         yield _encode(schema, X, y, first_row=first_row, **policies)
         return
-    for start in range(0, len(X), BLOCK):
-        part, first = slice(start, start + BLOCK), first_row + start
+    for start in range(0, len(X), step):
+        part, first = slice(start, start + step), first_row + start
         yield _encode(schema, X[part], y[part], first_row=first, **policies)
 
 
@@ -180,8 +179,9 @@ def count_rows(
     """Return the counts of encoded records, class last, with those of others before."""
     shape = (*schema.domain_shape, schema.n_classes)
     found = Counts(np.zeros((0, len(shape)), int), shape) if before is None else before
-    for start in range(0, len(codes), BLOCK):
-        part = slice(start, start + BLOCK)
+    step = LIMITS.counted_records
+    for start in range(0, len(codes), step):
+        part = slice(start, start + step)
         rows = np.column_stack([codes[part], class_codes[part]])
         found = found + Counts._of(rows, shape)
     return found

@@ -20,6 +20,7 @@ from mmech_rf import (
     PrivateForestClassifier,
     Schema,
     datasets,
+    limits,
 )
 
 CAR = datasets.load_car()
@@ -235,12 +236,11 @@ def test_trees_are_drawn_from_distinct_records(name):
 
 
 @pytest.mark.parametrize("name", ["default", "labels"])
-def test_long_arrays_are_counted_a_block_at_a_time(name, monkeypatch):
+def test_long_arrays_are_counted_a_block_at_a_time(name):
     """To the same release; and of a wrong record none is counted."""
     expected = released_at_once(name)
     model, rows, labels, queries = CASES[name]()
-    monkeypatch.setattr("mmech_rf.private.records.BLOCK", 16)
-    with entropy(3):
+    with limits.changed(counted_records=16), entropy(3):
         found = seen(model.fit(rows, labels), queries)
     np.testing.assert_array_equal(found[0], expected[0])
     wrong = rows.copy()

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import sys
 
 import numpy as np
 import pytest
@@ -33,11 +34,15 @@ LINES = [
 POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
+def without_pyarrow(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+
 @pytest.fixture(params=["lines", "arrow"])
 def reader(request, monkeypatch):
     """With pyarrow and without it."""
     if request.param == "lines":
-        monkeypatch.setattr(reading, "_arrow", lambda: None)
+        without_pyarrow(monkeypatch)
     else:
         pytest.importorskip("pyarrow")
 
@@ -249,7 +254,7 @@ def test_parquet(chunk_rows, tmp_path):
 
 
 def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_arrow", lambda: None)
+    without_pyarrow(monkeypatch)
     path = tmp_path / "a.parquet"
     path.touch()
     with pytest.raises(ImportError, match=r"mmech\[arrow\]"):

@@ -80,13 +80,12 @@ def test_the_readme_repeats_what_the_report_found():
     assert line.replace("*", "").removesuffix(".") in readme
 
 
-def test_seconds_are_measured_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(_seconds, "settings", lambda: [SMALL])
+def test_seconds_are_measured_once(tmp_path):
     path = tmp_path / "seconds.csv"
-    assert _seconds.measure(path, repeats=0) == []
-    (first,) = _seconds.measure(path, repeats=1)
+    assert _seconds.measure(path, [SMALL], repeats=0) == []
+    (first,) = _seconds.measure(path, [SMALL], repeats=1)
     assert {*_seconds.STAGES, "cpu"} <= {*first.seconds}
-    (second,) = _seconds.measure(path, repeats=0)
+    (second,) = _seconds.measure(path, [SMALL], repeats=0)
     assert second == first
 
 
@@ -230,19 +229,17 @@ def test_rows_that_the_algorithm_does_not_explain():
     }
 
 
-def test_residuals_of_every_row(tmp_path, monkeypatch):
+def test_residuals_of_every_row(tmp_path):
     """All rows of a setting are one task; differences are worked out by hand."""
     own = [row for row in _rows.rows() if row["dataset"] == "iris"][:10]
-    # Of some 3,000 published rows.
-    monkeypatch.setattr(_residuals, "rows", lambda: own)
-    tasks = _residuals.tasks()
+    tasks = _residuals.tasks(own)
     assert sum(len(task.budgets) for task in tasks) == 10
     assert all(task.setting.template == "identity" for task in tasks)
     results = {
         task.key: [Found(epsilon, 0, 0.5, "") for epsilon in task.budgets]
         for task in tasks
     }
-    found = _residuals.residuals(tasks, results)
+    found = _residuals.residuals(own, tasks, results)
     assert [one.row for one in found] == own
     first = found[0]
     assert first.difference == pytest.approx(0.5 - float(own[0]["mean"]))
@@ -254,7 +251,7 @@ def test_residuals_of_every_row(tmp_path, monkeypatch):
         (line, *rest) = csv.DictReader(stream)
     assert len(rest) == 9
     assert float(line["residual"]) == pytest.approx(first.difference, abs=1e-4)
-    assert "**10 of 10** published rows" in "\n".join(_residuals.report(found))
+    assert "**10 of 10** published rows" in "\n".join(_residuals.report(found, 10))
 
 
 def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):

@@ -35,7 +35,7 @@ from mmech import (
     optimize,
     svd_bound,
 )
-from mmech.error import bounds, dual_iteration, partial_bounds
+from mmech.error import dual_iteration
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
 from mmech.error.closed_bounds import commuting_loss_bound
 from mmech.error.dual_iteration import iterate
@@ -342,9 +342,7 @@ def _random_workload(rng, kind):
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
 @pytest.mark.parametrize("seed_offset", range(10))
 @pytest.mark.parametrize("entries", [0, 2**20], ids=["norms", "moments"])
-def test_partial_spectra_stay_below_the_truth(
-    seed, kind, seed_offset, entries, monkeypatch
-):
+def test_partial_spectra_stay_below_the_truth(seed, kind, seed_offset, entries):
     rng = np.random.default_rng([seed, seed_offset])
     workload = _random_workload(rng, kind)
     p = rng.dirichlet(np.ones(workload.shape[1]))
@@ -354,8 +352,8 @@ def test_partial_spectra_stay_below_the_truth(
     trace = float(p @ workload.column_square_sums())
     last = 0.0
     for count in (1, 3, 64):
-        monkeypatch.setattr(partial_bounds, "DIRECTIONS", count)
-        with limits.changed(certificate_entries=entries):
+        changed = {"quick_singular_values": count, "certificate_entries": entries}
+        with limits.changed(**changed):
             bound = partial_loss_bound(workload, p, trace)
             directions = partial_loss_bound(workload, p, None)
         assert 0 <= directions <= bound <= exact.sum() ** 2 * (1 + 1e-12)
@@ -369,7 +367,7 @@ def test_partial_spectra_stay_below_the_truth(
 
 
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
-def test_every_cheap_bound_is_below_every_loss(seed, kind, monkeypatch):
+def test_every_cheap_bound_is_below_every_loss(seed, kind):
     rng = np.random.default_rng(seed)
     workload = _random_workload(rng, kind)
     n = workload.shape[1]
@@ -384,9 +382,8 @@ def test_every_cheap_bound_is_below_every_loss(seed, kind, monkeypatch):
     )
     ratios = []
     for dual, spectrum in ((1024, 2048), (0, 2048), (0, 0)):
-        monkeypatch.setattr(bounds, "CHEAP_DUAL_SIZE", dual)
-        monkeypatch.setattr(bounds, "CHEAP_SPECTRUM_SIZE", spectrum)
-        bound, _ = cheap_loss_bound(workload)
+        with limits.changed(quick_dual_cells=dual, quick_spectrum_cells=spectrum):
+            bound, _ = cheap_loss_bound(workload)
         assert 0 < bound <= best * (1 + 1e-9)
         ratios.append(best / bound)
     assert ratios[0] <= ratios[1] * (1 + 1e-2)

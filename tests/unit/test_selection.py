@@ -17,9 +17,9 @@ import mmech.noise.weighted as weighted
 from mmech import (
     PrivacyLedger,
     exponential_mechanism,
+    limits,
     noisy_release,
     permute_and_flip,
-    selection,
 )
 from mmech.exceptions import BudgetExceededError, PrivacyLeakWarning
 from mmech.noise import (
@@ -524,7 +524,7 @@ def test_rows_follow_priors_and_rates(rng):
     assert chisquare(counts, weights / weights.sum() * counts.sum()).pvalue > 1e-6
 
 
-def test_rows_are_chosen_alike_in_blocks(monkeypatch):
+def test_rows_are_chosen_alike_in_blocks():
     """With priors, and rows of which one block needs more than 64 bits."""
     rng = np.random.default_rng(0)
     scores, possible = rng.integers(0, 50, (40, 3)), rng.random((40, 3)) < 0.7
@@ -532,11 +532,11 @@ def test_rows_are_chosen_alike_in_blocks(monkeypatch):
     scores[17, 2], possible[17, 2] = 2**62, True
     found = []
     for entries in (2**16, 12):
-        monkeypatch.setattr(selection, "BLOCK_ENTRIES", entries)
-        chosen = choose_rows(
-            scores, Fraction(60), window=1, relation=Relation(),
-            noise=np.random.default_rng(1), possible=possible, priors=[0, ONE, 0],
-        )  # fmt: skip
+        with limits.changed(scored_entries=entries):
+            chosen = choose_rows(
+                scores, Fraction(60), window=1, relation=Relation(),
+                noise=np.random.default_rng(1), possible=possible, priors=[0, ONE, 0],
+            )  # fmt: skip
         found.append(chosen.tolist())
         assert possible[np.arange(40), chosen].all()
         assert chosen[17] == 2
