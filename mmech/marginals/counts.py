@@ -9,7 +9,7 @@ time, or by several workers.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from typing import Any
 
 import numpy as np
@@ -182,7 +182,7 @@ class Counts:
         return int(self._multiplicities.sum())
 
 
-def check_chunks(known: frozenset[Hashable], new: frozenset[Hashable]) -> None:
+def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
     """Raise if a part of the records has the name of one that was counted."""
     common = known & new
     if common:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -154,7 +155,7 @@ def _rows_of(chunk_id: Hashable) -> tuple[Hashable, int, int] | None:
     """Return the file, and the rows of it, that a name of a part is made of, if any."""
     if isinstance(chunk_id, tuple) and len(chunk_id) == 3:
         source, first, stop = chunk_id
-        if type(first) is int and type(stop) is int:
+        if type(first) is int and type(stop) is int and first <= stop:
             return source, first, stop
     return None
 
@@ -201,7 +202,9 @@ class RecordParts:
     def __init__(self, schema: Schema, *, distinct: bool) -> None:
         self.schema = schema
         self._process = os.getpid()
-        self._chunks: frozenset[Hashable] = frozenset()
+        self._chunks: set[Hashable] = set()
+        # By file, in the order of the rows: (first, stop), of which no two overlap.
+        self._ranges: dict[Hashable, list[tuple[int, int]]] = {}
         shape = (*schema.domain_shape, schema.n_classes)
         self._counts = Counts(np.zeros((0, len(shape)), int), shape)
         self._rows: list[NDArray[Any]] | None = None if distinct else []
@@ -215,7 +218,7 @@ class RecordParts:
                 "release them first, or count with another estimator"
             )
         if chunk_id is not None:
-            check_chunks(self._chunks, frozenset([chunk_id]))
+            check_chunks(self._chunks, {chunk_id})
             self._check_rows(chunk_id)
 
     def _check_rows(self, chunk_id: Hashable) -> None:
@@ -224,15 +227,26 @@ class RecordParts:
         if rows is None:
             return
         source, first, stop = rows
-        for known in filter(None, map(_rows_of, self._chunks)):
-            if known[0] == source and known[1] < stop and first < known[2]:
-                raise ParameterError(
-                    "chunk_id",
-                    "must name other rows than before",
-                    f"rows {first} to {stop} of {source!r} after {known[1]} to "
-                    f"{known[2]}",
-                    "count every row once",
-                )
+        known = self._ranges.get(source, [])
+        # Of those that begin before the stop, the last one reaches furthest.
+        place = bisect_left(known, (stop,))
+        if place and first < known[place - 1][1]:
+            before = " to ".join(map(str, known[place - 1]))
+            raise ParameterError(
+                "chunk_id",
+                "must name other rows than before",
+                f"rows {first} to {stop} of {source!r} after {before}",
+                "count every row once",
+            )
+
+    def _name(self, chunk_id: Hashable | None) -> None:
+        """Remember the name of a part that was counted, if it has one."""
+        if chunk_id is None:
+            return
+        self._chunks.add(chunk_id)
+        if (rows := _rows_of(chunk_id)) is not None:
+            source, first, stop = rows
+            insort(self._ranges.setdefault(source, []), (first, stop))
 
     def check_complete(self, chunk_ids: Iterable[Hashable]) -> None:
         """Raise unless parts of exactly these names were counted."""
@@ -262,8 +276,7 @@ class RecordParts:
             for codes, class_codes in blocks:
                 counts = count_rows(self.schema, codes, class_codes, counts)
             self._counts = counts
-        if chunk_id is not None:
-            self._chunks |= {chunk_id}
+        self._name(chunk_id)
 
     def add_counts(self, counts: Counts, chunk_id: Hashable | None) -> None:
         """Add a part that was counted elsewhere, in no order that means anything."""
@@ -271,8 +284,7 @@ class RecordParts:
             self._counts = self._counts + counts._named(None)
         else:
             self._rows.append(np.repeat(counts._codes, counts._multiplicities, axis=0))
-        if chunk_id is not None:
-            self._chunks |= {chunk_id}
+        self._name(chunk_id)
 
     @property
     def nbytes(self) -> int:

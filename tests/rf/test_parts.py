@@ -150,6 +150,51 @@ def test_rows_of_a_file_count_once(name):
     assert model._parts.number == len(rows) + 30
 
 
+class File:
+    """A name of a file that knows how often it was compared with another one."""
+
+    compared = 0
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        File.compared += 1
+        return self.number == other.number
+
+    def __hash__(self):
+        return self.number % 7
+
+
+def test_many_parts_are_not_compared_with_each_other(rng):
+    n_files, n_parts = 3, 300
+    model, rows, labels, _ = CASES["labels"]()
+    names = [
+        (File(number), 10 * part, 10 * part + 10)
+        for number in range(n_files)
+        for part in range(n_parts)
+    ]
+    File.compared = 0
+    for place in rng.permutation(len(names)):
+        model.count(rows[:1], labels[:1], chunk_id=names[place])
+    assert File.compared < 10 * len(names)
+
+
+def test_rows_that_were_counted_are_those_that_overlap(rng):
+    """Whatever the order and the lengths, also of parts without rows."""
+    model, rows, labels, _ = CASES["labels"]()
+    counted = []
+    for first, length in rng.integers(0, [60, 6], (300, 2)).tolist():
+        stop = first + length
+        if any(a < stop and first < b for a, b in counted) or (first, stop) in counted:
+            with pytest.raises(ValueError, match=r"chunk_id must name other"):
+                model.count(rows[:0], labels[:0], chunk_id=("a.csv", first, stop))
+        else:
+            model.count(rows[:0], labels[:0], chunk_id=("a.csv", first, stop))
+            counted.append((first, stop))
+    assert len(counted) > 20
+
+
 def test_a_part_that_was_lost_is_missed():
     model, rows, labels, _ = CASES["default"]()
     ledger = PrivacyLedger(2)
