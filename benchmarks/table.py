@@ -469,7 +469,7 @@ IMPORTS = {
     "import mmech": "import scipy.sparse, scipy.optimize",
     "from mmech_rf import BatchTrainingClassifier": "import sklearn.ensemble",
     "import mmech, numpy; mmech.AllRange(64) @ numpy.arange(64.0)": (
-        "import mmech, numba"
+        "import scipy.sparse, scipy.optimize, numba"
     ),
 }
 """Statements of a new process; the last one loads compiled code from disk."""
