@@ -44,7 +44,13 @@ Floats = NDArray[np.float64]
 Term = tuple[float, tuple[QueryMatrix, ...]]
 
 TRIAL = 60
-"""Iterations of every start; only the best goes on."""
+"""Iterations of every start."""
+
+FURTHER = 4
+"""Starts that go on to four times as many, of which only the best goes to the end."""
+
+LARGE = 2**14
+"""Cells above which one start goes on at once: an iteration takes long there."""
 
 TILT = 2.5
 """Factor by which the first shares of a start favour one group."""
@@ -66,7 +72,7 @@ def union_strategy(
     groups: Sequence[Sequence[int]] | None = None,
     n_starts: int = 10,
     max_iter: int = 500,
-    tolerance: float = 1e-7,
+    tolerance: float = 1e-9,
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
@@ -89,7 +95,7 @@ def union_strategy(
         groups are found, half of the starts try two groups.
     max_iter : int, default=500
         Iterations of the joint descent; the first 60 are run from every start.
-    tolerance : float, default=1e-7
+    tolerance : float, default=1e-9
         Relative decrease at which to stop.
     seed : int, SeedSequence or Generator, default=None
         Seed of the starts.
@@ -132,7 +138,7 @@ def union_strategy(
         designs = _designs(richness)
     else:
         designs = [_design(_check_groups(groups, len(terms)), richness)]
-    best: JointRun | None = None
+    runs: list[JointRun] = []
     # Two designs share the starts: both have at least one.
     n_starts = -(-n_starts // len(designs))
     for design in designs:
@@ -151,22 +157,36 @@ def union_strategy(
                 start = objective.walks(shared, rng)
                 shares = _tilt(roots / roots.sum(), index)
             run = objective.minimize(start, shares, TRIAL, tolerance)
-            run = replace(run, split=float(roots.sum() ** 3))
-            if best is None or run.loss < best.loss:
-                best = run
+            runs.append(replace(run, split=float(roots.sum() ** 3)))
             if time_is_up() or (
                 callback is not None and callback(_result(workload, run))
             ):
-                return _result(workload, best)
-    assert best is not None
-    if max_iter > TRIAL:
-        objective = JointObjective(terms, best.masks)
-        final = objective.minimize(
-            best.thetas, best.shares, max_iter - TRIAL, tolerance
-        )
-        history = best.history + final.history
-        best = replace(final, split=best.split, history=history)
-    return _result(workload, best)
+                return _result(workload, min(runs, key=_loss_of))
+    stages = [(FURTHER, min(4 * TRIAL, max_iter)), (1, max_iter)]
+    for kept, until in stages if workload.shape[1] <= LARGE else stages[1:]:
+        runs = [
+            _further(terms, run, until, tolerance)
+            for run in sorted(runs, key=_loss_of)[:kept]
+        ]
+    return _result(workload, runs[0])
+
+
+def _loss_of(run: JointRun) -> float:
+    return run.loss
+
+
+def _further(
+    terms: list[Term], run: JointRun, until: int, tolerance: float
+) -> JointRun:
+    """Go on with a descent until so many iterations, unless it came to its end."""
+    rest = until - len(run.history)
+    if run.success or rest <= 0 or time_is_up():
+        return run
+    further = JointObjective(terms, run.masks).minimize(
+        run.thetas, run.shares, rest, tolerance
+    )
+    history = run.history + further.history
+    return replace(further, split=run.split, history=history)
 
 
 def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
