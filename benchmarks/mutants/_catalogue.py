@@ -705,15 +705,15 @@ LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
         "mmech_rf/drawn/draw.py",
-        "roots = _roots(views, n_records, n_rows)",
-        "roots = _roots(views, class_codes.size, n_rows)",
+        "roots = _roots(views, n_records, n_rows, settings)",
+        "roots = _roots(views, class_codes.size, n_rows, settings)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
         "exact number of records: whether trees have a third level",
         "mmech_rf/drawn/draw.py",
-        "third = _third_level(views, n_records, n_rows)",
-        "third = _third_level(views, class_codes.size, n_rows)",
+        "third = _third_level(views, n_records, n_rows, settings)",
+        "third = _third_level(views, class_codes.size, n_rows, settings)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
@@ -726,9 +726,8 @@ LEAKS = (
     Mutant(
         "exact number of records: votes of labels",
         "mmech_rf/drawn/grow.py",
-        "            counts, labels[known], self.n_records, self.settings.smoothing\n",
-        "            counts, labels[known], self.codes.shape[0], "
-        "self.settings.smoothing\n",
+        "            counts, labels[known], self.n_records, self.settings\n",
+        "            counts, labels[known], self.codes.shape[0], self.settings\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(

@@ -35,6 +35,8 @@ class BlockSettings(CountSettings):
     bin_signal : float
         Bin resolution: records times epsilon of a draw that so many bins need, relative
         to the logarithm of the number of ways to cut.
+    grid_cells : int
+        Bin resolution: cells of the public grid that private bins are made of.
     differences_below : float
         Variance against bias: records times epsilon below which ``voting="auto"``
         measures only how two classes differ, with half the variance. Such votes take

@@ -24,10 +24,6 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 
-PULL = 8.0
-"""Smoothing: weight of what all leaves of a label have in common, in units of the
-smoothing of a leaf without a label. Chosen on simulated tasks, by log loss."""
-
 
 def noise_scale(measured: Measurement, unit: int) -> float:
     """Return the scale of Laplace noise, or of what has the variance of Gaussian."""
@@ -61,7 +57,7 @@ def labelled_votes(
     measured: Measurement,
     labels: NDArray[np.int64],
     n_records: float,
-    smoothing: float = DrawnSettings.smoothing,
+    settings: DrawnSettings | None = None,
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in leaves with labels, and standard errors.
 
@@ -78,18 +74,19 @@ def labelled_votes(
         Their labels, below k.
     n_records : float
         Public number of records, roughly.
-    smoothing : float, optional
-        Count added, in scales of the noise, beside half a record.
+    settings : DrawnSettings, optional
+        Smoothing.
 
     Returns
     -------
     votes, errors : ndarray of float64, shape (g, k)
         The label has the largest vote.
     """
+    s = settings or DrawnSettings()
     counts = measured.values.astype(float)
     g, k = counts.shape
     scale = noise_scale(measured, 1)
-    added = PULL * (smoothing * scale + 0.5)
+    added = s.label_smoothing * (s.smoothing * scale + 0.5)
     together = np.zeros((k, k))
     np.add.at(together, labels, counts)
     common = with_largest(together, np.arange(k))

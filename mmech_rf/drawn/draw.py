@@ -78,16 +78,9 @@ __all__ = ["Branch", "Fork", "SelectedTree", "select_tree"]
 LARGEST_RATE = 2**60
 """Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
 
-COARSE = 16
-"""Candidate roots: single attributes of at most so many cells come before all others,
-and are more than the rest may be."""
-
-MOST_FIRST, MOST_LAST = 8, 16
-"""Third level: largest numbers of cells of views that come before it, and last. Sums as
-last views took more time and gained nothing on simulated tasks."""
-
 LEAF_WORK = 20.0
-"""Cost model: work for a leaf of a candidate, in records that are looked at."""
+"""Cost model: work for a leaf of a candidate, in records that are looked at; measured
+in seconds, not in accuracy."""
 
 
 @storable("Fork")
@@ -208,8 +201,7 @@ def select_tree(
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
     maps: BitMaps | None = None,
-    splitting: float = DrawnSettings.splitting,
-    third_level: float = DrawnSettings.third_level,
+    settings: DrawnSettings | None = None,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -245,10 +237,8 @@ def select_tree(
         `n_classes`, which stands for it. Sensitive.
     maps : BitMaps, optional
         Bit maps of these records, where they were made before. Sensitive.
-    splitting : float, default=0.5
-        Tree prior: probability that a cell of the root is split once more.
-    third_level : float, default=0.05
-        Tree prior: probability of trees of three levels, where public sizes allow them.
+    settings : DrawnSettings, optional
+        Tree prior, and which views may come first or before a third level.
     relation : Relation
         Neighbour relation of the guarantee.
     pay : callable
@@ -272,7 +262,8 @@ def select_tree(
     -----
     Proof: ``notebooks/proofs/labelled_trees.md``.
     """
-    third = _third_level(views, n_records, n_rows) if third_level else NO_THIRD_LEVEL
+    settings = settings or DrawnSettings()
+    third = _third_level(views, n_records, n_rows, settings)
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
@@ -289,12 +280,12 @@ def select_tree(
         multiplicities = np.ones(class_codes.size, np.int64)
 
     def draw() -> SelectedTree:
-        roots = _roots(views, n_records, n_rows)
+        roots = _roots(views, n_records, n_rows, settings)
         nodes = _Nodes(
             views, cells, class_codes, weights * multiplicities, predicted, n_classes,
-            rate, splitting, maps,
+            rate, settings.splitting, maps,
         )  # fmt: skip
-        return _draw_top_down(nodes, roots, third, third_level, noise)
+        return _draw_top_down(nodes, roots, third, settings.third_level, noise)
 
     seen = {
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
@@ -547,13 +538,17 @@ def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _roots(
-    views: Views, n_records: float, n_rows: float = math.inf
+    views: Views,
+    n_records: float,
+    n_rows: float = math.inf,
+    settings: DrawnSettings | None = None,
 ) -> NDArray[np.int64]:
     """Return the positions of candidate roots: all views, or the simplest.
 
     Work is bounded by public numbers only: `Limits.draw_visits`, and for coarse single
     attributes, which tell most, `Limits.coarse_visits`.
     """
+    settings = settings or DrawnSettings()
     sizes = views.sizes
     leaves = LEAF_WORK * sizes * sizes.sum()
     work = sizes.size * max(n_records, 1.0) + leaves
@@ -563,7 +558,7 @@ def _roots(
     terms = np.array([len(view.attributes) for view in views.items])
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
-    coarse = (families[order] <= 2) & (sizes[order] <= COARSE)
+    coarse = (families[order] <= 2) & (sizes[order] <= settings.coarse_cells)
     coarse &= np.cumsum(least[order]) <= LIMITS.coarse_visits
     within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     within[0] = True
@@ -571,18 +566,25 @@ def _roots(
 
 
 def _third_level(
-    views: Views, n_records: float, n_rows: float = math.inf
+    views: Views,
+    n_records: float,
+    n_rows: float = math.inf,
+    settings: DrawnSettings | None = None,
 ) -> _ThirdLevel:
     """Return the views of trees of three levels: simple and coarse ones.
 
     Single attributes come before. Last come they, pairs of few cells, scores, or the
-    whole. There is no third level where the work is more than `Limits.third_visits`.
+    whole: sums took more time and gained nothing on simulated tasks. There is no third
+    level where the work is more than `Limits.third_visits`.
     """
+    settings = settings or DrawnSettings()
+    if not settings.third_level:
+        return NO_THIRD_LEVEL
     sizes = views.sizes
     families = np.array([view.family for view in views.items])
-    last = np.flatnonzero((families != "sum") & (sizes <= MOST_LAST))
+    last = np.flatnonzero((families != "sum") & (sizes <= settings.last_cells))
     sizes, families = sizes[last], families[last]
-    first = np.flatnonzero((families == "single") & (sizes <= MOST_FIRST))
+    first = np.flatnonzero((families == "single") & (sizes <= settings.first_cells))
     records = last.size * max(min(n_records, n_rows), 1.0)
     leaves = LEAF_WORK * float(sizes[first].sum()) ** 2 * sizes.sum()
     work = first.size * (first.size - 1) * records + leaves

@@ -136,7 +136,7 @@ class Grower:
         share, counted = cost / n_trees, self.settings.calibration_share
         predicted = None if additive is None else additive.classes(self.codes)
         classes = np.arange(self.n_classes if additive is not None else 0)
-        forest = SelectedTrees((), (), additive)
+        forest = SelectedTrees((), (), additive, ranking=self.settings.ranking)
         for number in range(n_trees):
             budget = share * (1 - counted)
             tree = self._draw_tree(budget, number, seen, predicted=predicted)
@@ -150,13 +150,13 @@ class Grower:
             votes, errors = self._labelled(measured, labels)
             n = tree.n_leaves
             scored = additive is not None
-            forest = SelectedTrees(
-                (*forest.trees, tree),
-                (*forest.scores, votes[:n]),
-                additive,
-                votes[n:] if scored else None,
-                (*forest.errors, errors[:n]),
-                errors[n:] if scored else None,
+            forest = replace(
+                forest,
+                trees=(*forest.trees, tree),
+                scores=(*forest.scores, votes[:n]),
+                answers=votes[n:] if scored else None,
+                errors=(*forest.errors, errors[:n]),
+                answer_errors=errors[n:] if scored else None,
             )
         return forest
 
@@ -246,8 +246,7 @@ class Grower:
             unit=1 if weights is None else UNIT,
             predicted=predicted,
             maps=seen.maps,
-            splitting=self.settings.splitting,
-            third_level=self.settings.third_level,
+            settings=self.settings,
         )
 
     def _count_leaves(
@@ -281,7 +280,7 @@ class Grower:
         counts = replace(measured, values=measured.values[known])
         votes, errors = np.zeros((2, *measured.values.shape))
         votes[known], errors[known] = labelled_votes(
-            counts, labels[known], self.n_records, self.settings.smoothing
+            counts, labels[known], self.n_records, self.settings
         )
         return votes, errors
 

@@ -71,13 +71,6 @@ Floats = NDArray[np.float64]
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""
 
-FINE = 16
-"""Score resolution: attributes of at least so many cells are on a root scale. Chosen on
-simulated tasks, some with numbers near the lower end of wide bounds."""
-
-VARIANCES = np.array([0.0, *4.0 ** np.arange(-1, 10)])
-"""Shrinkage: variances of deviations that are thought possible, in units of noise."""
-
 VOTE_STEPS = 256
 """Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
 
@@ -92,10 +85,13 @@ class Sum:
         What is looked at.
     by_position : bool
         Whether positions of the cells are added up, or cells are counted.
+    by_root : bool
+        Whether positions are those of the square root of the number of the cell.
     """
 
     view: View
     by_position: bool
+    by_root: bool = False
 
     @property
     def size(self) -> int:
@@ -105,7 +101,7 @@ class Sum:
     def positions(self) -> NDArray[np.int64]:
         """Return where cells are from -1 to 1, in units of 1 / GRID, shape (cells,)."""
         size = self.view.size
-        if size < FINE:
+        if not self.by_root:
             return positions(size)
         roots = np.sqrt(np.arange(size) / (size - 1))
         return np.rint(GRID * (2 * roots - 1)).astype(np.int64)
@@ -160,35 +156,42 @@ def sums_from_coarse_to_fine(
     """Return the sets of sums that there are to choose from."""
     settings = settings or DrawnSettings()
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
-    found = [
-        Sums(tuple(Sum(single_view(i, n, MOST_CELLS), True) for i, n in attributes))
+    roots = settings.root_scale_from
+    means = [
+        Sum(view, True, view.size >= roots)
+        for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
+    found = [Sums(tuple(means))]
     for groups in settings.resolutions:
-        found.append(
-            Sums(tuple(Sum(_grouped(i, n, groups), n == 2) for i, n in attributes))
-        )
-    found.append(Sums(tuple(_neighbours(attributes, settings.pair_resolution))))
+        terms = [Sum(_grouped(i, n, groups, roots), n == 2) for i, n in attributes]
+        found.append(Sums(tuple(terms)))
+    found.append(Sums(tuple(_neighbours(attributes, settings))))
     return list(dict.fromkeys(found))
 
 
-def _grouped(attribute: int, size: int, groups: int) -> View:
-    """Return an attribute in so many groups of cells, those of numbers by their root.
+def _grouped(attribute: int, size: int, groups: int, from_size: int) -> View:
+    """Return an attribute in so many groups of cells, from a size on by their root.
 
     Groups of roots that no cell falls into are left out.
     """
-    if size < max(FINE, 2 * groups):
+    if size < max(from_size, 2 * groups):
         return single_view(attribute, size, groups)
     roots = np.sqrt((np.arange(size) + 0.5) / size)
     found, table = np.unique((groups * roots).astype(int), return_inverse=True)
     return View((attribute,), (tuple(table.tolist()),), (), found.size, "single")
 
 
-def _neighbours(attributes: list[tuple[int, int]], groups: int) -> list[Sum]:
+def _neighbours(
+    attributes: list[tuple[int, int]], settings: DrawnSettings
+) -> list[Sum]:
     """Return counts of the cells of every two attributes that stand together."""
     terms = []
     for start in range(0, len(attributes), 2):
         two = attributes[start : start + 2]
-        views = [_grouped(i, n, groups) for i, n in two]
+        views = [
+            _grouped(i, n, settings.pair_resolution, settings.root_scale_from)
+            for i, n in two
+        ]
         if len(views) == 1:
             terms.append(Sum(views[0], views[0].size == 2))
             continue
@@ -373,7 +376,7 @@ def _scores(
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean)
-    kept = np.maximum(_kept(rows), settings.least_kept)
+    kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
     tables, errors = [], [_noise(released)[0] / numbers[None]]
     for row, part in zip(rows, kept.tolist(), strict=True):
         odds, own = row.table(part, numbers)
@@ -387,19 +390,20 @@ def _scores(
     )
 
 
-def _kept(rows: list[_Rows]) -> Floats:
+def _kept(rows: list[_Rows], powers: Sequence[int]) -> Floats:
     """Return the part of its deviations that every attribute keeps, shape (rows,).
 
     The posterior mean of a normal signal in normal noise of variance one, where the
-    variance of the signal is one of `VARIANCES` for each attribute. How often each of
-    these occurs is fitted to all attributes, by expectation and maximisation, from an
-    even start that counts as one more attribute.
+    variance of the signal is zero or one of some powers of four for each attribute. How
+    often each of these occurs is fitted to all attributes, by expectation and
+    maximisation, from an even start that counts as one more attribute.
     """
     if not rows:
         return np.zeros(0)
     energies = np.array([np.square(row.standardised).sum() for row in rows])
     sizes = np.array([row.standardised.size for row in rows])
-    total = 1 + VARIANCES
+    variances = np.array([0.0, *4.0 ** np.array(powers)])
+    total = 1 + variances
     logs = -0.5 * (np.divide.outer(energies, total) + np.outer(sizes, np.log(total)))
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
     even = np.full(total.size, 1 / total.size)
@@ -408,7 +412,7 @@ def _kept(rows: list[_Rows]) -> Floats:
         found = likelihoods * often
         found /= found.sum(axis=1, keepdims=True)
         often = (found.sum(axis=0) + even) / (len(rows) + 1)
-    return np.asarray(found @ (VARIANCES / total))
+    return np.asarray(found @ (variances / total))
 
 
 def _rows(

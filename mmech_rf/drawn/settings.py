@@ -32,7 +32,10 @@ class DrawnSettings(CountSettings):
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
     additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
     `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
-    with a look at car and wall-robot. `planned` has settings from simulated tasks.
+    with a look at car and wall-robot; `label_smoothing` and `ranking` on simulated
+    tasks, by log loss and area under the ROC curve; `root_scale_from` on such with
+    numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time.
+    `planned` has settings from simulated tasks.
     Releases are private whatever the settings, as long as they do not come from the
     records at hand.
 
@@ -54,6 +57,8 @@ class DrawnSettings(CountSettings):
     bin_signal : float
         Bin resolution: records times epsilon of a draw that so many bins need, relative
         to the logarithm of the number of ways to cut.
+    grid_cells : int
+        Bin resolution: cells of the public grid that private bins are made of.
     boosting_from : float
         Boosting threshold: information from which further trees are drawn, weighing
         the records that those before them get wrong.
@@ -117,6 +122,17 @@ class DrawnSettings(CountSettings):
         against chance in the records themselves.
     least_kept : float
         Shrinkage: part of the deviations of classes that is kept whatever the noise.
+    signal_powers : tuple of int
+        Shrinkage: powers of four that the variance of such a deviation is thought to
+        be, in units of its noise, beside zero.
+    root_scale_from : int
+        Score resolution: attributes of at least so many cells are on a root scale.
+    ranking : float
+        Calibration: part of the scores of all attributes by which they rank the records
+        of a label.
+    label_smoothing : float
+        Smoothing: weight of what all leaves of a label have in common, in units of the
+        smoothing of a leaf without a label.
     largest_mean : float
         Clipping: mean positions of a class are cut off here, of 1.
     score_pieces : tuple of int
@@ -126,6 +142,11 @@ class DrawnSettings(CountSettings):
         attributes, which the cuts are made for.
     splitting : float
         Tree prior: probability that a cell of the root is split once more.
+    coarse_cells : int
+        Candidate roots: single attributes of at most so many cells come before all
+        other views, and are more than the rest may be.
+    first_cells, last_cells : int
+        Third level: largest numbers of cells of views that come before it, and last.
     third_level : float
         Tree prior: probability of trees of three levels, where public sizes allow
         them; zero for none. Even odds lost some accuracy where records times epsilon
@@ -137,6 +158,8 @@ class DrawnSettings(CountSettings):
         others also in 2, 4, 8, ... groups.
     most_pairs : int
         Views of pairs: largest number of them; the finest are left out.
+    pair_cells : int
+        Views of pairs: largest number of cells.
     most_sums : int
         Views of sums: sums of one more attribute are left out where there would be
         more than this.
@@ -184,14 +207,22 @@ class DrawnSettings(CountSettings):
     signal_to_noise: float = setting(10.0)
     records_per_sum: float = setting(5.0)
     least_kept: float = setting(0.0, most=1)
+    signal_powers: tuple[int, ...] = setting(tuple(range(-1, 10)), least=-20, most=40)
+    root_scale_from: int = setting(16, least=3)
+    ranking: float = setting(0.3, most=1)
+    label_smoothing: float = setting(8.0, most=1000)
     largest_mean: float = setting(0.98, most=0.999)
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
     score_width: float = setting(1.3, least=0.01, most=100)
     splitting: float = setting(0.5, least=1e-300, most=0.999)
+    coarse_cells: int = setting(16, least=1, most=64)
+    first_cells: int = setting(8, least=2, most=64)
+    last_cells: int = setting(16, least=2, most=64)
     third_level: float = setting(0.05, most=0.999)
     whole_prior: float = setting(0.05, least=1e-300, most=0.999)
     whole_attributes: int = setting(8, least=1, most=64)
     most_pairs: int = setting(2000)
+    pair_cells: int = setting(64, least=4, most=64)
     most_sums: int = setting(1500)
     most_terms: int = setting(6, least=1)
     sum_pieces: tuple[int, ...] = setting((6,), least=2, most=64)

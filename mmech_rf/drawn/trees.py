@@ -20,19 +20,16 @@ from scipy.special import expit, logit, ndtri, softmax
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.votes import Experts, check_that
 
 __all__ = ["SelectedTrees"]
 
 Floats = NDArray[np.float64]
 
-RANKING = 0.3
-"""Calibration: part of the scores of all attributes by which they rank the records of a
-label. Chosen on simulated tasks, by log loss and area under the ROC curve."""
-
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
-by. Below a half they never overturn it."""
+by. Below a half, which is as far as it goes, they never overturn it."""
 
 
 @storable("SelectedTrees")
@@ -55,6 +52,8 @@ class SelectedTrees(Experts):
         Standard errors of `scores`, from the known noise.
     answer_errors : ndarray of float64, shape (k, k), or None
         Those of `answers`.
+    ranking : float
+        Calibration: part of `additive` by which it ranks the records of a label.
     """
 
     trees: tuple[SelectedTree, ...]
@@ -63,12 +62,14 @@ class SelectedTrees(Experts):
     answers: Floats | None = None
     errors: tuple[Floats, ...] = ()
     answer_errors: Floats | None = None
+    ranking: float = DrawnSettings.ranking
 
     voting = "trees"
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless every leaf has a label and a row of scores."""
         check_that(self.trees, "trees")
+        check_that(0 <= self.ranking <= 1, "ranking")
         if self.additive is not None:
             self.additive.check(domain_shape, n_classes)
         scored = self.additive is not None
@@ -115,7 +116,7 @@ class SelectedTrees(Experts):
         most = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
         scores = self.additive.whole(codes) / VOTE_STEPS
         scores -= scores.mean(axis=1, keepdims=True)
-        ranked = odds + most * np.tanh(RANKING * scores / most)
+        ranked = odds + most * np.tanh(self.ranking * scores / most)
         return np.asarray(softmax(ranked, axis=1))
 
     def interval(self, codes: NDArray[np.int64], level: float) -> tuple[Floats, Floats]:
@@ -148,7 +149,7 @@ class SelectedTrees(Experts):
                 said = self.additive.classes(codes[where])
                 out[where] += np.square(self.answer_errors)[said]
         if self.answers is not None:
-            out += RANKING**2 * scored
+            out += self.ranking**2 * scored
         return out
 
     def whole_votes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -44,7 +44,7 @@ __all__ = [
 Codes = NDArray[np.int64]
 
 MOST_CELLS = 64
-"""View size: most cells of a view."""
+"""View size: most cells of a view; the arithmetic of pairs and sums is made for it."""
 
 GRID = 64
 """Position resolution: positions of cells are multiples of 1 / GRID."""
@@ -289,7 +289,7 @@ def public_views(
         for table in tables
     ]
     whole = View((), (), (), 1, "whole")
-    pairs = _pairs(coarse, settings.most_pairs)
+    pairs = _pairs(coarse, settings)
     found = dict.fromkeys([whole, *singles, *pairs, *_sums(sizes, settings)])
     items = tuple(view for view in found if view.size > 1 or view is whole)
     return Views(items, settings.whole_prior)
@@ -310,17 +310,17 @@ def _resolutions(n: int, flat: int) -> list[tuple[int, ...]]:
     return [tuple(int(code) * g // n for code in range(n)) for g in groups]
 
 
-def _pairs(coarse: list[list[tuple[int, ...]]], most: int) -> list[View]:
+def _pairs(coarse: list[list[tuple[int, ...]]], settings: DrawnSettings) -> list[View]:
     groups = [[max(table) + 1 for table in tables] for tables in coarse]
     within = [
         (g * h, i, j, a, b)
         for i, j in combinations(range(len(coarse)), 2)
         for a, g in enumerate(groups[i])
         for b, h in enumerate(groups[j])
-        if g * h <= MOST_CELLS
+        if g * h <= settings.pair_cells
     ]
     views = []
-    for size, i, j, a, b in sorted(within)[:most]:
+    for size, i, j, a, b in sorted(within)[: settings.most_pairs]:
         step = groups[j][b]
         first = tuple(code * step for code in coarse[i][a])
         views.append(View((i, j), (first, coarse[j][b]), (), size, "pair"))

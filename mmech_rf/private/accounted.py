@@ -109,7 +109,8 @@ class AccountedForest(ShownForest):
 
     def _reading_schema(self, schema: Schema) -> Schema:
         places = places_to_cut(schema, self.private_bins)
-        return fine_schema(schema, places) if places else schema
+        cells = self._settings.grid_cells
+        return fine_schema(schema, places, cells) if places else schema
 
     @property
     def _settings(self) -> Any:

@@ -30,9 +30,6 @@ __all__ = [
     "release_bins",
 ]
 
-GRID_CELLS = 1024
-"""Grid resolution: cells of an attribute whose cut points are private."""
-
 
 def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
     """Return the places of the attributes that get private bins, or raise.
@@ -62,14 +59,14 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
     return sorted({bounded[name] for name in names})
 
 
-def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
-    """Return a schema with a fine public grid in place of the bins of attributes."""
+def fine_schema(schema: Schema, places: Sequence[int], cells: int) -> Schema:
+    """Return a schema with fine public grids in place of the bins of attributes."""
     attributes = list(schema.attributes)
     for place in places:
         own = attributes[place]
         assert own.lower is not None
         assert own.upper is not None
-        grid = fine_grid(own.lower, own.upper, GRID_CELLS)
+        grid = fine_grid(own.lower, own.upper, cells)
         attributes[place] = _with_cuts(own, grid)
     return replace(schema, attributes=tuple(attributes))
 
@@ -83,8 +80,8 @@ def number_of_bins(n_records: float, epsilon: Fraction, settings: CountSettings)
     """
     bins = 2
     while 2 * bins <= settings.most_bins:
-        ways = math.lgamma(GRID_CELLS) - math.lgamma(2 * bins)
-        ways -= math.lgamma(GRID_CELLS - 2 * bins + 1)
+        ways = math.lgamma(settings.grid_cells) - math.lgamma(2 * bins)
+        ways -= math.lgamma(settings.grid_cells - 2 * bins + 1)
         if n_records * float(epsilon) < settings.bin_signal * ways:
             break
         bins *= 2

@@ -47,7 +47,9 @@ def _checked(value: Any, own: Any) -> Any:
                 f"{name} must be a tuple of integers, such as {own.default}, "
                 f"got {value!r}"
             )
-        return tuple(_within(check_integer(one, name), name, own) for one in value)
+        least = own.metadata["least"]
+        whole = (check_integer(one, name, minimum=least) for one in value)
+        return tuple(_within(one, name, own) for one in whole)
     if isinstance(own.default, Fraction):
         found: Any = check_epsilon(value, name)
     elif isinstance(own.default, int):
@@ -85,6 +87,8 @@ class CountSettings(Settings):
     bin_signal : float
         Bin resolution: records times epsilon of a draw that so many bins need, relative
         to the logarithm of the number of ways to cut.
+    grid_cells : int
+        Bin resolution: cells of the public grid that private bins are made of.
     """
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
@@ -92,3 +96,4 @@ class CountSettings(Settings):
     bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
     most_bins: int = setting(8, least=2, most=64)
     bin_signal: float = setting(1.5)
+    grid_cells: int = setting(1024, least=256, most=4096)

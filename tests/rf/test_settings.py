@@ -18,8 +18,10 @@ from mmech_rf import (
     PrivateForestClassifier,
     load_model,
 )
-from mmech_rf.drawn.draw import Fork
+from mmech_rf.drawn.draw import Fork, _roots, _third_level
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
+from mmech_rf.drawn.scores import sums_from_coarse_to_fine
+from mmech_rf.drawn.views import public_views
 
 RAW = CELLS.astype(str)
 SETTINGS = pytest.mark.parametrize("settings", [DrawnSettings, BlockSettings])
@@ -129,6 +131,28 @@ def test_learning_rate_zero_leaves_the_first_tree():
     assert len(further) == model.choice_.rounds > 0
     assert first.any()
     assert not any(scores.any() for scores in further)
+
+
+def test_sizes_of_views_follow_settings():
+    few = DrawnSettings(pair_cells=16, first_cells=4, last_cells=6, coarse_cells=2)
+    sizes = {}
+    for settings in (DrawnSettings(), few):
+        views = public_views((8, 8, 2, 2), settings)
+        pairs = [view.size for view in views.items if view.family == "pair"]
+        third = _third_level(views, 100, settings=settings)
+        last = views.sizes[third.views]
+        roots = _roots(views, 10**12, 10**4, settings)
+        first = last[third.first]
+        sizes[settings] = [max(x) for x in (pairs, first, last, views.sizes[roots])]
+    assert list(sizes.values()) == [[64, 8, 16, 8], [16, 2, 4, 2]]
+
+
+def test_numbers_are_on_a_root_scale_from_a_size_on():
+    by_root = [
+        [term.by_root for term in sums_from_coarse_to_fine((9, 40), settings)[0].terms]
+        for settings in (DrawnSettings(), DrawnSettings(root_scale_from=50))
+    ]
+    assert by_root == [[False, True], [False, False]]
 
 
 def test_smoothing_evens_out_the_votes_of_blocks():

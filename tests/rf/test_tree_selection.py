@@ -38,6 +38,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf._kernels import fork_log_weights, root_log_weights, split_log_weights
 from mmech_rf.drawn.draw import Fork
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import Views, public_views
 
 
@@ -227,11 +228,11 @@ def test_draws_follow_the_list_of_all_trees(predict, third_level):
     listed = dict(every_tree(views, *data, 0.8, predict))
     if not third_level:
         listed = {key: w for key, w in listed.items() if key[0] < len(views.items)}
-    found = dict(
-        conditionals(
-            views, *data, epsilon="0.8", predict=predict, third_level=third_level
-        ).outcomes()
+    settings = DrawnSettings(third_level=third_level)
+    choices = conditionals(
+        views, *data, epsilon="0.8", predict=predict, settings=settings
     )
+    found = dict(choices.outcomes())
     assert found.keys() == listed.keys()
     assert len(found) == (24_400 if third_level else 882)
     expected = np.array([listed[key] for key in found])
@@ -252,7 +253,8 @@ def test_a_third_level_tells_what_two_do_not(rng):
     for third_level in (0, 0.5):
         tree = tree_selection.select_tree(
             views, cells, classes, n_classes=4, epsilon=Fraction(10), n_records=1000,
-            third_level=third_level, relation=Relation(), pay=lambda: None, noise=None,
+            settings=DrawnSettings(third_level=third_level), relation=Relation(),
+            pay=lambda: None, noise=None,
         )  # fmt: skip
         assert any(isinstance(b, Fork) for b in tree.branches) == (third_level > 0)
         leaves = tree.leaves(codes)
@@ -431,7 +433,7 @@ def test_the_rate_leaves_room_for_every_rounding(watch_all):
         return sample()
 
     watch_all(note)
-    draw(public_views((3, 2)), *DATA[0], third_level=0)
+    draw(public_views((3, 2)), *DATA[0], settings=DrawnSettings(third_level=0))
     draw(public_views((3, 2)), *DATA[0])
     # The largest views have 6 cells, and single attributes 3.
     sums = [1 + 6 + 6 * 6, 1 + 3 + 3 * 3 + 3 * 3 * 6]
