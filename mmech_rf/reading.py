@@ -13,6 +13,7 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -353,7 +354,7 @@ def _tables(
                 "only one of them can say it"
             )
     if path.name.endswith(".parquet"):
-        batches = _of_parquet(path, columns, wanted, chunk_rows)
+        batches = _ahead(_of_parquet(path, columns, wanted, chunk_rows))
     elif form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
         batches = _by_lines(path, wanted, chunk_rows, form)
     else:
@@ -459,6 +460,15 @@ def _of_parquet(
             )
     with _sound_parquet(), parquet.ParquetFile(path, read_dictionary=names) as file:
         yield from file.iter_batches(batch_size=chunk_rows, columns=names)
+
+
+def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield what another thread reads, one batch before it is asked for."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
 
 
 @contextmanager

@@ -81,9 +81,13 @@ def read_once(
     # The last entry is for missing values, whose index is -1.
     codes = np.concatenate([read(column.entries), read(np.array([None]))])
     indices = column.indices
-    if codes.itemsize == indices.itemsize == 1:
+    if codes.itemsize == 1 and (indices.itemsize == 1 or len(codes) <= 256):
         # A table of bytes, where -1 is 255: no index is widened.
+        places, known = indices.astype(np.uint8, copy=False), min(len(codes) - 1, 256)
         table = np.full(256, codes[-1])
-        table[: min(len(codes) - 1, 256)] = codes[:-1]
-        return np.frombuffer(indices.tobytes().translate(table.tobytes()), codes.dtype)
+        table[:known] = codes[:-1]
+        in_order = np.array_equal(table[:known], np.arange(known))
+        if in_order and places.max(initial=0) < known:
+            return places.view(codes.dtype)
+        return np.frombuffer(places.tobytes().translate(table.tobytes()), codes.dtype)
     return codes[indices]

@@ -239,12 +239,12 @@ class Domain:
             The same for missing values.
         narrow : bool, default=False
             Whether to return the narrowest unsigned integers that hold all codes, an
-            eighth of the memory for attributes of up to 256 cells.
+            eighth of the memory for attributes of up to 256 cells, column by column.
 
         Returns
         -------
         codes : int64 array, shape (N, d) or fewer rows with "drop"
-            C-contiguous.
+            C-contiguous; Fortran-contiguous if narrow.
 
         Raises
         ------

@@ -81,11 +81,13 @@ def encode_columns(
     """Return the codes (N, d) of all records, and which of them are kept (N,).
 
     `positions` says which column of the table holds which attribute; `narrow` asks for
-    the narrowest type of codes; messages count rows from `first_row`.
+    the narrowest type of codes, column by column in memory; messages count rows from
+    `first_row`.
     """
     keep = np.ones(table.n_rows, dtype=bool)
     dtype = narrow_type(attributes) if narrow else np.dtype(np.int64)
-    codes = np.empty((table.n_rows, len(attributes)), dtype)
+    shape = table.n_rows, len(attributes)
+    codes = np.empty(shape, dtype, order="F" if narrow else "C")
     for j, (attribute, position) in enumerate(zip(attributes, positions, strict=True)):
         found = attribute._codes(table.read(position), clip=handle_unknown == "clip")
         codes[:, j] = found

@@ -34,6 +34,7 @@ __all__ = [
     "in_memory",
     "read_cells",
     "read_header",
+    "read_held",
     "read_rows",
     "read_table",
     "read_vector",
@@ -146,8 +147,11 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
         column = column.unify_dictionaries().combine_chunks()
     if hasattr(column, "chunks"):
         column = column.chunk(0)
-    indices = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Dictionary(_object_column(column.dictionary.to_pylist()), indices)
+    indices = column.indices
+    if indices.null_count:
+        indices = indices.fill_null(-1)
+    entries = _object_column(column.dictionary.to_pylist())
+    return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
 
 
 def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
@@ -331,6 +335,12 @@ def _sequence_rows(rows: Sequence[Any]) -> Table:
 
 def read_vector(y: Any) -> NDArray[Any]:
     """View class labels, or a frame with one column, as a one-dimensional array."""
+    held = read_held(y)
+    return held.values() if isinstance(held, Dictionary) else held
+
+
+def read_held(y: Any) -> NDArray[Any] | Dictionary:
+    """View class labels as `read_vector` does, or a dictionary of them as it is."""
     if isinstance(y, (list, tuple)):
         return _object_column(list(y))
     y = in_memory(y)
@@ -342,15 +352,14 @@ def read_vector(y: Any) -> NDArray[Any]:
                 "y must hold one class label per record, got a frame with "
                 f"{table.n_columns} columns; select the column of the class"
             )
-        return table.column(0)
+        return table.read(0)
     held = _held(y)
-    values = held.values() if isinstance(held, Dictionary) else held
-    if values.ndim != 1:
+    if not isinstance(held, Dictionary) and held.ndim != 1:
         raise ValueError(
             "y must be one-dimensional, one class label per record, "
-            f"got shape {values.shape}; select one column or ravel it"
+            f"got shape {held.shape}; select one column or ravel it"
         )
-    return values
+    return held
 
 
 # ---- csv files ----------------------------------------------------------------------

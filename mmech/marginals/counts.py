@@ -9,7 +9,7 @@ time, or by several workers.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,11 @@ __all__ = ["Counts", "check_chunks", "occupied_cells"]
 MOST_RECORDS = 2**62
 """Arithmetic: most records that are counted, so that sums stay inside int64."""
 
-_WORD = 2**53
-"""Largest number of cells that floats number exactly."""
-
-_BLOCK = 2**14
+_BLOCK = 2**16
 """Memory: rows that are numbered at a time, few enough for a fast cache."""
+
+_TABLE = 2**22
+"""Memory: cells of a table that is faster to fill than a few rows are to sort."""
 
 
 class Counts:
@@ -107,13 +107,13 @@ class Counts:
                     f"codes of attribute {i} must lie in 0..{size - 1}; some record "
                     "lies outside the domain"
                 )
-        self._set(shape, *occupied_cells(array, shape), chunk_id)
+        self._set(shape, *occupied_cells(array.T, shape), chunk_id)
 
     @classmethod
-    def _of(cls, codes: NDArray[Any], shape: tuple[int, ...]) -> Counts:
-        """Return the counts of codes that are known to lie in the domain."""
+    def _of(cls, columns: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> Counts:
+        """Return the counts of columns of codes that are known to lie in the domain."""
         found = cls.__new__(cls)
-        found._set(shape, *occupied_cells(codes, shape))
+        found._set(shape, *occupied_cells(columns, shape))
         return found
 
     def _set(
@@ -145,7 +145,7 @@ class Counts:
             )
         found = Counts.__new__(Counts)
         codes, multiplicities = occupied_cells(
-            np.concatenate([self._codes, other._codes]),
+            np.concatenate([self._codes, other._codes]).T,
             self.domain_shape,
             np.concatenate([self._multiplicities, other._multiplicities]),
         )
@@ -196,7 +196,7 @@ def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
 
 
 def occupied_cells(
-    codes: NDArray[Any],
+    columns: Sequence[NDArray[Any]] | NDArray[Any],
     domain_shape: tuple[int, ...],
     multiplicities: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -204,73 +204,74 @@ def occupied_cells(
 
     Parameters
     ----------
-    codes : ndarray of int, shape (N, d)
-        Rows, inside of the domain.
+    columns : ndarray of int, shape (d, N), or sequence of d arrays of shape (N,)
+        Columns of the rows, inside of the domain.
     domain_shape : tuple of int, length d
     multiplicities : ndarray of int64, shape (N,), optional
         How often each row is there; once by default.
 
     Returns
     -------
-    codes : ndarray, shape (M, d)
-        In the type of the argument.
+    codes : ndarray of unsigned integers, shape (M, d)
     multiplicities : ndarray of int64, shape (M,)
     """
-    n_cells = product_of(domain_shape)
-    if n_cells <= max(4 * codes.shape[0], 2**12):
+    n_rows, n_cells = columns[0].shape[0], product_of(domain_shape)
+    dtype = np.min_scalar_type(max(domain_shape) - 1)
+    if n_cells <= max(4 * n_rows, min(16 * n_rows, _TABLE), 2**12):
         counts = np.zeros(n_cells, np.int64)
-        for start in range(0, codes.shape[0], _BLOCK):
-            block = codes[start : start + _BLOCK]
-            (cells,) = _numbered(block, domain_shape)
-            if multiplicities is None:
-                counts += np.bincount(cells, minlength=n_cells)
-            else:
-                np.add.at(counts, cells, multiplicities[start : start + _BLOCK])
+        for start in range(0, n_rows, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            (cells,) = _numbered([column[part] for column in columns], domain_shape)
+            added = 1 if multiplicities is None else multiplicities[part]
+            np.add.at(counts, cells.astype(np.intp), added)
         found = np.flatnonzero(counts)
-        rows = np.empty((found.size, len(domain_shape)), codes.dtype)
+        rows = np.empty((found.size, len(domain_shape)), dtype)
         rest = found
         for i in reversed(range(len(domain_shape))):
             rest, rows[:, i] = np.divmod(rest, domain_shape[i])
         return rows, counts[found]
-    words = _numbered(codes, domain_shape)
+    words = _numbered(columns, domain_shape)
     order = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
-    new = np.ones(codes.shape[0], bool)
+    new = np.ones(n_rows, bool)
     new[1:] = False
     for word in words:
         ordered = word[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     firsts = np.flatnonzero(new)
     if multiplicities is None:
-        numbers = np.diff(firsts, append=codes.shape[0])
+        numbers = np.diff(firsts, append=n_rows)
     else:
         numbers = np.add.reduceat(multiplicities[order], firsts)
-    return codes[order[firsts]], numbers
+    rows = np.empty((firsts.size, len(domain_shape)), dtype)
+    for i, column in enumerate(columns):
+        rows[:, i] = column[order[firsts]]
+    return rows, numbers
 
 
 def _numbered(
-    codes: NDArray[Any], domain_shape: tuple[int, ...]
-) -> list[NDArray[np.int64]]:
-    """Return numbers of cells, of as many attributes at a time as floats number."""
-    groups: list[list[int]] = []
-    cells = 1
-    for i, size in enumerate(domain_shape):
-        if not groups or cells * size > _WORD:
-            groups.append([])
-            cells = 1
-        cells *= size
-        groups[-1].append(i)
-    words = []
-    for group in groups:
-        if len(group) == 1:
-            words.append(codes[:, group[0]].astype(np.int64))
-            continue
-        sizes = np.array([*(domain_shape[i] for i in group[1:]), 1], np.float64)
-        steps = np.cumprod(sizes[::-1])[::-1]
-        word = np.empty(codes.shape[0], np.int64)
-        columns = slice(group[0], group[-1] + 1)
-        for start in range(0, len(word), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            # A product of floats is faster than one of integers, and here exact.
-            word[part] = codes[part, columns].astype(np.float64) @ steps
-        words.append(word)
-    return words
+    columns: Sequence[NDArray[Any]] | NDArray[Any], domain_shape: tuple[int, ...]
+) -> list[NDArray[Any]]:
+    """Return numbers of cells, of as many neighbouring attributes as a word holds.
+
+    Attributes are joined in the narrowest type first, so that most of the work is on
+    bytes, many at a time.
+    """
+    words = [
+        (column, size)
+        for column, size in zip(columns, domain_shape, strict=True)
+        if size > 1
+    ]
+    for bits in (8, 16, 32, 63):
+        kind = np.dtype(f"u{-(-bits // 8)}")
+        joined: list[tuple[NDArray[Any], int]] = []
+        for word, size in words:
+            if joined and joined[-1][1] * size <= 2**bits:
+                before, cells = joined[-1]
+                number = before.astype(kind)
+                number *= kind.type(size)
+                number += word.astype(kind, copy=False)
+                joined[-1] = number, cells * size
+            else:
+                joined.append((word, size))
+        words = joined
+    return [word for word, _ in words] or [np.zeros(columns[0].shape[0], np.int64)]

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Counts
-from mmech.domain.readers import read_vector
+from mmech.domain.dictionary import Dictionary
+from mmech.domain.readers import read_held
 from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks
 from mmech.noise import assign_records
@@ -162,9 +163,11 @@ def _rows_of(chunk_id: Hashable) -> tuple[Hashable, int, int] | None:
 
 def _check_classes(schema: Schema, y: Any) -> None:
     """Raise for what is a target of regression: fractions that no class has."""
-    labels = read_vector(y)
+    labels = read_held(y)
+    if isinstance(labels, Dictionary) or labels.dtype.kind != "f":
+        return
     whole = all(isinstance(k, str) or k == int(k) for k in schema.class_labels)
-    if labels.dtype.kind == "f" and whole and (labels % 1 > 0).any():
+    if whole and (labels % 1 > 0).any():
         raise ValueError(
             "y must hold class labels, got numbers with fractions, as for regression; "
             "put them into ranges between public bounds first, a class for each"
@@ -183,8 +186,7 @@ def count_rows(
     step = LIMITS.counted_records
     for start in range(0, len(codes), step):
         part = slice(start, start + step)
-        rows = np.column_stack([codes[part], class_codes[part]])
-        found = found + Counts._of(rows, shape)
+        found = found + Counts._of([*codes[part].T, class_codes[part]], shape)
     return found
 
 

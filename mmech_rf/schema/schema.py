@@ -30,7 +30,7 @@ from mmech.domain.encoding import (
     encode_columns,
     list_misfits,
 )
-from mmech.domain.readers import read_table, read_vector
+from mmech.domain.readers import read_held, read_table, read_vector
 from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
@@ -237,7 +237,7 @@ class Schema(Domain):
         Returns
         -------
         codes : int64 array, shape (N, d) or fewer rows with "drop"
-            C-contiguous.
+            C-contiguous; Fortran-contiguous if narrow.
         class_codes : int64 array, shape (N,), only with `y`
             Positions in `class_labels`.
         index : int64 array, shape (N,), only with ``return_index=True``
@@ -292,7 +292,7 @@ class Schema(Domain):
             keep &= ~missing
         if y is None:
             return codes
-        _, class_codes = self._read_labels(y, table.n_rows)
+        class_codes = self._read_labels(y, table.n_rows)
         for marker, choice in ((MISSING, handle_missing), (UNKNOWN, handle_unknown)):
             bad = class_codes == marker
             if choice == "drop":
@@ -331,7 +331,7 @@ class Schema(Domain):
         >>> schema.encode_target([1, -1, 1.0])
         array([1, 0, 1])
         """
-        codes = read_once(read_vector(y), self._class_table.codes)
+        codes = read_once(read_held(y), self._class_table.codes)
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
             raise label_error(row, int(codes[row]), policies=False)
@@ -373,21 +373,19 @@ class Schema(Domain):
             missing = [MISSING if is_missing(value) else 0 for value in values]
             found += list_misfits(name, values, np.array(missing, np.int64))
         if y is not None:
-            labels, codes = self._read_labels(y, table.n_rows)
-            found += list_misfits(self.target, labels, codes, LABEL_PROBLEMS)
+            codes = self._read_labels(y, table.n_rows)
+            found += list_misfits(self.target, read_vector(y), codes, LABEL_PROBLEMS)
         return sorted(found, key=lambda misfit: misfit.row)
 
-    def _read_labels(
-        self, y: Any, n_rows: int
-    ) -> tuple[NDArray[Any], NDArray[np.signedinteger[Any]]]:
-        """Return raw labels and their codes, with a marker where there is none."""
-        labels = read_vector(y)
-        if labels.shape[0] != n_rows:
+    def _read_labels(self, y: Any, n_rows: int) -> NDArray[np.signedinteger[Any]]:
+        """Return the codes of raw labels, with a marker where there is none."""
+        codes = read_once(read_held(y), self._class_table.codes)
+        if codes.shape[0] != n_rows:
             raise ValueError(
-                f"X has {n_rows} rows but y has {labels.shape[0]} labels; "
+                f"X has {n_rows} rows but y has {codes.shape[0]} labels; "
                 "give one label per row"
             )
-        return labels, read_once(labels, self._class_table.codes)
+        return codes
 
     @cached_property
     def _class_table(self) -> CategoryTable:

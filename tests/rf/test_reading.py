@@ -3,6 +3,7 @@
 import csv
 import gzip
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -251,6 +252,35 @@ def test_parquet(chunk_rows, tmp_path):
     parquet.write_table(table.drop(["size"]), tmp_path / "b.parquet")
     with pytest.raises(ValueError, match="no column named 'size'"):
         list(read(tmp_path / "b.parquet", SCHEMA))
+
+
+def parquet_file(path, rows=9):
+    """Write as many records in three row groups, and return the path."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    values = {"colour": ["red"] * rows, "size": [1.0] * rows, "answer": ["no"] * rows}
+    parquet.write_table(arrow.table(values), path, row_group_size=-(-rows // 3))
+    return path
+
+
+def test_parquet_that_changes_is_noticed(tmp_path):
+    """Also after the last of its rows was read ahead."""
+    path = parquet_file(tmp_path / "a.parquet")
+    parts = read(path, SCHEMA, chunk_rows=3)
+    assert [next(parts).chunk_id[1:] for _ in range(3)] == [(0, 3), (3, 6), (6, 9)]
+    parquet_file(path, rows=12)
+    with pytest.raises(ValueError, match=r"a.parquet.*changed while it was read"):
+        next(parts)
+
+
+def test_reading_that_stops_leaves_no_thread(tmp_path):
+    path = parquet_file(tmp_path / "a.parquet")
+    parts = read(path, SCHEMA, chunk_rows=2)
+    before = threading.active_count()
+    next(parts)
+    assert threading.active_count() > before
+    parts.close()
+    assert threading.active_count() == before
 
 
 def test_parquet_needs_pyarrow(tmp_path, monkeypatch):

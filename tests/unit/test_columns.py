@@ -114,6 +114,9 @@ def test_lazy_tables_are_to_be_read_first(method):
 
 TABLES = {
     "text": ["x", "1", None, "2.5", "y"],
+    "text in the order of the categories": ["x", "1", "2.5", "x"],
+    "text in order, and gaps": ["x", "1", None, "x"],
+    "many texts": [*map(str, range(300)), None, "x"],
     "integers": [1, 2, 99, 1, -7],
     "integers and gaps": [1, None, 99, 1, -7],
     "numbers and gaps": [1.0, None, 2.5, 1.0, -7.0],
