@@ -49,7 +49,9 @@ class Dictionary(NamedTuple):
         places: NDArray[Any]
         if width <= FEW:
             # A byte is enough, and wraps where the difference would.
-            places = column.astype(np.uint8) - np.uint8(lowest % FEW)
+            places = _as_bytes(column)
+            if lowest % FEW:
+                places = places - np.uint8(lowest % FEW)
         else:
             if kind.kind == "u":  # beyond int64, maybe
                 places = (column - kind.type(lowest)).astype(np.int64)
@@ -63,6 +65,11 @@ class Dictionary(NamedTuple):
             position[present] = np.arange(present.size)
             places = position[places]
         return cls(np.array([lowest + i for i in present.tolist()], kind), places)
+
+
+def _as_bytes(column: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
+    """Return the last byte of every integer; of bytes without a copy."""
+    return column.view(np.uint8) if column.itemsize == 1 else column.astype(np.uint8)
 
 
 def read_once(
@@ -83,7 +90,7 @@ def read_once(
     indices = column.indices
     if codes.itemsize == 1 and (indices.itemsize == 1 or len(codes) <= 256):
         # A table of bytes, where -1 is 255: no index is widened.
-        places, known = indices.astype(np.uint8, copy=False), min(len(codes) - 1, 256)
+        places, known = _as_bytes(indices), min(len(codes) - 1, 256)
         table = np.full(256, codes[-1])
         table[:known] = codes[:-1]
         in_order = np.array_equal(table[:known], np.arange(known))

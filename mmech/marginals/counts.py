@@ -10,7 +10,7 @@ time, or by several workers.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
 from mmech.operators.marginals import check_domain_shape
+
+Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
+"""Codes of rows, attribute by attribute: shape (d, N), or d arrays of shape (N,)."""
 
 __all__ = ["Counts", "check_chunks", "occupied_cells"]
 
@@ -107,14 +110,7 @@ class Counts:
                     f"codes of attribute {i} must lie in 0..{size - 1}; some record "
                     "lies outside the domain"
                 )
-        self._set(shape, *occupied_cells(array.T, shape), chunk_id)
-
-    @classmethod
-    def _of(cls, columns: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> Counts:
-        """Return the counts of columns of codes that are known to lie in the domain."""
-        found = cls.__new__(cls)
-        found._set(shape, *occupied_cells(columns, shape))
-        return found
+        self._set(shape, *occupied_cells([(array.T, None)], shape), chunk_id)
 
     def _set(
         self,
@@ -124,8 +120,7 @@ class Counts:
         chunk_id: Hashable | None = None,
     ) -> None:
         self.domain_shape = shape
-        narrow = np.min_scalar_type(max(shape) - 1)
-        self._codes = codes.astype(narrow, copy=False)
+        self._codes = codes
         self._multiplicities = multiplicities
         self._chunks = frozenset() if chunk_id is None else frozenset([chunk_id])
 
@@ -139,18 +134,30 @@ class Counts:
                 "differ; both must be over the same domain"
             )
         check_chunks(self._chunks, other._chunks)
-        if self._total() + other._total() > MOST_RECORDS:
+        found = self._joined(other._codes.T, other._multiplicities)
+        found._chunks = self._chunks | other._chunks
+        return found
+
+    def _with(self, columns: Columns) -> Counts:
+        """Return these counts with more records, whose codes are inside of the domain.
+
+        The name of these counts is that of all.
+        """
+        found = self._joined(columns, None)
+        found._chunks = self._chunks
+        return found
+
+    def _joined(
+        self, columns: Columns, multiplicities: NDArray[np.int64] | None
+    ) -> Counts:
+        more = len(columns[0]) if multiplicities is None else int(multiplicities.sum())
+        if self._total() + more > MOST_RECORDS:
             raise OverflowError(
                 "counts must be of at most 2^62 records; release them in parts"
             )
         found = Counts.__new__(Counts)
-        codes, multiplicities = occupied_cells(
-            np.concatenate([self._codes, other._codes]).T,
-            self.domain_shape,
-            np.concatenate([self._multiplicities, other._multiplicities]),
-        )
-        found._set(self.domain_shape, codes, multiplicities)
-        found._chunks = self._chunks | other._chunks
+        parts = [(self._codes.T, self._multiplicities), (columns, multiplicities)]
+        found._set(self.domain_shape, *occupied_cells(parts, self.domain_shape))
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -196,41 +203,37 @@ def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:
 
 
 def occupied_cells(
-    columns: Sequence[NDArray[Any]] | NDArray[Any],
+    parts: Sequence[tuple[Columns, NDArray[np.int64] | None]],
     domain_shape: tuple[int, ...],
-    multiplicities: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return distinct rows in lexicographic order, and how often each is there.
 
     Parameters
     ----------
-    columns : ndarray of int, shape (d, N), or sequence of d arrays of shape (N,)
-        Columns of the rows, inside of the domain.
+    parts : sequence of pairs
+        Columns of codes, d of shape (N,), inside of the domain; and how often each row
+        is there, shape (N,), or None for once.
     domain_shape : tuple of int, length d
-    multiplicities : ndarray of int64, shape (N,), optional
-        How often each row is there; once by default.
 
     Returns
     -------
     codes : ndarray of unsigned integers, shape (M, d)
     multiplicities : ndarray of int64, shape (M,)
     """
-    n_rows, n_cells = columns[0].shape[0], product_of(domain_shape)
-    dtype = np.min_scalar_type(max(domain_shape) - 1)
+    n_rows = sum(len(columns[0]) for columns, _ in parts)
+    n_cells = product_of(domain_shape)
     if n_cells <= max(4 * n_rows, min(16 * n_rows, _TABLE), 2**12):
-        counts = np.zeros(n_cells, np.int64)
-        for start in range(0, n_rows, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            (cells,) = _numbered([column[part] for column in columns], domain_shape)
-            added = 1 if multiplicities is None else multiplicities[part]
-            np.add.at(counts, cells.astype(np.intp), added)
-        found = np.flatnonzero(counts)
-        rows = np.empty((found.size, len(domain_shape)), dtype)
-        rest = found
-        for i in reversed(range(len(domain_shape))):
-            rest, rows[:, i] = np.divmod(rest, domain_shape[i])
-        return rows, counts[found]
-    words = _numbered(columns, domain_shape)
+        table = np.zeros(n_cells, np.int64)
+        for columns, multiplicities in parts:
+            for start in range(0, len(columns[0]), _BLOCK):
+                rows = slice(start, start + _BLOCK)
+                (cells,) = _numbered([c[rows] for c in columns], domain_shape)
+                added = 1 if multiplicities is None else multiplicities[rows]
+                np.add.at(table, cells.astype(np.intp), added)
+        found = np.flatnonzero(table != 0)
+        return _rows_of(found, domain_shape), table[found]
+    joined = [np.concatenate(both) for both in zip(*(c for c, _ in parts), strict=True)]
+    words = _numbered(joined, domain_shape)
     order = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
     new = np.ones(n_rows, bool)
     new[1:] = False
@@ -238,19 +241,35 @@ def occupied_cells(
         ordered = word[order]
         new[1:] |= ordered[1:] != ordered[:-1]
     firsts = np.flatnonzero(new)
-    if multiplicities is None:
-        numbers = np.diff(firsts, append=n_rows)
-    else:
-        numbers = np.add.reduceat(multiplicities[order], firsts)
-    rows = np.empty((firsts.size, len(domain_shape)), dtype)
-    for i, column in enumerate(columns):
-        rows[:, i] = column[order[firsts]]
-    return rows, numbers
+    times = np.concatenate(
+        [
+            np.ones(len(columns[0]), np.int64) if numbers is None else numbers
+            for columns, numbers in parts
+        ]
+    )
+    codes = np.empty((firsts.size, len(joined)), _narrow(domain_shape))
+    for i, column in enumerate(joined):
+        codes[:, i] = column[order[firsts]]
+    return codes, np.add.reduceat(times[order], firsts)
 
 
-def _numbered(
-    columns: Sequence[NDArray[Any]] | NDArray[Any], domain_shape: tuple[int, ...]
-) -> list[NDArray[Any]]:
+def _narrow(domain_shape: tuple[int, ...]) -> np.dtype[Any]:
+    """Return the narrowest type that holds all codes."""
+    return np.min_scalar_type(max(domain_shape) - 1)
+
+
+def _rows_of(cells: NDArray[np.intp], domain_shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return the codes of cells that are numbered in C order, shape (M, d)."""
+    codes = np.empty((cells.size, len(domain_shape)), _narrow(domain_shape))
+    rest = cells.astype(np.min_scalar_type(product_of(domain_shape)))
+    for i in reversed(range(len(domain_shape))):
+        above = rest // domain_shape[i]
+        codes[:, i] = rest - above * domain_shape[i]
+        rest = above
+    return codes
+
+
+def _numbered(columns: Columns, domain_shape: tuple[int, ...]) -> list[NDArray[Any]]:
     """Return numbers of cells, of as many neighbouring attributes as a word holds.
 
     Attributes are joined in the narrowest type first, so that most of the work is on

@@ -186,7 +186,7 @@ def count_rows(
     step = LIMITS.counted_records
     for start in range(0, len(codes), step):
         part = slice(start, start + step)
-        found = found + Counts._of([*codes[part].T, class_codes[part]], shape)
+        found = found._with([*codes[part].T, class_codes[part]])
     return found
 
 

@@ -37,7 +37,7 @@ def test_every_distinct_row_is_there_as_often_as_it_was(shape, n_records, rng):
     codes = rng.integers(0, shape, (n_records, len(shape)))
     codes = codes[rng.integers(0, n_records, 2 * n_records)] if n_records else codes
     expected = Counter(map(tuple, codes.tolist()))
-    rows, numbers = occupied_cells(codes.T, shape)
+    rows, numbers = occupied_cells([(codes.T, None)], shape)
     assert listed(rows, numbers) == expected
     assert rows.tolist() == [list(row) for row in sorted(expected)]
     # Once more, with numbers of its own for every row.
@@ -46,7 +46,7 @@ def test_every_distinct_row_is_there_as_often_as_it_was(shape, n_records, rng):
     doubled = Counter()
     for row, weight in zip(rows[again].tolist(), weights.tolist(), strict=True):
         doubled[tuple(row)] += weight
-    assert listed(*occupied_cells(rows[again].T, shape, weights)) == doubled
+    assert listed(*occupied_cells([(rows[again].T, weights)], shape)) == doubled
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64, np.int64])
