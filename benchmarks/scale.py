@@ -4,13 +4,14 @@ Each row runs in a process of its own, after a fit of a few records that compile
 there is to compile. Seconds are processor seconds, so that other programs on the
 machine matter less, next to those of the clock. Memory is the peak of the process less
 what it held before the job, which includes records in memory; of commands on files it
-is the whole peak, and at least that of this process. Files are written to a temporary
-folder and deleted. Adult is read from the folder that ``MMECH_DATA_DIR`` names.
+is the whole peak. Files are written to a temporary folder and deleted. Adult is read
+from the folder that ``MMECH_DATA_DIR`` names.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import os
 import subprocess
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 import benchmarks.suite  # noqa: F401  limits the threads
 from benchmarks.accuracy._data import load
-from benchmarks.cluster import SCHEMA, SIZES, write_parquet
+from benchmarks.cluster import SCHEMA, SIZES
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
@@ -146,10 +147,17 @@ def with_csv(size: int) -> None:
             report(f"CSV of {size / 2**30:.1f} GB, {label}", *of_command(arguments))
 
 
-COUNTED = """
+WRITTEN = """
 import sys
+from benchmarks.cluster import write_parquet
+write_parquet(sys.argv[1], int(sys.argv[2]))
+"""
+IMPORTED = """
+import sys, pyarrow.parquet
 from benchmarks.cluster import SCHEMA
 from mmech_rf import PrivateForestClassifier, read
+"""
+COUNTED = f"""{IMPORTED}
 model = PrivateForestClassifier(SCHEMA, epsilon=1)
 for X, y, chunk_id in read(sys.argv[1], SCHEMA):
     model.count(X, y, chunk_id=chunk_id)
@@ -164,29 +172,68 @@ import sys, duckdb
 files = f"'{sys.argv[1]}/*.parquet'"
 duckdb.sql(f"select *, count(*) from {files} group by all").fetchall()
 """
+COUNTERS = {
+    "read and count": ("pyarrow", COUNTED),
+    "what of it are imports": ("pyarrow", IMPORTED),
+    "polars": ("polars", POLARS),
+    "DuckDB": ("duckdb", DUCKDB),
+}
+"""By label: the library that a program needs, and the program."""
 
 
-def with_parquet(n: int) -> None:
-    """Print what counting distinct records of a Parquet folder costs, and elsewhere."""
+def with_parquet(n: int, rounds: int) -> None:
+    """Print what counting distinct records of a Parquet folder costs, and elsewhere.
+
+    All take turns, so that what else the machine does falls on each of them, and as
+    many threads as they do by themselves. Medians.
+    """
+    taken: dict[str, list[tuple[float, float, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        write_parquet(folder, n)
-        for label, code in [("read", COUNTED), ("polars", POLARS), ("DuckDB", DUCKDB)]:
-            name = f"distinct of {n:.0e} in Parquet, {label}"
-            report(name, *of_command(["-c", code, folder]))
+        of_command(["-c", WRITTEN, folder, str(n)])
+        for _ in range(rounds):
+            for label, (library, code) in COUNTERS.items():
+                if importlib.util.find_spec(library) is not None:
+                    found = of_command(["-c", code, folder], all_threads=True)
+                    taken.setdefault(label, []).append(found)
+    for label, (library, _) in COUNTERS.items():
+        name = f"distinct of {n:.0e} in Parquet, {label}"
+        if label in taken:
+            report(name, *np.median(taken[label], axis=0))
+        else:
+            print(f"| {name} | skipped: {library} is not installed |", flush=True)
 
 
 # ---- measuring -----------------------------------------------------------------------
 
 
-def of_command(arguments: list[str]) -> tuple[float, float, float]:
-    """Return processor seconds, seconds of the clock and MiB of a run of Python."""
+WAIT = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(child.pid, 0)
+print(status, used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
+
+
+def of_command(
+    arguments: list[str], *, all_threads: bool = False
+) -> tuple[float, float, float]:
+    """Return processor seconds, seconds of the clock and MiB of a run of Python.
+
+    Another process starts it: the peak of a process counts that of the one before.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not (all_threads and name.endswith("_NUM_THREADS"))
+    }
+    command = [sys.executable, "-c", WAIT, sys.executable, *arguments]
     started = time.perf_counter()
-    child = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(child.pid, 0)
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=kept, check=True)
     taken = time.perf_counter() - started
+    status, processor, kibibytes = map(float, done.stdout.split())
     if status:
         raise RuntimeError(f"python {' '.join(arguments)} failed")
-    return used.ru_utime + used.ru_stime, taken, used.ru_maxrss / 2**10
+    return processor, taken, kibibytes / 2**10
 
 
 def memory(field: str) -> float:
@@ -236,19 +283,29 @@ def main(argv: list[str] | None = None) -> None:
     """Print the table, or a row of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="share of the records")
-    parser.add_argument("--row", help="only this one, in this process")
+    parser.add_argument("--rounds", type=int, default=3, help="of the Parquet folder")
+    parser.add_argument(
+        "--row", help="only this one, in this process; CSV and Parquet are several"
+    )
     args = parser.parse_args(argv)
     jobs = rows(args.scale)
-    if args.row is not None:
+    of_files = {
+        "CSV": partial(with_csv, int(args.scale * CSV_BYTES)),
+        "Parquet": partial(with_parquet, int(args.scale * 1e8), args.rounds),
+    }
+    if args.row in jobs:
         report(args.row, *of_job(jobs[args.row]()))
+        return
+    if args.row is not None:
+        of_files[args.row]()
         return
     head = "| work | processor | clock | memory | load |\n|---|---|---|---|---|"
     print(head, flush=True)
     for name in jobs:
         own = ["-m", "benchmarks.scale", "--scale", str(args.scale), "--row", name]
         subprocess.run([sys.executable, *own], check=True)
-    with_csv(int(args.scale * CSV_BYTES))
-    with_parquet(int(args.scale * 1e8))
+    for measure in of_files.values():
+        measure()
 
 
 if __name__ == "__main__":
