@@ -1,5 +1,6 @@
 """Seeds, data and the hypothesis profile shared by all tests."""
 
+import gc
 import os
 import warnings
 from contextlib import ExitStack
@@ -13,6 +14,20 @@ from hypothesis import settings
 from mmech import PrivacyLeakWarning
 from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for garbage neither while tests are collected, nor in them ever after.
+
+    Thousands of tests are many objects, which live until the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
