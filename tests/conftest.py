@@ -15,6 +15,7 @@ from mmech import PrivacyLeakWarning
 from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
 
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Look for garbage neither while tests are collected, nor in them ever after.
