@@ -82,7 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--parity", action="store_true", help="also labels that are parities"
     )
+    parser.add_argument(
+        "--draw", type=Path, metavar="TABLE", help="only draw a table that was written"
+    )
     options = parser.parse_args(arguments)
+    if options.draw is not None:
+        text = options.draw.read_text(encoding="utf-8")
+        draw(text, options.draw.with_name("accuracy.png"))
+        return
     options.output.mkdir(parents=True, exist_ok=True)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
     path = options.output / "trials.csv"
@@ -111,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(parts)
     (options.output / "accuracy.md").write_text(text, encoding="utf-8")
     print(text)
-    draw(values, options.output / "accuracy.png")
+    draw(text, options.output / "accuracy.png")
 
 
 def _introduction() -> str:

@@ -1,14 +1,12 @@
-"""Pictures of accuracy against epsilon."""
+"""Pictures of accuracy against epsilon, drawn from the table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.accuracy._methods import CEILINGS
-from benchmarks.accuracy._table import EPSILONS, NO_NOISE, Values, floors
+from benchmarks.accuracy._table import EPSILONS, Means, read_table
 
 STYLES: dict[str, dict[str, Any]] = {
     "private forest": {"color": "#c1272d", "lw": 2.4, "marker": "o", "zorder": 5},
@@ -23,13 +21,14 @@ STYLES: dict[str, dict[str, Any]] = {
 """Lines of the pictures, in the order of the legend."""
 
 
-def draw(values: Values, path: Path) -> None:
-    """Draw one picture for each data set; nothing where matplotlib is not installed."""
+def draw(text: str, path: Path) -> None:
+    """Draw a picture of each data set of a table; nothing without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    names = list(dict.fromkeys(key[0] for key in values))
+    means = read_table(text)
+    names = list(dict.fromkeys(name for name, _ in means))
     if not names:
         return
     columns = min(4, len(names))
@@ -40,7 +39,7 @@ def draw(values: Values, path: Path) -> None:
         ax.set_axis_off()
     handles: dict[str, Any] = {}
     for ax, name in zip(axes.flat, names, strict=False):
-        handles |= _panel(ax, values, name)
+        handles |= _panel(ax, means, name)
     for ax in axes[:, 0]:
         ax.set_ylabel("test accuracy")
     for j in range(columns):
@@ -58,26 +57,23 @@ def draw(values: Values, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _panel(ax: Any, values: Values, name: str) -> dict[str, Any]:
+def _panel(ax: Any, means: Means, name: str) -> dict[str, Any]:
     handles = {}
     for method, style in STYLES.items():
         points = [
-            (epsilon, float(np.mean(values[name, method, epsilon])))
-            for epsilon in EPSILONS
-            if (name, method, epsilon) in values
+            (epsilon, mean)
+            for epsilon, mean in zip(
+                EPSILONS, means.get((name, method), ()), strict=False
+            )
+            if mean is not None
         ]
         if points:
             x, y = zip(*points, strict=True)
             style = {"lw": 1.2, "ms": 4} | style
             (handles[method],) = ax.plot(x, y, **style)
-    found = floors(values, name)
-    if found is not None:
+    if found := means.get((name, "*floor*")):
         (handles["floor"],) = ax.plot(EPSILONS, found, "k_", ms=11, mew=1.6, zorder=4)
-    best = [
-        float(np.mean(values[name, method, NO_NOISE]))
-        for method in CEILINGS
-        if (name, method, NO_NOISE) in values
-    ]
+    best = [means[name, method][-1] for method in CEILINGS if (name, method) in means]
     if best:
         handles["not private"] = ax.axhline(max(best), color="0.6", ls="--", lw=1)
     ax.set_xscale("log")

@@ -28,6 +28,9 @@ FLOORS = {
 Values = Mapping[tuple[str, str, float], list[float]]
 """Accuracies by data set, method and epsilon."""
 
+Means = dict[tuple[str, str], tuple[float | None, ...]]
+"""Means of a table by data set and method, for each epsilon."""
+
 
 def standard_error(values: list[float]) -> float:
     """Return the standard error of the mean; NaN for a single value."""
@@ -74,6 +77,30 @@ def table(values: Values, seconds: Mapping[tuple[str, str], float]) -> str:
     for name in dict.fromkeys(key[0] for key in values):
         lines += _rows(values, seconds, name)
     return "\n".join(lines) + "\n"
+
+
+def read_table(text: str) -> Means:
+    """Return the means of the first table in a text that `table` made.
+
+    Whoever has no budget stands in the last column.
+    """
+    found: Means = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("| data set | method |"):
+            break
+    next(lines, None)
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        name, method, *cells = (cell.strip(" *") for cell in line.strip("|").split("|"))
+        if method == "floor reached":
+            continue
+        method = f"*{method}*" if method == "floor" else method
+        found[name, method] = tuple(
+            float(cell.split()[0]) if cell else None for cell in cells[: len(EPSILONS)]
+        )
+    return found
 
 
 def parity_table(values: Values, epsilon: float) -> str:

@@ -133,6 +133,21 @@ def test_table_has_means_floors_and_verdicts():
         "| iris | *floor* | 0.680 | 0.900 | 0.935 | 0.945 | | |",
         "| iris | *floor reached* | no, −0.030 |  | yes |  | | |",
     ]
+    text = "Text.\n\n" + _table.table(values, seconds) + "\n| another | table |\n"
+    assert _table.read_table(text) == {
+        ("iris", FOREST): (0.65, None, 0.95, None),
+        ("iris", CEILING): (None, None, None, 1.0),
+        ("iris", "*floor*"): (0.68, 0.9, 0.935, 0.945),
+    }
+
+
+def test_the_table_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    results = Path(_table.__file__).with_name("RESULTS.md")
+    copy = tmp_path / "RESULTS.md"
+    copy.write_bytes(results.read_bytes())
+    main(["--draw", str(copy)])
+    assert (tmp_path / "accuracy.png").stat().st_size > 20_000
 
 
 # ---- runs --------------------------------------------------------------------
