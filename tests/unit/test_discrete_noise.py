@@ -203,7 +203,7 @@ def test_every_pair_of_bytes_for_the_two_sides_of_one_digit():
     }
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 5])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 33])
 def test_kernel_equals_plain_python(count, rng):
     """Random streams, and streams of few byte values that tie all the time."""
     for case in range(200):
