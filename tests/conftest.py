@@ -7,6 +7,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+# There is a process per core already: more threads of BLAS in each only wait for one
+# another, at up to twice the processor time. Read when NumPy is loaded.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
