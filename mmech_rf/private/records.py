@@ -108,25 +108,27 @@ class EncodedRecords:
 def encoded_blocks(
     schema: Schema, X: Any, y: Any, chunk_id: Hashable = None, **policies: str
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield codes (N, d) and class codes (N,); of arrays so many rows at a time.
+    """Yield codes (N, d) and class codes (N,); of arrays and pandas so many at a time.
 
     The codes of all records are never there at once. Messages count rows from the first
     one that the name of a part of a file has.
     """
     rows = _rows_of(chunk_id)
     first_row = rows[1] if rows else 0
-    whole = not (
-        isinstance(X, np.ndarray)
-        and isinstance(y, np.ndarray)
-        and X.shape[:1] == y.shape
-    )
+    whole = not (_has_rows(X) and _has_rows(y) and len(X) == len(y))
     step = LIMITS.counted_records
     if whole or len(X) <= step:
         yield _encode(schema, X, y, first_row=first_row, **policies)
         return
     for start in range(0, len(X), step):
         part, first = slice(start, start + step), first_row + start
-        yield _encode(schema, X[part], y[part], first_row=first, **policies)
+        x, labels = (getattr(table, "iloc", table)[part] for table in (X, y))
+        yield _encode(schema, x, labels, first_row=first, **policies)
+
+
+def _has_rows(table: Any) -> bool:
+    """Whether some rows of a table are a view of it."""
+    return hasattr(table, "iloc") or (isinstance(table, np.ndarray) and table.ndim > 0)
 
 
 def _encode(

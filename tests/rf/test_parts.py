@@ -6,6 +6,7 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from replay import entropy, watched
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
@@ -280,16 +281,31 @@ def test_trees_are_drawn_from_distinct_records(name):
     assert set(sizes) == {distinct}
 
 
+@pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
 @pytest.mark.parametrize("name", ["default", "labels"])
-def test_long_arrays_are_counted_a_block_at_a_time(name):
+def test_long_tables_are_counted_a_block_at_a_time(name, table, monkeypatch):
     """To the same release; and of a wrong record none is counted."""
     expected = released_at_once(name)
     model, rows, labels, queries = CASES[name]()
+    if table is pd.DataFrame:
+        rows = pd.DataFrame(rows, columns=model.schema.feature_names)
+        labels = pd.Series(labels, index=rows.index[::-1])
+    sizes, encode = [], Schema.encode
+
+    def note(schema, X, *args, **kwargs):
+        sizes.append(len(X))
+        return encode(schema, X, *args, **kwargs)
+
+    monkeypatch.setattr(Schema, "encode", note)
     with limits.changed(counted_records=16), entropy(3):
         found = seen(model.fit(rows, labels), queries)
+    assert max(sizes[: -(-len(rows) // 16)]) == 16
     np.testing.assert_array_equal(found[0], expected[0])
     wrong = rows.copy()
-    wrong[40, 3] = "no such value"
+    if table is pd.DataFrame:
+        wrong.iloc[40, 3] = "no such value"
+    else:
+        wrong[40, 3] = "no such value"
     with pytest.raises(ValueError, match="row 140, column 'persons'"):
         model.count(wrong, labels, chunk_id=("a.csv", 100, 100 + len(rows)))
     assert not model._holds_parts()
