@@ -1,7 +1,8 @@
 """Many records: reading, encoding and counting them, the default classifier, tuning.
 
 Contenders are pandas and NumPy: categories found and numbered by `pandas.Categorical`,
-distinct records by `numpy.unique` over rows and by `DataFrame.value_counts`.
+distinct records by `numpy.unique` over rows and by `DataFrame.value_counts`, and of
+files by pyarrow.
 """
 
 import tempfile
@@ -176,6 +177,43 @@ class ReadCsv:
 
     def time_pandas(self):
         return pd.read_csv(self.path, dtype=str)
+
+
+class ReadParquet:
+    """Distinct of a million records of bytes in Parquet, beside pyarrow's group-by."""
+
+    def setup(self):
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError as failure:
+            raise NotImplementedError("pyarrow is not installed") from failure
+        self.parquet = parquet
+        rng = np.random.default_rng(0)
+        pool = np.stack([rng.integers(0, s, 20_000, np.int8) for s in (*SIZES, 2)])
+        columns = pool[:, rng.integers(0, 20_000, 10**6)]
+        names = [*(f"a{i}" for i in range(len(SIZES))), "class"]
+        sizes = zip(names[:-1], SIZES, strict=True)
+        attributes = [Attribute.categorical(a, list(range(size))) for a, size in sizes]
+        self.schema = Schema(attributes, [0, 1])
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "a.parquet"
+        parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), self.path)
+        check(self.time_count()._multiplicities.sum(), 10**6)
+        check(len(self.time_count()._codes), len(self.time_pyarrow()))
+
+    def teardown(self):
+        self.folder.cleanup()
+
+    def time_count(self):
+        model = PrivateForestClassifier(self.schema, epsilon=1)
+        for X, y, chunk_id in read(self.path, self.schema):
+            model.count(X, y, chunk_id=chunk_id)
+        return model._parts._counts
+
+    def time_pyarrow(self):
+        table = self.parquet.read_table(self.path)
+        return table.group_by(table.column_names).aggregate([([], "count_all")])
 
 
 class Tune:
