@@ -7,6 +7,7 @@ by what the noise of their draw is paid for. This is how Re:cord-play finds faul
 implementations of differential privacy (arXiv 2602.17454).
 """
 
+import atexit
 import dataclasses
 import pickle
 import struct
@@ -416,6 +417,9 @@ def _numbers(exact):
 
 
 # ------------------------------------------------------------------------ what is seen
+FOLDER = tempfile.TemporaryDirectory()
+atexit.register(FOLDER.cleanup)
+
 UNPUBLISHED = ("timings_",)
 """Attributes of a fitted model that depend on records, as their documentation says."""
 
@@ -436,9 +440,9 @@ def facts(model, cells):
     if not model._holds_counts():
         seen["pickle"] = pickle.dumps(model)
     if not model._holds_secrets:
-        with tempfile.TemporaryDirectory() as folder:
-            model.save(Path(folder, "model"))
-            seen["file"] = Path(folder, "model").read_bytes()
+        file = Path(FOLDER.name, "model")
+        model.save(file)
+        seen["file"] = file.read_bytes()
     return seen
 
 

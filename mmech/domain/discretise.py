@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -99,6 +100,7 @@ SMALLEST = 2.0**-20
 """Grid resolution: the steps of a fine grid next to zero, relative to the bounds."""
 
 
+@lru_cache(maxsize=256)
 def fine_grid(lower: float, upper: float, n_cells: int) -> tuple[float, ...]:
     """Return the inner edges of a fine grid, lower < upper, of about so many cells.
 

@@ -57,6 +57,7 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, localcontext
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from mmech.checks import check_delta, check_epsilon
@@ -328,6 +329,7 @@ def _bisect(
     return low, high
 
 
+@lru_cache(maxsize=4096)
 def _log_delta(rho: float, epsilon: float) -> float:
     """Minimise log delta over the order 1 + e^t, whose derivative increases in t."""
     if rho == 0.0:

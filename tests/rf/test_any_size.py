@@ -125,7 +125,7 @@ def test_auto_lists_no_cells_of_boxes():
 
 def test_sums_of_boxes_are_projected_on_few_subsets():
     """A batch on trees of ten levels restricts hundreds of thousands of them."""
-    forest = grow_random_forest((2,) * 21, n_trees=4, depth=6, seed=0)
+    forest = grow_random_forest((2,) * 21, n_trees=2, depth=6, seed=0)
     batch = prediction_workload(forest, np.zeros((2, 21), int))
     with limits.changed(summed_subsets=100):
         assert optimize(batch, seed=0).success

@@ -84,7 +84,7 @@ def released_at_once(name):
         return seen(model.fit(rows, labels), queries)
 
 
-@pytest.mark.parametrize("cuts", [[], [1], [20, 20, 47]], ids=str)
+@pytest.mark.parametrize("cuts", [[], [1, 20, 20, 47]], ids=str)
 @pytest.mark.parametrize("name", CASES)
 def test_parts_are_released_as_one_table_is(name, cuts):
     expected = released_at_once(name)

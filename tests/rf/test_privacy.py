@@ -110,7 +110,7 @@ def test_every_addition_of_a_record(name, size, watched, draws):
     draws[:] = []
     forests = [e.forest for e in model.fit([], []).ensembles_]
     largest = [0, 0]
-    for position in (0, size):
+    for position in {0, size}:
         for number, (row, label) in enumerate(EVERY_RECORD):
             more = [*data[:position], (row, label, number % 6), *data[position:]]
             after = counts_of(watched, draws, model, more)

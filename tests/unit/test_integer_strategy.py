@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -85,12 +85,23 @@ TEMPLATES = {
     "auto": (Prefix(16), {}),
     "forest": (VStack([Partition([0, 0, 1, 1, 2, 2]), Partition([0, 1] * 3)]), {}),
 }
-for _name, (_workload, _options) in TEMPLATES.items():
-    STRATEGIES[f"optimized {_name}"] = optimize(_workload, seed=0, **_options).strategy
-    _gaussian = optimize(_workload, privacy="zcdp").strategy
-    STRATEGIES[f"optimized {_name}, L2"] = _gaussian
-every_strategy = pytest.mark.parametrize("name", STRATEGIES)
+every_strategy = pytest.mark.parametrize(
+    "name",
+    [*STRATEGIES, *(f"optimized {t}{norm}" for t in TEMPLATES for norm in ("", ", L2"))],
+)
 norms = pytest.mark.parametrize("norm", ["L1", "L2"])
+
+
+@cache
+def strategy_of(name):
+    """Return one that is listed above, or the optimum of a template."""
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    template, _, gaussian = name.removeprefix("optimized ").partition(", ")
+    workload, options = TEMPLATES[template]
+    if gaussian:
+        return optimize(workload, privacy="zcdp").strategy
+    return optimize(workload, seed=0, **options).strategy
 
 
 def check(strategy, norm):
@@ -129,7 +140,7 @@ def check(strategy, norm):
 @norms
 @every_strategy
 def test_brute_force(name, norm):
-    check(STRATEGIES[name], norm)
+    check(strategy_of(name), norm)
 
 
 @norms
@@ -194,7 +205,7 @@ every_change = pytest.mark.parametrize(
 @every_change
 def test_every_neighbour_is_paid_for(name, neighbours, contribution, persons):
     """Σ_i |A'_ij| / t_i in fractions: at most epsilon, and as much for some cell."""
-    strategy = STRATEGIES[name]
+    strategy = strategy_of(name)
     epsilon = Fraction(3, 7)
     mechanism = MatrixMechanism(
         strategy,
@@ -219,7 +230,7 @@ def test_every_neighbour_is_paid_for(name, neighbours, contribution, persons):
 @every_change
 def test_every_neighbour_under_zcdp(name, neighbours, contribution, persons):
     """Σ_i A'_ij² / (2 σ_i²) in fractions: at most rho, and as much for some cell."""
-    strategy = STRATEGIES[name]
+    strategy = strategy_of(name)
     rho = Fraction(2, 9)
     mechanism = MatrixMechanism(
         strategy,
@@ -259,7 +270,7 @@ def injected(watch_all):
 
 @every_strategy
 def test_values_are_the_exact_counts_plus_the_noise(name, injected, rng):
-    strategy = STRATEGIES[name]
+    strategy = strategy_of(name)
     n, k = strategy.shape[1], 3
     mechanism = MatrixMechanism(strategy, strategy, epsilon=1)
     rows, _ = ref.integer_rows(mechanism.released)
