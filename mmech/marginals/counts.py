@@ -234,7 +234,10 @@ def occupied_cells(
         return _rows_of(found, domain_shape), table[found]
     joined = [np.concatenate(both) for both in zip(*(c for c, _ in parts), strict=True)]
     words = _numbered(joined, domain_shape)
-    order = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
+    # Counts are in order: a stable sort merges them with what is added.
+    order = (
+        np.lexsort(words[::-1]) if words[1:] else np.argsort(words[0], kind="stable")
+    )
     new = np.ones(n_rows, bool)
     new[1:] = False
     for word in words:
