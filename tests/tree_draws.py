@@ -1,6 +1,7 @@
 """All probabilities of the draw of a tree, found by following every path."""
 
 import itertools
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,8 +10,10 @@ from unittest import mock
 import numpy as np
 
 import mmech_rf.drawn.draw as tree_selection
+from mmech import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
+from mmech.testing import watch_draws
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
 
@@ -105,11 +108,25 @@ class Choice:
 
 def conditionals(views, codes, classes, *, draw=draw, **settings):
     """Return the choice of a root, with all that is chosen after it."""
+    found = []
 
+    def watcher(_, sample):
+        found.append(_conditionals(views, sample))
+        return sample()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        with watch_draws(watcher):
+            draw(views, codes, classes, **settings)
+    (choice,) = found
+    return choice
+
+
+def _conditionals(views, sample):
     def follow(script):
         device = Script(script)
         with choosing(device):
-            draw(views, codes, classes, **settings)
+            sample()
         return device.seen
 
     def parts(root, way, n_cells):

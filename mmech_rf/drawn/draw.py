@@ -279,12 +279,13 @@ def select_tree(
     if multiplicities is None:
         multiplicities = np.ones(class_codes.size, np.int64)
 
+    roots = _roots(views, n_records, n_rows, settings)
+    nodes = _Nodes(
+        views, cells, class_codes, weights * multiplicities, predicted, n_classes,
+        rate, settings.splitting, maps,
+    )  # fmt: skip
+
     def draw() -> SelectedTree:
-        roots = _roots(views, n_records, n_rows, settings)
-        nodes = _Nodes(
-            views, cells, class_codes, weights * multiplicities, predicted, n_classes,
-            rate, settings.splitting, maps,
-        )  # fmt: skip
         return _draw_top_down(nodes, roots, third, settings.third_level, noise)
 
     seen = {

@@ -332,7 +332,8 @@ def test_third_levels_follow_public_numbers_only():
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
 def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
-    for n_records, predicts in itertools.product((0, 1, 300, 3000), (False, True)):
+    for i, n_records in enumerate((0, 1, 300, 3000)):
+        predicts = (i + (unit > 1)) % 2
         views, records, usual, log_prior, half = case(domain_shape, n_records, 3, unit)
         predicted = rng.integers(0, 3, n_records) if predicts else None
         scale = rate or usual

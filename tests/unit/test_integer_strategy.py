@@ -87,7 +87,10 @@ TEMPLATES = {
 }
 every_strategy = pytest.mark.parametrize(
     "name",
-    [*STRATEGIES, *(f"optimized {t}{norm}" for t in TEMPLATES for norm in ("", ", L2"))],
+    [
+        *STRATEGIES,
+        *(f"optimized {t}{norm}" for t in TEMPLATES for norm in ("", ", L2")),
+    ],
 )
 norms = pytest.mark.parametrize("norm", ["L1", "L2"])
 
