@@ -89,7 +89,11 @@ class Plan:
         rest = 1 - scores - first
         affordable = information * rest // s.round_records
         rounds = int(np.clip(affordable, 1, s.most_rounds))
-        return cls(scores, first, rest / rounds, rounds, 1, by_score, *shares)
+        further = rest / rounds
+        # Beyond that a tree learns what is chance; counts of its leaves take the rest.
+        most = s.most_tree_epsilon / epsilon
+        shares = min(shares[0], most / first), min(shares[1], most / further)
+        return cls(scores, first, further, rounds, 1, by_score, *shares)
 
 
 def number_of_votes(epsilon: Fraction, settings: DrawnSettings | None = None) -> int:
@@ -132,32 +136,35 @@ def concentrated_plan(
     about :math:`(d + 1)^2 / 3 \epsilon_0^2`, cost :math:`3 \epsilon_0^2 / 2 (d + 1)`.
     It does better if it draws further trees, as many as the plan of pure epsilon, with
     at least the epsilon of that one; not `better`, if it draws further trees at all.
+    No draw is stronger than `DrawnSettings.most_tree_epsilon`.
     """
     s = settings or DrawnSettings()
     if rho <= 0 or not other.rounds:
         return None
     information = n_records**2 * float(rho)
     first, first_selection = _tree_in_rho(s.first_records, s.first_selection)
-    further, selection = _tree_in_rho(s.round_records, s.selection)
+    round_cost, selection = _tree_in_rho(s.round_records, s.selection)
     sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
     scores = min(s.most_scores_boosting, share_of(sums, float(rho)))
     scores = scores if other.scores else Fraction(0)
     start = min(s.first_share, share_of(first, information))
     rest = 1 - scores - start
-    affordable = int(information * float(rest) // further)
+    affordable = int(information * float(rest) // round_cost)
     rounds = min(max(affordable, 1), s.most_rounds_zcdp)
     if better and 8 * rho * rest * selection / other.rounds < (
-        (epsilon * other.further * other.selection) ** 2
+        (epsilon * other.further * s.selection) ** 2
     ):
         return None
+    further = rest / rounds
+    most = s.most_tree_epsilon**2 / (8 * rho)
     return Plan(
         scores,
         start,
-        rest / rounds,
+        further,
         rounds,
         by_score=other.by_score,
-        first_selection=first_selection,
-        selection=selection,
+        first_selection=min(first_selection, most / start),
+        selection=min(selection, most / further),
     )
 
 

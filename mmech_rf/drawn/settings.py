@@ -91,8 +91,9 @@ class DrawnSettings(CountSettings):
         Boosting rounds: largest number of further trees, under pure epsilon and under
         zCDP, where more of them cost time and gain little.
     most_tree_epsilon : Fraction
-        Overfitting guard: epsilon of a tree beside scores, which take the rest. With
-        much more a tree fits what is chance in its records.
+        Overfitting guard: largest epsilon of a tree beside scores, which take the rest,
+        and of a draw with boosting, where counts of leaves take it. With much more a
+        tree fits what is chance in its records.
     epsilon_per_vote : Fraction
         Ensemble size: without scores, epsilon for each of an odd number of trees that
         vote.

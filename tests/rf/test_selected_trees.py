@@ -111,6 +111,9 @@ def test_plans(epsilon):
                     assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
                     assert plan.scores <= SETTINGS.most_scores_boosting
+                    most = SETTINGS.most_tree_epsilon / epsilon
+                    assert plan.first * plan.first_selection <= most
+                    assert plan.further * plan.selection <= most
                 elif plan.scores:
                     assert plan.first * epsilon <= SETTINGS.most_tree_epsilon
                 # Many trees vote only where nothing else is released.
