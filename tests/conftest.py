@@ -100,11 +100,6 @@ def data_dir():
     return Path(folder)
 
 
-@pytest.fixture(autouse=True)
-def _doctest_names(doctest_namespace):
-    doctest_namespace["np"] = np
-
-
 @pytest.fixture
 def scores_of_few(monkeypatch):
     """Private forests have scores also where public sums reach all attributes.

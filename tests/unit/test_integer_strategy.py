@@ -146,15 +146,15 @@ def test_brute_force(name, norm):
     check(strategy_of(name), norm)
 
 
-@norms
 @pytest.mark.parametrize("name", CATALOGUE)
-def test_every_operator_of_the_catalogue(name, norm):
+def test_every_operator_of_the_catalogue(name):
     strategy, dense = CATALOGUE[name]
-    if not np.any(dense):
+    for norm in ("L1", "L2"):
+        if np.any(dense):
+            check(strategy, norm)
+            continue
         with pytest.raises(ValueError, match="measures nothing"):
             _ = integer_strategy(strategy, norm=norm).sensitivity
-        return
-    check(strategy, norm)
 
 
 @given(
