@@ -154,8 +154,8 @@ def test_sensitivity_of_other_strategies_is_the_maximum_over_records(
     ((before, _),) = counts_of(watched, draws, model, data)
     changes = []
     for tree in range(3):
-        for cell, row in enumerate(RAW.tolist()):
-            more = [*data, (row, CLASSES[(cell + tree) % 3], tree)]
+        for row, label in EVERY_RECORD:
+            more = [*data, (row, label, tree)]
             ((after, mechanism),) = counts_of(watched, draws, model, more)
             changes.append(ref.cost(mechanism.released, after - before))
     assert max(changes) == watched[-1].measurement.sensitivity
