@@ -5,11 +5,13 @@ tasks of `benchmarks/simulated.py`, whose class probabilities are known, so that
 risk of a model is the exact one of its answers to test records, not a share of labels
 that happened to be drawn. No real records are read.
 
-A coordinate search starts from the plan in force: each setting, at each knot of records
-times epsilon, moves to a neighbouring value where that lowers the mean excess risk by
-more than its standard error, on the same tasks, records and seeds of noise. Every risk
-is written to a file at once, so that a run that was stopped goes on where it was. What
-was found is then compared with the hand-set defaults on fresh tasks.
+A search starts from the hand-set defaults. Near each knot of records times epsilon
+every trial fits the defaults and some forests with several changed settings, on the
+same records and with the same seed of noise; a regression says what each change does to
+the excess risk, and draws the next ones. Every risk is written to a file at once, so
+that a run that was stopped goes on where it was. What was found is then compared with
+the defaults on fresh tasks. ``--losses`` tells instead where risk comes from: noise of
+selections, noise of counts and sums, few records, or trees that are too simple.
 """
 
 from __future__ import annotations
@@ -20,21 +22,23 @@ import datetime
 import json
 import platform
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.simulated import SimulatedTask, simulate_task
+from benchmarks.simulated import KINDS, SimulatedTask, simulate_task
 from mmech import Measurement, PrivacyLedger
 from mmech.noise import k_norm
 from mmech_rf import DrawnSettings, limits
+from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.settings import between_knots
@@ -47,68 +51,91 @@ Values = dict[str, list[float]]
 OUTPUT = Path(__file__).parent / "planner"
 SHIPPED = Path(__file__).parents[1] / "mmech_rf" / "drawn" / "plan.json"
 
-KNOTS: Knots = (2.0, 3.0, 4.0, 5.0)
+KNOTS: Knots = (2.0, 3.0, 4.0)
 """Logarithms, to base ten, of records times epsilon."""
+
+Change = tuple[str, float]
+"""A setting, and a value other than the default."""
+
+SEARCHED: dict[str, tuple[float, ...]] = {
+    "third_level": (0.05, 0.2, 0.5),
+    "splitting": (0.5, 0.7),
+    "boosting_from": (8e3, 12e3, 20e3),
+    "first_records": (2e3, 6e3),
+    "round_records": (1e3, 2e3),
+    "learning_rate": (0.3, 0.5),
+    "most_scores_boosting": (0.1, 0.3),
+    "scores_from": (15, 25, 40),
+    "score_share": (0.02, 1 / 33),
+    "most_scores": (0.2, 0.3, 0.5),
+    "score_views_from": (300, 1e3),
+    "most_tree_epsilon": (1, 2, 4),
+    "calibration_share": (0.02, 0.05),
+}
+"""Settings that are fitted, and values that are tried at every knot."""
+
+ALWAYS = ("splitting", "third_level", "whole_prior")
+LABELLED = ("calibration_share", "label_smoothing")
+BOOSTED = ("learning_rate",)
+SCORED = ("least_kept", "records_per_sum", "signal_to_noise")
+"""Settings that a forest depends on beside its split of the budget: in any case, with
+labels of leaves, with boosting and with scores."""
+
+TESTED = 2000
+"""Test records of a trial, whose class probabilities are known."""
+
+RECORDS = 200, 30_000
+EPSILONS = 0.1, 10.0
+"""Ranges of public numbers; of a fifth of the trials epsilon may be ten times more."""
+
+MOST = 5.4
+"""Logarithm of the largest records times epsilon that all of these reach."""
+
+FEWER = {"most_pairs": 300, "most_sums": 300}
+LESS = {"draw_visits": 10**7, "coarse_visits": 10**8, "third_visits": 10**8}
+"""Fewer views and less work than by default, so that a trial takes tenths of a second:
+what is planned is how a budget is shared, not how many views there are."""
+
+WITHOUT_NOISE = 2**20
+"""Epsilon of releases that are to have no noise."""
 
 
 @dataclass(frozen=True)
-class Coordinate:
-    """A setting that is fitted, at each of some knots or to one value.
+class FastPayments(Payments):
+    """Payments with floating noise on sums: nothing is released, and tables of exact
+    noise in many rows take seconds to make.
 
     Attributes
     ----------
-    name : str
-    values : tuple of float
-        In their order: a step goes from one to a neighbour.
-    knots : tuple of float
-        Where it may differ, of `KNOTS`; it has one value for all if there are none.
-    place : tuple of float
-        Range of records times epsilon, on the scale of knots, in which the trials of
-        one value for all lie.
+    exact : frozenset of {"selection", "counts"}
+        Releases without noise, to see what noise costs.
     """
 
-    name: str
-    values: tuple[float, ...]
-    knots: Knots = ()
-    place: tuple[float, float] = (2.0, 5.0)
+    exact: frozenset[str] = frozenset()
 
+    def draw_tree(
+        self, cost: Fraction, what: str, *seen: Any, **settings: Any
+    ) -> SelectedTree:
+        """Draw a labelled tree."""
+        if "selection" in self.exact:
+            return self._without_noise.draw_tree(
+                Fraction(WITHOUT_NOISE), what, *seen, **settings
+            )
+        return super().draw_tree(cost, what, *seen, **settings)
 
-SEARCHED = (
-    Coordinate("first_records", (1.5e3, 3e3, 6e3, 12e3, 24e3), (), (4.0, 5.1)),
-    Coordinate("learning_rate", (0.2, 0.3, 0.5, 0.7, 1.0), (4.0, 5.0)),
-    Coordinate("most_rounds", (4, 7, 12, 20, 30), (4.0, 5.0)),
-    Coordinate("boosting_from", (3e3, 6e3, 12e3, 24e3, 48e3), (), (3.4, 4.8)),
-    Coordinate("round_records", (1e3, 2e3, 4e3), (), (4.0, 4.8)),
-    Coordinate("first_selection", (0.5, 0.65, 0.75, 0.85), (), (3.0, 5.1)),
-    Coordinate("selection", (0.2, 0.35, 0.5, 0.65), (), (4.0, 5.1)),
-    Coordinate("calibration_share", (0.03, 0.05, 0.1, 0.15), (), (2.0, 4.0)),
-    Coordinate("score_share", (0.01, 0.02, 0.03, 0.045, 0.06), (), (2.0, 4.2)),
-    Coordinate("scores_from", (7, 10, 15, 22, 33), (), (1.7, 3.0)),
-    Coordinate("score_share_boosting", (0.01, 0.02, 0.04, 0.06), (), (3.8, 5.1)),
-    Coordinate("most_scores_boosting", (0.1, 0.2, 0.3, 0.4), (), (3.8, 5.1)),
-    Coordinate("third_level", (0.02, 0.05, 0.15, 0.4), KNOTS[1:]),
-    Coordinate("smoothing", (0.75, 1.5, 3.0), (), (4.0, 5.1)),
-    Coordinate("least_kept", (0.0, 0.2, 0.4), (), (2.0, 4.2)),
-    Coordinate("epsilon_per_vote", (0.5, 1.0, 1.5, 3.0), (), (1.5, 3.0)),
-)
-"""What is fitted, in this order."""
+    def release(
+        self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1
+    ) -> Measurement:
+        """Release counts, of which one record changes one by at most `unit`."""
+        if "counts" in self.exact:
+            return self._without_noise.release(
+                counts, Fraction(WITHOUT_NOISE), what, unit
+            )
+        return super().release(counts, cost, what, unit)
 
-TESTED = 1000
-"""Test records of a trial, whose class probabilities are known."""
-
-RECORDS = 100, 1_500
-EPSILONS = 0.05, 100.0
-"""Ranges of public numbers."""
-
-FEWER = {"most_pairs": 60, "most_sums": 120}
-LESS = {"draw_visits": 10**6, "coarse_visits": 10**6, "third_visits": 3 * 10**6}
-"""Fewer views and less work than by default, so that a trial takes tenths of a second:
-what is planned is how a budget is shared, not what trees are made of."""
-
-
-class FastPayments(Payments):
-    """Payments with floating noise on sums: nothing is released, and tables of exact
-    noise in many rows take seconds to make."""
+    @property
+    def _without_noise(self) -> FastPayments:
+        return FastPayments(PrivacyLedger(2 * WITHOUT_NOISE), self.noise, self.note)
 
     def release_sums(
         self,
@@ -119,6 +146,10 @@ class FastPayments(Payments):
         unit: int,
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`."""
+        if "counts" in self.exact:
+            return self._without_noise.release_sums(
+                sums, groups, Fraction(WITHOUT_NOISE), what, unit
+            )
         size, sizes = len(sums), np.repeat(groups, groups)
 
         def draw(scale: Any, shape: Any, *, insecure_rng: Any) -> NDArray[np.int64]:
@@ -149,39 +180,78 @@ class Trial:
     seed : int
     place : tuple of float
         Range of the logarithm, to base ten, of records times epsilon.
+    kind : str, optional
+        What classes follow; drawn by default.
     """
 
-    def __init__(self, seed: int, place: tuple[float, float]) -> None:
+    def __init__(
+        self, seed: int, place: tuple[float, float], kind: str | None = None
+    ) -> None:
         rng = np.random.default_rng([seed, 17])
-        self.seed = seed
+        self.seed, self.kind = seed, kind
         self.information = 10 ** rng.uniform(*place)
-        least = max(RECORDS[0], self.information / EPSILONS[1])
+        largest = EPSILONS[1] if rng.random() < 0.8 else 10 * EPSILONS[1]
+        least = max(RECORDS[0], self.information / largest)
         most = min(RECORDS[1], self.information / EPSILONS[0])
         self.n_records = round(10 ** rng.uniform(np.log10(least), np.log10(most)))
         self.epsilon = Fraction(round(1000 * self.information / self.n_records), 1000)
 
     @cached_property
-    def _drawn(self) -> tuple[SimulatedTask, tuple[NDArray[Any], ...]]:
-        rng = np.random.default_rng([self.seed, 18])
-        task = simulate_task(rng)
-        codes = task.records(self.n_records, rng)
-        rows = np.column_stack([codes, task.labels(codes, rng)])
-        rows, numbers = np.unique(rows, axis=0, return_counts=True)
-        tested = task.records(TESTED, rng)
-        return task, (rows, numbers, tested, task.probabilities(tested))
+    def task(self) -> SimulatedTask:
+        """What records are drawn from."""
+        return simulate_task(np.random.default_rng([self.seed, 18]), self.kind)
+
+    @cached_property
+    def _drawn(self) -> tuple[NDArray[Any], ...]:
+        rng = np.random.default_rng([self.seed, 22])
+        rows, numbers = _records(self.task, self.n_records, rng)
+        tested = self.task.records(TESTED, rng)
+        return rows, numbers, tested, self.task.probabilities(tested)
 
     def plan(self, settings: DrawnSettings) -> Plan:
         """Return the budget split that settings give."""
-        schema = self._drawn[0].schema
+        schema = self.task.schema
         sizes = schema.n_features, schema.n_classes
         return Plan.of(self.n_records, self.epsilon, *sizes, settings)
 
-    def excess(self, settings: DrawnSettings) -> float:
-        """Return by how much the risk of a forest is above the least possible."""
-        task, (rows, numbers, tested, chances) = self._drawn
+    def key(self, settings: DrawnSettings) -> str:
+        """Return words that are the same for settings that give the same forest."""
+        plan = self.plan(settings)
+        if not plan.rounds:
+            plan = replace(plan, first_selection=Fraction(1), selection=Fraction(1))
+        used = [*ALWAYS, "smoothing"]
+        used += BOOSTED if plan.rounds else LABELLED
+        used += SCORED if plan.scores else ()
+        values = [f"{name}={float(getattr(settings, name)):g}" for name in used]
+        return " ".join([repr(plan), *values])
+
+    def excess(
+        self,
+        settings: DrawnSettings,
+        *,
+        exact: Iterable[str] = (),
+        records: int | None = None,
+    ) -> float:
+        """Return by how much the risk of a forest is above the least possible.
+
+        Parameters
+        ----------
+        settings : DrawnSettings
+        exact : iterable of {"selection", "counts"}, optional
+            Releases without noise.
+        records : int, optional
+            Fit to so many records, under the public numbers of the trial.
+        """
+        task, (rows, numbers, tested, chances) = self.task, self._drawn
+        if records is not None:
+            rows, numbers = _records(
+                task, records, np.random.default_rng([self.seed, 20])
+            )
         settings = replace(settings, **FEWER)
         noise = np.random.default_rng([self.seed, 19])
-        payments = FastPayments(PrivacyLedger(self.epsilon), noise, lambda entry: None)
+        payments = FastPayments(
+            PrivacyLedger(self.epsilon), noise, lambda entry: None, frozenset(exact)
+        )
         grower = Grower(
             task.schema.domain_shape,
             np.ascontiguousarray(rows[:, :-1]),
@@ -200,18 +270,17 @@ class Trial:
         return float((chances.max(axis=1) - gained).mean())
 
 
-USED = (
-    "learning_rate",
-    "third_level",
-    "least_kept",
-    "smoothing",
-    "calibration_share",
-)
-"""Settings that a model depends on beside its split."""
+def _records(
+    task: SimulatedTask, number: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return distinct records with their classes, and how often each is there."""
+    codes = task.records(number, rng)
+    rows = np.column_stack([codes, task.labels(codes, rng)])
+    return np.unique(rows, axis=0, return_counts=True)
 
 
 class Risks:
-    """Excess risks of settings in trials, kept in a file.
+    """Excess risks of changed settings in trials, kept in a file.
 
     Parameters
     ----------
@@ -221,7 +290,6 @@ class Risks:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.known: dict[tuple[int, str], float] = {}
-        self.trials: dict[int, Trial] = {}
         if path.exists():
             with open(path, newline="", encoding="utf-8") as stream:
                 for row in csv.reader(stream):
@@ -230,133 +298,245 @@ class Risks:
 
     def of(self, trial: Trial, settings: DrawnSettings) -> float:
         """Return the excess risk of settings in a trial."""
-        # Settings that only decide the split are the same where it is.
-        used = {name: getattr(settings, name) for name in USED}
-        parts = [repr(trial.plan(settings)), json.dumps(used, default=str)]
-        key = trial.seed, " ".join(parts)
+        key = trial.seed, trial.key(settings)
         if key not in self.known:
             self.known[key] = trial.excess(settings)
             with open(self.path, "a", newline="", encoding="utf-8") as stream:
                 csv.writer(stream).writerow([*key, f"{self.known[key]:.5f}"])
         return self.known[key]
 
-    def difference(
-        self, trials: Iterable[Trial], new: Values, old: Values, batch: int = 16
-    ) -> tuple[float, float, int]:
-        """Return the mean of new less old, its standard error, and the trials seen.
-
-        No more are seen where, after a batch, the new one is not ahead.
-        """
-        found: list[float] = []
-        for trial in trials:
-            first, second = (settings_at(v, trial.information) for v in (new, old))
-            alike = first == second
-            found.append(
-                0.0 if alike else self.of(trial, first) - self.of(trial, second)
-            )
-            if len(found) % batch == 0 and np.mean(found) >= 0:
-                break
-        error = float(np.std(found, ddof=1) / np.sqrt(len(found)))
-        return float(np.mean(found)), error, len(found)
-
-
-def settings_at(values: Values, information: float) -> DrawnSettings:
-    """Return the settings of a plan at a number of records times epsilon."""
-    return between_knots(values, KNOTS, information)
+    def difference(self, trial: Trial, values: Values) -> float:
+        """Return the risk of a plan less that of the defaults."""
+        planned = between_knots(values, KNOTS, trial.information)
+        if trial.key(planned) == trial.key(DrawnSettings()):
+            return 0.0
+        return self.of(trial, planned) - self.of(trial, DrawnSettings())
 
 
 def trials_at(place: tuple[float, float], number: int, start: int = 0) -> list[Trial]:
     """Return trials in a range of records times epsilon, always the same ones."""
-    first = 1000 * round(1000 * place[0]) + start
+    first = 10_000 * round(1000 * place[0]) + start
     return [Trial(first + i, place) for i in range(number)]
 
 
-def moves(values: Values) -> Iterator[tuple[str, tuple[float, float], Values]]:
-    """Yield what is tried: words, a range of trials, and a plan that differs."""
-    for one in SEARCHED:
-        own = values[one.name]
-        for place in range(len(own)):
-            if one.knots and KNOTS[place] not in one.knots:
-                continue
-            knot = KNOTS[place]
-            around = (knot - 0.5, min(knot + 0.5, 5.1)) if one.knots else one.place
-            nearest = int(np.abs(np.array(one.values) - own[place]).argmin())
-            for step in (1, -1):
-                if 0 <= nearest + step < len(one.values):
-                    value = one.values[nearest + step]
-                    changed = [*own[:place], value, *own[place + 1 :]]
-                    where = f" at {knot:g}" if one.knots else ""
-                    what = f"{one.name}{where}: {own[place]:g} to {value:g}"
-                    yield what, around, values | {one.name: changed}
+def changed(changes: Iterable[Change]) -> DrawnSettings:
+    """Return the defaults with changes."""
+    return between_knots({name: [value] for name, value in changes}, KNOTS, 1.0)
 
 
-def start() -> Values:
-    """Return the hand-set defaults as a plan."""
-    default = DrawnSettings()
-    return {
-        one.name: [float(getattr(default, one.name))] * (len(KNOTS) if one.knots else 1)
-        for one in SEARCHED
-    }
+def that_matter(trial: Trial, changes: Sequence[Change]) -> list[Change]:
+    """Return those of some changes without which another forest is released."""
+    full = trial.key(changed(changes))
+    return [
+        one
+        for one in changes
+        if trial.key(changed(other for other in changes if other != one)) != full
+    ]
 
 
-def search(values: Values, risks: Risks, number: int, until: float) -> Values:
-    """Return a better plan, from one sweep over all coordinates.
+class Effects:
+    """What changes of settings do to the excess risk near a knot, added up.
+
+    A Bayesian linear regression of differences to the start on the changes of a trial
+    that matter there: every trial tells of several at once. The next changes are drawn
+    from what is known (Thompson sampling), so that trials follow what may be better.
 
     Parameters
     ----------
-    values : dict
+    changes : sequence of tuple of (str, float)
+        All that may be changed: a setting, and another value of it.
+    """
+
+    PRIOR, NOISE = 0.01, 0.02
+    """Standard deviations of an effect, and of a difference of two forests."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.changes = list(changes)
+        self.place = {change: i for i, change in enumerate(self.changes)}
+        self.precision = np.eye(len(self.changes)) / self.PRIOR**2
+        self.moment = np.zeros(len(self.changes))
+        self.seen = np.zeros(len(self.changes), int)
+
+    def add(self, changes: Sequence[Change], difference: float) -> None:
+        """Take a difference into account."""
+        places = [self.place[change] for change in changes if change in self.place]
+        self.precision[np.ix_(places, places)] += 1 / self.NOISE**2
+        self.moment[places] += difference / self.NOISE**2
+        self.seen[places] += 1
+
+    def estimates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return effects and their standard deviations."""
+        covariance = np.linalg.inv(self.precision)
+        return covariance @ self.moment, np.sqrt(np.diag(covariance))
+
+    def draw(self, rng: np.random.Generator, part: float = 1 / 3) -> list[Change]:
+        """Draw changes: of a part of the settings, what may be best."""
+        covariance = np.linalg.inv(self.precision)
+        drawn = rng.multivariate_normal(covariance @ self.moment, covariance)
+        best: dict[str, tuple[float, Change]] = {}
+        for change, effect in zip(self.changes, drawn.tolist(), strict=True):
+            if effect < best.get(change[0], (0.0,))[0]:
+                best[change[0]] = effect, change
+        return [change for _, change in best.values() if rng.random() < part]
+
+    def best(self, sure: float) -> list[Change]:
+        """Return changes that are better by so many standard deviations."""
+        means, errors = self.estimates()
+        found: dict[str, tuple[float, Change]] = {}
+        for change, mean, error in zip(self.changes, means, errors, strict=True):
+            if mean < min(-sure * error, found.get(change[0], (0.0,))[0]):
+                found[change[0]] = mean, change
+        return [change for _, change in found.values()]
+
+
+def start() -> Values:
+    """Return the defaults as a plan."""
+    default = DrawnSettings()
+    return {name: [float(getattr(default, name))] * len(KNOTS) for name in SEARCHED}
+
+
+def search(
+    risks: Risks, number: int, until: float, designs: int = 3
+) -> dict[float, Effects]:
+    """Return effects of changes at every knot, from trials in turn.
+
+    Parameters
+    ----------
     risks : Risks
     number : int
-        Largest number of trials of a comparison.
+        Largest number of trials at a knot.
     until : float
         Time, as of `time.monotonic`, at which to stop.
+    designs : int
+        Forests of a trial beside that of the start.
     """
-    done: set[str] = set()
-    while time.monotonic() < until:
-        left = (move for move in moves(values) if move[0] not in done)
-        move = next(left, None)
-        if move is None:
+    default = DrawnSettings()
+    changes = [
+        (name, float(value))
+        for name, values in SEARCHED.items()
+        for value in values
+        if not np.isclose(value, float(getattr(default, name)))
+    ]
+    effects = {knot: Effects(changes) for knot in KNOTS}
+    trials = {
+        knot: trials_at((knot - 0.5, min(knot + 0.5, MOST)), number) for knot in KNOTS
+    }
+    for turn, knot in product(range(number), KNOTS):
+        if time.monotonic() > until:
             break
-        what, around, new = move
-        trials = trials_at(around, number)
-        mean, error, seen = risks.difference(trials, new, values)
-        taken = seen == number and mean < -1.5 * error
-        verdict = "taken" if taken else "left"
-        print(f"{what}: {mean:+.4f} ± {error:.4f} ({seen}), {verdict}", flush=True)
-        done.add(what)
-        if taken:
-            # Not back again, and on in the same direction.
-            name, (old, value) = what.split(": ")[0], what.split(": ")[1].split(" to ")
-            done.add(f"{name}: {value} to {old}")
-            values = new
-    return values
+        trial = trials[knot][turn]
+        rng = np.random.default_rng([trial.seed, 21])
+        first = risks.of(trial, default)
+        drawn = [effects[knot].draw(rng) for _ in range(designs)]
+        for tried in {tuple(that_matter(trial, one)) for one in drawn} - {()}:
+            effects[knot].add(tried, risks.of(trial, changed(tried)) - first)
+        if turn % 50 == 49:
+            tell(knot, effects[knot], turn + 1)
+    return effects
 
 
-def verdict(values: Values, risks: Risks, number: int) -> dict[str, Any]:
-    """Return differences of a plan to the hand-set defaults, on fresh tasks."""
-    found = {}
-    for low in np.arange(1.5, 5.0, 0.5):
-        place = (float(low), float(low) + 0.5)
-        trials = trials_at(place, number, start=500)
-        mean, error, _ = risks.difference(trials, values, start(), number + 1)
-        found[f"{low:g} to {low + 0.5:g}"] = [round(mean, 4), round(error, 4)]
-        print(f"{place}: {mean:+.4f} ± {error:.4f}", flush=True)
-    return found
+def tell(knot: float, effects: Effects, turn: int) -> None:
+    """Print what stands out."""
+    means, errors = effects.estimates()
+    order = np.argsort(means / errors)
+    words = [
+        f"{name}={value:g} {means[i]:+.4f}±{errors[i]:.4f} ({effects.seen[i]})"
+        for i in order
+        for name, value in [effects.changes[i]]
+        if abs(means[i]) > errors[i]
+    ]
+    print(f"knot {knot:g}, {turn} trials:", "; ".join(words), flush=True)
+
+
+def plan_of(effects: dict[float, Effects], sure: float = 1.5) -> Values:
+    """Return the plan with all changes that are for better."""
+    found = {knot: dict(effects[knot].best(sure)) for knot in KNOTS}
+    return {
+        name: [
+            at.get(name, float(getattr(DrawnSettings(), name))) for at in found.values()
+        ]
+        for name in SEARCHED
+        if any(name in at for at in found.values())
+    }
+
+
+def verdict(values: Values, risks: Risks, number: int) -> dict[str, list[float]]:
+    """Return differences of a plan to the defaults on fresh tasks, and their errors.
+
+    By range of records times epsilon, and by what classes follow.
+    """
+    found: dict[str, list[float]] = {}
+    for low in np.arange(1.5, 5.0, 0.5).tolist():
+        for trial in trials_at((low, low + 0.5), number, start=5000):
+            difference = risks.difference(trial, values)
+            for group in (f"{low:g} to {low + 0.5:g}", trial.task.kind):
+                found.setdefault(group, []).append(difference)
+    summary = {}
+    for group, differences in found.items():
+        error = np.std(differences, ddof=1) / np.sqrt(len(differences))
+        summary[group] = [round(float(np.mean(differences)), 4), round(error, 4)]
+        print(
+            f"{group}: {summary[group][0]:+.4f} ± {summary[group][1]:.4f}", flush=True
+        )
+    return summary
+
+
+WHAT_COSTS = {
+    "private": {},
+    "no noise in selection": {"exact": ("selection",)},
+    "no noise in counts and sums": {"exact": ("counts",)},
+    "no noise": {"exact": ("selection", "counts")},
+    "no noise, many records": {"exact": ("selection", "counts"), "records": 20_000},
+}
+"""Releases without noise: what a table of losses compares."""
+
+
+def losses(path: Path, number: int, settings: DrawnSettings) -> None:
+    """Write excess risks with and without noise to a file, kind by kind.
+
+    Parameters
+    ----------
+    path : Path
+        Goes on where it was.
+    number : int
+        Tasks for each kind and each range of information.
+    settings : DrawnSettings
+    """
+    known = set()
+    if path.exists():
+        with open(path, newline="", encoding="utf-8") as stream:
+            known = {tuple(row[:3]) for row in csv.reader(stream)}
+    for seed in range(number):
+        for low, kind in product(np.arange(1.5, 5.0, 0.5).tolist(), KINDS):
+            if (kind, str(low), str(seed)) in known:
+                continue
+            trial = Trial(900_000 + seed, (low, low + 0.5), kind)
+            row = [trial.excess(settings, **how) for how in WHAT_COSTS.values()]
+            with open(path, "a", newline="", encoding="utf-8") as stream:
+                csv.writer(stream).writerow(
+                    [kind, low, seed, *(f"{value:.4f}" for value in row)]
+                )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search, compare and write the plan."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planner")
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--trials", type=int, default=48, help="of a comparison")
+    parser.add_argument("--trials", type=int, default=400, help="at each knot")
     parser.add_argument("--fresh", type=int, default=24, help="of each range, at last")
     parser.add_argument("--minutes", type=float, default=240)
+    parser.add_argument(
+        "--losses", type=int, metavar="TASKS", help="write losses.csv, and no plan"
+    )
     parser.add_argument("--ship", action="store_true", help="write it to the package")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.losses:
+        losses(options.output / "losses.csv", options.losses, DrawnSettings())
+        return
     risks = Risks(options.output / "risks.csv")
     until = time.monotonic() + 60 * options.minutes
-    values = search(start(), risks, options.trials, until)
+    values = plan_of(search(risks, options.trials, until))
     plan = {
         "made": {
             "by": "python -m benchmarks.planner",

@@ -3,12 +3,13 @@ r"""Simulated tasks: records with known class probabilities, drawn from a public
 What follows from public numbers alone, such as shares of a budget, can be fitted on
 tasks like these in place of real records. The prior, in the order in which it is drawn:
 
-* **attributes**: 3 to 20, or 30 to 120 in a quarter of the tasks, evenly in their
-  logarithm; all of 2 values, all of one number of values, or of 2 to 16 each;
+* **attributes**: 4 to 30, evenly in their logarithm; all of 2 values, all of one number
+  of values, of 2 to 16 each, or of 2 to 64, of which those of 24 or more are numbers
+  between wide public bounds, with most records near one end;
 * **records**: a mixture of one to three clusters, in each of which attributes are
   independent, with even or uneven shares of their values; a third of the tasks spread
   evenly over the whole domain;
-* **classes**: 2 in half of the tasks, otherwise 3 to 5;
+* **classes**: 2 in half of the tasks, otherwise 3 to 8, few more often than many;
 * **what they follow**, each as likely as the others: *additive* scores of some
   attributes, in the order of their values or in none; a *tree* of 2 to 6 levels;
   *interactions*, sums of parities of 2 to 4 attributes; *rules*, as experts write them:
@@ -44,6 +45,9 @@ KINDS = ("additive", "tree", "interactions", "rules", "mixed")
 
 REFERENCE = 2000
 """Records of a task that shares of its classes are set by."""
+
+NUMBER = 24
+"""Cells from which an attribute is a number between wide bounds."""
 
 LEAST_GAIN = 0.03
 """Accuracy that attributes are worth at least."""
@@ -115,7 +119,7 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
     kind = kind or str(rng.choice(KINDS))
     sizes = _sizes(rng)
     clusters, shares = _attributes(sizes, rng)
-    k = 2 if rng.random() < 0.5 else int(rng.integers(3, 6))
+    k = 2 if rng.random() < 0.5 else int(rng.integers(3, rng.integers(4, 10)))
     background = rng.dirichlet(np.full(k, 2.0))
     codes = _drawn_records(clusters, shares, REFERENCE, rng)
     if kind == "mixed":
@@ -149,14 +153,14 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
 
 
 def _sizes(rng: np.random.Generator) -> tuple[int, ...]:
-    low, high = (30, 120) if rng.random() < 0.25 else (3, 20)
-    d = round(float(np.exp(rng.uniform(np.log(low), np.log(high)))))
-    style = rng.integers(3)
+    d = round(float(np.exp(rng.uniform(np.log(4), np.log(30)))))
+    style = rng.integers(4)
     if style == 0:
         return (2,) * d
     if style == 1:
         return (int(rng.integers(3, 9)),) * d
-    return tuple(np.exp(rng.uniform(np.log(2), np.log(16.99), d)).astype(int).tolist())
+    most = 16.99 if style == 2 else 64.99
+    return tuple(np.exp(rng.uniform(np.log(2), np.log(most), d)).astype(int).tolist())
 
 
 def _attributes(
@@ -167,9 +171,14 @@ def _attributes(
         return np.ones(1), tuple(np.full((1, n), 1 / n) for n in sizes)
     clusters = rng.dirichlet(np.full(rng.integers(1, 4), 2.0))
     evenness = float(np.exp(rng.uniform(0, 2)))
-    return clusters, tuple(
-        rng.dirichlet(np.full(n, evenness), clusters.size) for n in sizes
-    )
+    tables = []
+    for n in sizes:
+        shares = rng.dirichlet(np.full(n, evenness), clusters.size)
+        if n >= NUMBER:
+            shares *= np.exp(-np.outer(rng.uniform(0, 20, clusters.size), range(n)) / n)
+            shares /= shares.sum(axis=1, keepdims=True)
+        tables.append(shares)
+    return clusters, tuple(tables)
 
 
 def _drawn_records(

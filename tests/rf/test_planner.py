@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings
 from mmech_rf.drawn.settings import between_knots, shipped_plan
 
@@ -33,8 +34,9 @@ def test_the_shipped_plan_says_where_it_comes_from_and_names_settings():
     plan = shipped_plan()
     assert {"by", "date", "prior", "trials", "versions"} <= set(plan["made"])
     assert set(plan["settings"]) <= {own.name for own in fields(DrawnSettings)}
-    assert {len(v) for v in plan["settings"].values()} <= {1, len(planner.KNOTS)}
-    assert tuple(plan["log10_information"]) == planner.KNOTS
+    knots = plan["log10_information"]
+    assert knots == sorted(knots)
+    assert {len(v) for v in plan["settings"].values()} <= {1, len(knots)}
 
 
 def test_more_information_pays_for_no_fewer_rounds():
@@ -43,7 +45,7 @@ def test_more_information_pays_for_no_fewer_rounds():
 
 
 def test_a_search_goes_on_where_it_was_and_its_plan_can_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(planner, "SEARCHED", planner.SEARCHED[:1])
+    monkeypatch.setattr(planner, "SEARCHED", {"smoothing": (1.5, 3.0)})
     few = ["--output", str(tmp_path), "--trials", "2", "--fresh", "2"]
     planner.main(few)
     rows = (tmp_path / "risks.csv").read_text().splitlines()
@@ -57,18 +59,56 @@ def test_a_search_goes_on_where_it_was_and_its_plan_can_be_read(tmp_path, monkey
     between_knots(plan["settings"], plan["log10_information"], 1000.0)
 
 
-def test_a_setting_that_helps_is_taken(tmp_path, monkeypatch):
-    """A forest that learns from further trees is chosen over one that does not."""
-    rate = planner.Coordinate("learning_rate", (0.0, 0.5), (), (4.0, 5.1))
-    monkeypatch.setattr(planner, "SEARCHED", (rate,))
-    risks = planner.Risks(tmp_path / "risks.csv")
-    values = planner.search({"learning_rate": [0.0]}, risks, 24, np.inf)
-    assert values == {"learning_rate": [0.5]}
+def test_effects_of_changes_add_up_and_the_best_are_drawn_most(rng):
+    changes = [("a", 1.0), ("a", 2.0), ("b", 1.0), ("c", 1.0)]
+    true = dict(zip(changes, (-0.02, -0.005, 0.02, 0.0), strict=True))
+    effects = planner.Effects(changes)
+    drawn = []
+    for _ in range(600):
+        tried = effects.draw(rng, part=0.7)
+        assert len({name for name, _ in tried}) == len(tried)
+        effects.add(tried, sum(true[one] for one in tried) + rng.normal(0, 0.03))
+        drawn.append(tried)
+    assert effects.best(2.0) == [("a", 1.0)]
+    often = [sum(one in tried for tried in drawn) for one in changes]
+    assert max(often) == often[0] == effects.seen[0]
+
+
+def test_changes_that_leave_a_forest_as_it_is_do_not_count():
+    few, many = (planner.Trial(0, (low, low)) for low in (2.0, 5.0))
+    changes = [("learning_rate", 0.3), ("calibration_share", 0.1), ("smoothing", 3.0)]
+    kept = [planner.that_matter(trial, changes) for trial in (few, many)]
+    assert kept == [changes[1:], [changes[0], changes[2]]]
+
+
+def test_a_setting_that_helps_is_taken_where_it_helps(tmp_path, monkeypatch):
+    """Forests are stood in for by risks that are known."""
+
+    def excess(trial, settings):
+        helps = trial.information > 10**3 and settings.smoothing == 3
+        return 0.2 - 0.05 * helps + np.random.default_rng(trial.seed).normal(0, 0.01)
+
+    monkeypatch.setattr(planner.Trial, "excess", excess)
+    monkeypatch.setattr(planner, "KNOTS", (2.0, 4.0))
+    searched = {"smoothing": (0.75, 1.5, 3.0), "third_level": (0.05, 0.5)}
+    monkeypatch.setattr(planner, "SEARCHED", searched)
+    effects = planner.search(planner.Risks(tmp_path / "risks.csv"), 60, np.inf)
+    plan = planner.plan_of(effects, 2.0)
+    assert plan == {"smoothing": [1.5, 3.0], "third_level": [0.05, 0.05]}
+
+
+def test_releases_without_noise_are_exact(rng):
+    payments = planner.FastPayments(
+        PrivacyLedger(1), rng, lambda entry: None, frozenset({"counts"})
+    )
+    counts = np.arange(6).reshape(3, 2)
+    released = payments.release(counts, Fraction(1, 10), "counts")
+    np.testing.assert_array_equal(released.values, counts)
+    sums = payments.release_sums(counts, [1, 2], Fraction(1, 10), "sums", 64)
+    np.testing.assert_array_equal(sums.values, counts)
 
 
 def test_fast_noise_on_sums_has_the_variance_that_it_says(rng):
-    from mmech import PrivacyLedger
-
     groups = [1, 3, 2]
     found = []
     for _ in range(500):
