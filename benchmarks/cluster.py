@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import benchmarks.suite  # noqa: F401  limits the threads
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.private.cluster import FAN_IN
-from mmech_rf.private.records import count_rows
+from mmech_rf.private.records import count_rows, encoded_blocks
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
 SCHEMA = Schema(
@@ -61,6 +61,23 @@ def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
     started = time.process_time()
     found = job()
     return time.process_time() - started, found
+
+
+Block = tuple[NDArray[Any], NDArray[Any]]
+
+
+def encoded(codes: NDArray[np.int8], classes: NDArray[np.int8]) -> list[Block]:
+    """Return codes in blocks, as a worker encodes a partition."""
+    policies = {"handle_unknown": "clip", "handle_missing": "error"}
+    return list(encoded_blocks(SCHEMA, codes, classes, **policies))
+
+
+def counted(blocks: list[Block]) -> Any:
+    """Return the counts of blocks of codes."""
+    counts = None
+    for block in blocks:
+        counts = count_rows(SCHEMA, *block, counts)
+    return counts
 
 
 @dataclass(frozen=True)
@@ -101,8 +118,8 @@ def measured(largest: int) -> Costs:
     taken, release, joined, counts = [], math.nan, math.nan, None
     for n in sizes:
         codes, classes = records(n)
-        encoding, encoded = seconds(lambda: SCHEMA.encode(codes, classes, narrow=True))  # noqa: B023
-        counting, counts = seconds(lambda: count_rows(SCHEMA, *encoded))  # noqa: B023
+        encoding, blocks = seconds(lambda: encoded(codes, classes))  # noqa: B023
+        counting, counts = seconds(lambda: counted(blocks))  # noqa: B023
         joined, _ = seconds(lambda: add(counts, counts))  # noqa: B023
         model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=n)
         model.count(codes[:10], classes[:10])
