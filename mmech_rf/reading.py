@@ -477,7 +477,9 @@ def _sound_parquet() -> Iterator[None]:
 
     try:
         yield
-    except pyarrow.ArrowInvalid:
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the operating system
+            raise
         raise ValueError(
             "the file is not a Parquet file, or is damaged or cut off; write it again"
         ) from None

@@ -273,6 +273,15 @@ def test_parquet_that_changes_is_noticed(tmp_path):
         next(parts)
 
 
+def test_parquet_that_is_damaged_within_is_named(tmp_path):
+    path = parquet_file(tmp_path / "a.parquet", rows=300)
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"a.parquet.*damaged"):
+        list(read(path, SCHEMA))
+
+
 def test_reading_that_stops_leaves_no_thread(tmp_path):
     path = parquet_file(tmp_path / "a.parquet")
     parts = read(path, SCHEMA, chunk_rows=2)
