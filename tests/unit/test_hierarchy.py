@@ -299,7 +299,7 @@ def test_sparse_forms_cost_their_nonzeros():
     assert large[[0, 2**18, -1]].sum(axis=1).tolist() == [2, 64, 3 * 2**18]
 
 
-@pytest.mark.parametrize("n", [1025, 4097, 8193])
+@pytest.mark.parametrize("n", [4097, 8193])
 def test_auto_is_no_worse_than_a_tree_on_either_side_of_a_size(n):
     tree = hierarchy_strategy(Prefix(n)).loss
     assert optimize(Prefix(n), seed=0).loss <= tree
