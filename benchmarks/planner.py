@@ -473,6 +473,8 @@ def verdict(values: Values, risks: Risks, number: int) -> dict[str, list[float]]
                 found.setdefault(group, []).append(difference)
     summary = {}
     for group, differences in found.items():
+        if len(differences) == 1:
+            continue
         error = np.std(differences, ddof=1) / np.sqrt(len(differences))
         summary[group] = [round(float(np.mean(differences)), 4), round(error, 4)]
         print(

@@ -93,8 +93,7 @@ def test_a_setting_that_helps_is_taken_where_it_helps(tmp_path, monkeypatch):
     searched = {"smoothing": (0.75, 1.5, 3.0), "third_level": (0.05, 0.5)}
     monkeypatch.setattr(planner, "SEARCHED", searched)
     effects = planner.search(planner.Risks(tmp_path / "risks.csv"), 60, np.inf)
-    plan = planner.plan_of(effects, 2.0)
-    assert plan == {"smoothing": [1.5, 3.0], "third_level": [0.05, 0.05]}
+    assert planner.plan_of(effects, 2.0) == {"smoothing": [1.5, 3.0]}
 
 
 def test_releases_without_noise_are_exact(rng):
