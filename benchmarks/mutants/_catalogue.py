@@ -579,7 +579,7 @@ SELECTING = (
     ),
     Mutant(
         "weights of records that depend on others",
-        "mmech_rf/drawn/grow.py",
+        "mmech_rf/drawn/trees.py",
         "return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))",
         "own = np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))\n"
         "    return own - len(own) % 2",
@@ -622,7 +622,7 @@ SELECTING = (
     ),
     Mutant(
         "weights of records not clipped",
-        "mmech_rf/drawn/grow.py",
+        "mmech_rf/drawn/trees.py",
         "np.minimum(against * UNIT // EXPONENTIALS[0], UNIT)",
         "against * UNIT // EXPONENTIALS[0]",
         (f"{TREES}::test_weights_are_the_odds_against_in_whole_numbers",),

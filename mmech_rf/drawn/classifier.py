@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
+from mmech.checks import check_choice
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
+from mmech_rf.drawn.joint import JointTrees
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
@@ -27,7 +29,10 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
-__all__ = ["DrawnForestClassifier"]
+__all__ = ["PROBABILITIES", "DrawnForestClassifier"]
+
+PROBABILITIES = ("votes", "joint")
+"""What `DrawnForestClassifier.predict_proba` is made of."""
 
 
 @storable("DrawnForestClassifier")
@@ -55,6 +60,7 @@ class DrawnForestClassifier(AccountedForest):
     settings : DrawnSettings, default=None
         Budget split, priors, smoothing and learning rate, public; ``None`` for the
         defaults.
+    $probabilities
     $guarantee
     $accuracy
     $ledger
@@ -92,6 +98,7 @@ class DrawnForestClassifier(AccountedForest):
     """
 
     settings: DrawnSettings | None = None
+    probabilities: str = "votes"
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
@@ -101,6 +108,7 @@ class DrawnForestClassifier(AccountedForest):
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
+        check_choice(self.probabilities, "probabilities", PROBABILITIES)
         if epsilon < LEAST_EPSILON:
             raise ParameterError(
                 "epsilon",
@@ -139,6 +147,7 @@ class DrawnForestClassifier(AccountedForest):
             payments=self._payments(),
             settings=settings,
             multiplicities=records.multiplicities,
+            joint=self.probabilities == "joint",
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)
@@ -186,7 +195,8 @@ class DrawnForestClassifier(AccountedForest):
         a sample, and how far smoothing moves a probability come on top of that.
 
         The law of the noise is public, so that nothing is spent. Standard errors of
-        counts become those of log-odds to first order (delta method); bounds are
+        counts become those of log-odds to first order (delta method; with
+        ``probabilities="joint"`` by the Hessian of the model); bounds are
         :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where
         monotone attributes move a probability beyond its bounds, it becomes one.
 
@@ -215,6 +225,8 @@ class DrawnForestClassifier(AccountedForest):
     def _settle(self) -> None:
         super()._settle()
         experts, choice = self._experts, self.choice_
+        joint = isinstance(experts, JointTrees)
+        check_that(joint == (self.probabilities == "joint"), "probabilities")
         numbers = len(experts.trees), experts.n_scores
         check_that(numbers == (choice.n_trees, choice.n_scores), "trees")
         self.trees_ = experts.trees

@@ -11,43 +11,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech_rf.drawn.bits import BitMaps
-from mmech_rf.drawn.counts import (
-    labelled_votes,
-    leaf_votes,
-)
+from mmech_rf.drawn.counts import Released, labelled_votes, leaf_votes
 from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.joint import JointTrees
 from mmech_rf.drawn.plan import Plan
-from mmech_rf.drawn.scores import (
-    VOTE_STEPS,
-    AdditiveScores,
-    release_scores,
-    score_views,
-)
+from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.drawn.trees import SelectedTrees
+from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.payments import Payments
 
 __all__ = ["Grower", "ViewedRecords"]
 
 Floats = NDArray[np.float64]
-
-UNIT = 256
-"""Weight resolution: boosting weights of records are multiples of 1 / UNIT."""
-
-EXPONENTIALS = np.rint(
-    2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
-).astype(np.int64)
-EXPONENTIALS[-1] = 0
-EXPONENTIALS.flags.writeable = False
-"""Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
-and stands for all beyond."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +70,8 @@ class Grower:
         Learning rate, smoothing, priors and the rest.
     multiplicities : ndarray of int64, shape (M,), optional
         How often each record is there; once by default. Sensitive.
+    joint : bool
+        Whether probabilities come from one model of all releases, or from votes.
     """
 
     domain_shape: tuple[int, ...]
@@ -97,6 +82,7 @@ class Grower:
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
     multiplicities: NDArray[np.int64] | None = None
+    joint: bool = False
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
@@ -136,7 +122,7 @@ class Grower:
         share, counted = cost / n_trees, self.settings.calibration_share
         predicted = None if additive is None else additive.classes(self.codes)
         classes = np.arange(self.n_classes if additive is not None else 0)
-        forest = SelectedTrees((), (), additive, ranking=self.settings.ranking)
+        forest = self._forest(additive)
         for number in range(n_trees):
             budget = share * (1 - counted)
             tree = self._draw_tree(budget, number, seen, predicted=predicted)
@@ -151,11 +137,8 @@ class Grower:
             n = tree.n_leaves
             scored = additive is not None
             forest = replace(
-                forest,
-                trees=(*forest.trees, tree),
-                scores=(*forest.scores, votes[:n]),
+                _with_tree(forest, tree, votes[:n], errors[:n], measured, 1),
                 answers=votes[n:] if scored else None,
-                errors=(*forest.errors, errors[:n]),
                 answer_errors=errors[n:] if scored else None,
             )
         return forest
@@ -184,29 +167,45 @@ class Grower:
         tree = self._draw_tree(
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
-        found = self._count_leaves(tree, budget * (1 - plan.first_selection), 0)
+        counted = budget * (1 - plan.first_selection)
+        *found, measured = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
-        forest = SelectedTrees((tree,), (scores,), additive, errors=(errors,))
+        forest = self._forest(additive)
+        if isinstance(forest, JointTrees):
+            forest = replace(forest, boosted=True)
+        forest = _with_tree(forest, tree, scores, errors, measured, 1)
         votes = forest.whole_votes(self.codes)
         budget = cost * plan.further
         for number in range(1, plan.rounds + 1):
-            weights = _weights(votes, self.class_codes)
+            weights = boosting_weights(votes, self.class_codes)
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores, errors = self._count_leaves(
+            scores, errors, measured = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
-            forest = replace(
-                forest,
-                trees=(*forest.trees, tree),
-                scores=(*forest.scores, scores),
-                errors=(*forest.errors, errors),
-            )
+            forest = _with_tree(forest, tree, scores, errors, measured, UNIT)
             votes += one.whole_votes(self.codes)
         return forest
+
+    def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
+        """Return a forest without trees, of what probabilities are made of."""
+        ranking = self.settings.ranking
+        if not self.joint:
+            if additive is not None:
+                additive = replace(additive, sums=())
+            return SelectedTrees((), (), additive, ranking=ranking)
+        return JointTrees(
+            (),
+            (),
+            additive,
+            ranking=ranking,
+            domain_shape=tuple(self.domain_shape),
+            n_records=float(self.n_records),
+            settings=self.settings,
+        )
 
     @property
     def _numbers(self) -> NDArray[np.int64]:
@@ -255,8 +254,8 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: NDArray[np.int64] | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Release the class counts of leaves; return votes and errors."""
+    ) -> tuple[Floats, Floats, Measurement]:
+        """Release the class counts of leaves; return votes, errors, and the counts."""
         measured = self._count(
             tree.leaves(self.codes), tree.n_leaves, cost, number, weights
         )
@@ -267,7 +266,7 @@ class Grower:
             rate = self.settings.learning_rate
             votes = rate * (votes - votes.mean(axis=1, keepdims=True))
             errors = rate * errors
-        return votes, errors
+        return votes, errors, measured
 
     def _labelled(
         self, measured: Measurement, labels: NDArray[np.int64]
@@ -301,18 +300,22 @@ class Grower:
         return self.payments.release(counts, cost, what, unit)
 
 
-def _weights(
-    votes: NDArray[np.int64], class_codes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
-
-    With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
-    are added up in whole numbers from a table of exponentials, so that the weight of a
-    record does not depend on where it stands: vectorised exponentials may differ in
-    their last bit from place to place.
-    """
-    own = np.take_along_axis(votes, class_codes[:, None], axis=1)
-    gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)
-    # The class itself has a gap of zero, which counts as one.
-    against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
-    return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))
+def _with_tree(
+    forest: SelectedTrees,
+    tree: SelectedTree,
+    votes: Floats,
+    errors: Floats,
+    measured: Measurement,
+    unit: int,
+) -> SelectedTrees:
+    """Return a forest with one more tree, and with what was counted of it if needed."""
+    more: dict[str, Any] = {}
+    if isinstance(forest, JointTrees):
+        more["released"] = (*forest.released, Released.of(measured, unit))
+    return replace(
+        forest,
+        trees=(*forest.trees, tree),
+        scores=(*forest.scores, votes),
+        errors=(*forest.errors, errors),
+        **more,
+    )

@@ -40,9 +40,11 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from mmech import Measurement
 from mmech.storage.codec import storable
+from mmech_rf.drawn.counts import Released
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
@@ -60,6 +62,7 @@ __all__ = [
     "VOTE_STEPS",
     "AdditiveScores",
     "Sums",
+    "ViewSums",
     "release_scores",
     "score_views",
     "sums_from_coarse_to_fine",
@@ -205,6 +208,40 @@ def _neighbours(
     return terms
 
 
+@storable("ViewSums")
+@dataclass(frozen=True, eq=False)
+class ViewSums:
+    """What was released of a view, and what was made of it.
+
+    Attributes
+    ----------
+    released : Released
+        Sums of positions, (1, k), or counts of cells.
+    shares : ndarray of float64, shape (cells, k)
+        Estimated shares of the cells in each class.
+    kept : float
+        Part of the deviations of classes that shrinkage keeps.
+    positions : ndarray of float64, shape (cells,), or None
+        What cells add to sums of positions; ``None`` for counts.
+    """
+
+    released: Released
+    shares: Floats
+    kept: float = 1.0
+    positions: Floats | None = None
+
+    def check(self, n_cells: int, n_classes: int) -> None:
+        """Raise unless they are sums of such a view: a file may hold any."""
+        by_position = self.positions is not None
+        self.released.check(1 if by_position else n_cells, n_classes)
+        check_that(self.shares.shape == (n_cells, n_classes), "shares")
+        check_that(np.isfinite(self.shares).all() and (self.shares > 0).all(), "shares")
+        check_that(0 <= self.kept <= 1, "shrinkage")
+        if self.positions is not None:
+            check_that(self.positions.shape == (n_cells,), "positions")
+            check_that((np.abs(self.positions) <= 1).all(), "positions")
+
+
 @storable("AdditiveScores")
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
@@ -220,12 +257,26 @@ class AdditiveScores:
         What the cells of each view add.
     errors : tuple of ndarray of float64, shape (cells, k)
         Standard errors of log-odds of `constant`, (1, k), and of the tables, by noise.
+    sums : tuple of ViewSums
+        What was released: numbers of records, in one cell, and sums of each view.
     """
 
     constant: NDArray[np.int64]
     views: tuple[View, ...]
     tables: tuple[NDArray[np.int64], ...]
     errors: tuple[Floats, ...] = ()
+    sums: tuple[ViewSums, ...] = ()
+
+    @property
+    def class_shares(self) -> Floats:
+        """Estimated shares of the classes, shape (k,)."""
+        return np.asarray(softmax(self.constant / VOTE_STEPS))
+
+    def check_sums(self) -> None:
+        """Raise unless there are sums of all views."""
+        k, sizes = self.constant.size, [1, *(view.size for view in self.views)]
+        for own, size in zip(self.sums, sizes, strict=True):
+            own.check(size, k)
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless they are scores of such records: a file may hold any."""
@@ -342,8 +393,8 @@ class _Rows:
         """Standard deviations of `deviations` by noise, shape (rows,)."""
         return np.asarray(self.noise * np.sqrt(1 + self.common**2))
 
-    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
-        """Return log-odds of the cells, and standard errors by noise.
+    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return log-odds of the cells, standard errors by noise, and shares of cells.
 
         Each of shape (cells, k).
         """
@@ -359,14 +410,14 @@ class _Rows:
             means = t @ shares
             slopes = (t[:, None] - means) / np.maximum(t**2 @ shares - means**2, 1e-3)
             errors = kept * self.spread[0] / (numbers + self.noise + 1)
-            return odds, np.abs(slopes) * errors
+            return odds, np.abs(slopes) * errors, shares
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
-        odds = np.log(smooth / smooth.sum(axis=0)) - np.log(common)
+        shares = smooth / smooth.sum(axis=0)
         errors = kept * self.spread[:, None] / smooth
-        return odds, errors
+        return np.log(shares) - np.log(common), errors, shares
 
 
 def _scores(
@@ -377,16 +428,24 @@ def _scores(
     settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean)
     kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
-    tables, errors = [], [_noise(released)[0] / numbers[None]]
-    for row, part in zip(rows, kept.tolist(), strict=True):
-        odds, own = row.table(part, numbers)
+    values, variances = released.values / GRID, _noise(released) ** 2
+    tables, errors = [], [np.sqrt(variances[0]) / numbers[None]]
+    found = [ViewSums(Released(values[:1], variances[:1]), np.ones((1, numbers.size)))]
+    ends = np.cumsum(sums.groups)
+    together = zip(rows, kept.tolist(), pairwise(ends), strict=True)
+    for row, part, (start, stop) in together:
+        odds, own, shares = row.table(part, numbers)
         tables.append(_steps(odds))
         errors.append(own)
+        here = Released(values[start:stop], variances[start:stop])
+        places = row.term.positions() / GRID if row.term.by_position else None
+        found.append(ViewSums(here, shares, part, places))
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
         tuple(tables),
         tuple(errors),
+        tuple(found),
     )
 
 

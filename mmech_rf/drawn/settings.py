@@ -34,7 +34,9 @@ class DrawnSettings(CountSettings):
     `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
     with a look at car and wall-robot; `label_smoothing` and `ranking` on simulated
     tasks, by log loss and area under the ROC curve; `root_scale_from` on such with
-    numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time.
+    numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time;
+    the priors of probabilities on simulated tasks, by log loss, area under the ROC
+    curve and Brier score.
     `planned` has settings from simulated tasks.
     Releases are private whatever the settings, as long as they do not come from the
     records at hand.
@@ -134,6 +136,17 @@ class DrawnSettings(CountSettings):
     label_smoothing : float
         Smoothing: weight of what all leaves of a label have in common, in units of the
         smoothing of a leaf without a label.
+    class_width, right_width, label_width, leaf_width : float
+        Prior of probabilities: deviations of the log-odds of classes, of labels being
+        right, of classes by label, and by leaf.
+    first_width, further_width : float
+        Prior of probabilities: deviations of the log-odds of classes in leaves of the
+        first and of further boosted trees.
+    view_slack : float
+        Prior of probabilities: cost of what scores say, in units of its variance among
+        records, beside their shrinkage.
+    base_points : int
+        Resolution: points that probabilities are fitted on, where the domain has more.
     largest_mean : float
         Clipping: mean positions of a class are cut off here, of 1.
     score_pieces : tuple of int
@@ -212,6 +225,14 @@ class DrawnSettings(CountSettings):
     root_scale_from: int = setting(16, least=3)
     ranking: float = setting(0.3, most=1)
     label_smoothing: float = setting(8.0, most=1000)
+    class_width: float = setting(3.0, least=0.001, most=100)
+    right_width: float = setting(1.0, least=0.001, most=100)
+    label_width: float = setting(0.5, least=0.001, most=100)
+    leaf_width: float = setting(0.3, least=0.001, most=100)
+    first_width: float = setting(1.0, least=0.001, most=100)
+    further_width: float = setting(0.5, least=0.001, most=100)
+    view_slack: float = setting(3.0, most=1000)
+    base_points: int = setting(8192, least=100, most=10**6)
     largest_mean: float = setting(0.98, most=0.999)
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
     score_width: float = setting(1.3, least=0.01, most=100)

@@ -23,13 +23,25 @@ from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["SelectedTrees"]
+__all__ = ["UNIT", "SelectedTrees", "boosting_weights"]
 
 Floats = NDArray[np.float64]
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
 by. Below a half, which is as far as it goes, they never overturn it."""
+
+
+UNIT = 256
+"""Weight resolution: boosting weights of records are multiples of 1 / UNIT."""
+
+EXPONENTIALS = np.rint(
+    2.0**32 * np.exp(-np.arange(16 * VOTE_STEPS) / VOTE_STEPS)
+).astype(np.int64)
+EXPONENTIALS[-1] = 0
+EXPONENTIALS.flags.writeable = False
+"""Table of exp(-s / VOTE_STEPS) for s steps, in units of 2**-32; the last one is zero
+and stands for all beyond."""
 
 
 @storable("SelectedTrees")
@@ -152,14 +164,17 @@ class SelectedTrees(Experts):
             out += self.ranking**2 * scored
         return out
 
-    def whole_votes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def whole_votes(
+        self, codes: NDArray[np.int64], known: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
         """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
 
-        Scores that leaves stand for are whole steps already.
+        Scores that leaves stand for are whole steps already. Of a single tree, leaves
+        may be `known`.
         """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
         for tree, scores in zip(self.trees, self.scores, strict=True):
-            leaves = tree.leaves(codes)
+            leaves = tree.leaves(codes) if known is None else known
             out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
             where = self._deferred(tree, leaves)
             if where.size:
@@ -183,3 +198,20 @@ class SelectedTrees(Experts):
         if self.answers is None:
             return np.asarray(self.additive.whole(codes) / VOTE_STEPS)
         return np.asarray(self.answers[self.additive.classes(codes)])
+
+
+def boosting_weights(
+    votes: NDArray[np.int64], class_codes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
+
+    With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
+    are added up in whole numbers from a table of exponentials, so that the weight of a
+    record does not depend on where it stands: vectorised exponentials may differ in
+    their last bit from place to place.
+    """
+    own = np.take_along_axis(votes, class_codes[:, None], axis=1)
+    gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)
+    # The class itself has a gap of zero, which counts as one.
+    against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
+    return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))

@@ -158,6 +158,13 @@ handle_unknown : str, default="clip"
     dropped, "drop" counts as "error" for them.
 handle_missing : str, default="error"
     The same of missing values.""",
+    "probabilities": """\
+probabilities : {"votes", "joint"}, default="votes"
+    What `predict_proba` is made of; predicted classes are the same. ``"votes"``:
+    log-odds of leaves and scores, added up. ``"joint"``: one log-linear model of all
+    releases together, with the known noise. It takes attributes to be independent
+    within a class, apart from what was released: better where that is about so, and
+    worse where many attributes say the same.""",
     "accuracy": """\
 estimate_accuracy : bool, default=False
     Whether one record in five is held out, and noisy counts of its right and wrong

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech.checks import check_epsilon
+from mmech.checks import check_choice, check_epsilon
 from mmech_rf.blocks.classifier import LabelForestClassifier
-from mmech_rf.drawn.classifier import DrawnForestClassifier
+from mmech_rf.drawn.classifier import PROBABILITIES, DrawnForestClassifier
 from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.show.trees import ShownTree
@@ -37,6 +38,7 @@ class PrivateForestClassifier(AccountedForest):
     $delta
     $n_records
     $private_bins
+    $probabilities
     $guarantee
     $accuracy
     $ledger
@@ -72,11 +74,17 @@ class PrivateForestClassifier(AccountedForest):
       ...
     """
 
+    probabilities: str = "votes"
+
     model_: AccountedForest = field(init=False)
 
     @property
     def _distinct(self) -> bool:  # type: ignore[override]
         return check_epsilon(self.epsilon) >= LEAST_EPSILON
+
+    def _check_parameters(self) -> Fraction:
+        check_choice(self.probabilities, "probabilities", PROBABILITIES)
+        return super()._check_parameters()
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
@@ -85,7 +93,8 @@ class PrivateForestClassifier(AccountedForest):
             model: AccountedForest = DrawnForestClassifier(**parameters)
         else:
             # Pure epsilon implies (epsilon, delta).
-            del parameters["privacy"], parameters["delta"]
+            for name in ("privacy", "delta", "probabilities"):
+                del parameters[name]
             model = LabelForestClassifier(**parameters)
         model._lineage = self._family()
         self.model_ = model  # now, so that one can look at it while it is fitted

@@ -13,9 +13,8 @@ from mmech_rf import DrawnForestClassifier, DrawnSettings, PrivateForestClassifi
 from mmech_rf.drawn import scores as additive
 from mmech_rf.drawn.counts import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.draw import SelectedTree
-from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.scores import SUMS, sums_from_coarse_to_fine
-from mmech_rf.drawn.trees import SelectedTrees
+from mmech_rf.drawn.trees import UNIT, SelectedTrees
 from mmech_rf.drawn.views import GRID, public_views
 from mmech_rf.private.payments import Payments
 

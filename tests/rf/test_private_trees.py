@@ -20,9 +20,9 @@ from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import Attribute, DrawnForestClassifier, Schema
 from mmech_rf.drawn.draw import Fork, _third_level
-from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID, public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")

@@ -27,10 +27,10 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech_rf import BlockForestClassifier, DrawnForestClassifier, load_model
-from mmech_rf.drawn.grow import UNIT
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID
 from mmech_rf.private.payments import Payments
 

@@ -10,7 +10,6 @@ import pytest
 from replay import same
 from rf_cases import CELLS, SCHEMA, paying, records, silence
 
-import mmech_rf.drawn.grow as selected
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import (
@@ -19,9 +18,11 @@ from mmech_rf import (
     DrawnForestClassifier,
     Schema,
 )
-from mmech_rf.drawn.grow import UNIT, Grower
+from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan, number_of_votes
+from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.trees import UNIT, boosting_weights
 from mmech_rf.drawn.views import GRID
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -387,17 +388,17 @@ def test_a_budget_too_small_for_a_draw_is_refused_before_anything_is_spent():
 def test_weights_are_the_odds_against_in_whole_numbers(rng):
     votes = rng.integers(-800, 800, (500, 3))
     classes = rng.integers(0, 3, 500)
-    odds = np.exp(votes / selected.VOTE_STEPS)
+    odds = np.exp(votes / VOTE_STEPS)
     own = odds[np.arange(500), classes]
     expected = np.minimum(1, (odds.sum(axis=1) - own) / own)
-    found = selected._weights(votes, classes)
+    found = boosting_weights(votes, classes)
     assert found.dtype == np.int64
     assert found.min() >= 0
     assert found.max() <= UNIT
     np.testing.assert_allclose(found / UNIT, expected, atol=1.01 / UNIT)
     # Every record by itself, and in any company.
     alone = [
-        selected._weights(v[None], c[None])[0]
+        boosting_weights(v[None], c[None])[0]
         for v, c in zip(votes, classes, strict=True)
     ]
     np.testing.assert_array_equal(alone, found)
