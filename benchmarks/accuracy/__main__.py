@@ -51,6 +51,8 @@ make synthetic records of all attributes and the class, on which the classifier 
 privacy is trained that does best on them by cross-validation. **DP-EBM promises
 less: (ε, δ) with δ = 10⁻⁵**, and takes two classes only; so does "private forest (ε,
 δ)", `privacy="zcdp"`, which takes any number of classes.
+"private forest, ε = 100", in the last column beside what is not private, says what the
+model itself costs.
 
 A floor is a given target, a little above the best peer in hindsight, or the best model
 without privacy in the same run less two of its standard errors, if that is less.
