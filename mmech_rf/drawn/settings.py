@@ -36,10 +36,9 @@ class DrawnSettings(CountSettings):
     tasks, by log loss and area under the ROC curve; `root_scale_from` on such with
     numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time;
     the priors of probabilities on simulated tasks, by log loss, area under the ROC
-    curve and Brier score.
-    `planned` has settings from simulated tasks.
-    Releases are private whatever the settings, as long as they do not come from the
-    records at hand.
+    curve and Brier score; `scores_from`, which `planned` gives too, on simulated tasks
+    alone. Releases are private whatever the settings, as long as they do not come from
+    the records at hand.
 
     *Information* is the number of records times epsilon. *Effort* is
     :math:`k \sqrt{d + 1}` for k classes and d attributes: the noise of scores of all
@@ -66,7 +65,7 @@ class DrawnSettings(CountSettings):
         the records that those before them get wrong.
     scores_from : float
         Score threshold: information, in units of effort, from which scores of all
-        attributes are released. They then begin to stand out from their noise.
+        attributes are released. With less a tree of its own makes more of the budget.
     few_scores_from : float
         Score threshold: the same for two classes where sums among the public views
         reach all attributes and there is no boosting. Scores then rank records that
@@ -195,7 +194,7 @@ class DrawnSettings(CountSettings):
     """
 
     boosting_from: float = setting(12000.0)
-    scores_from: float = setting(15.0)
+    scores_from: float = setting(40.0)
     few_scores_from: float = setting(200.0)
     score_records: float = setting(6.0)
     score_share: Fraction = setting(Fraction(1, 33), most=1)
@@ -266,11 +265,12 @@ class DrawnSettings(CountSettings):
         """Return settings planned on simulated tasks, from public numbers.
 
         The plan was fitted by ``python -m benchmarks.planner`` to tasks drawn from a
-        public prior (``benchmarks/simulated.py``), without real records, starting from
-        the defaults; ``mmech_rf/drawn/plan.json`` says how, and what it gained there on
-        fresh tasks: nothing beyond noise, so that defaults stay as they are. Settings
-        that it does not name were not searched: numbers of views and resolutions, which
-        bound the work, and guards.
+        public prior (``benchmarks/simulated.py``), without real records;
+        ``mmech_rf/drawn/plan.json`` says how, and what it gained there on fresh tasks.
+        What holds for any number of records has become the default, so that the plan in
+        force is the defaults. Settings that it does not name were searched without a
+        gain beyond noise, or not at all: numbers of views and resolutions, which bound
+        the work, and guards.
 
         Parameters
         ----------

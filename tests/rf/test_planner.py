@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings
@@ -28,6 +29,11 @@ def test_settings_are_between_those_of_knots_and_those_of_the_ends_beyond():
 
 def test_a_plan_depends_on_records_times_epsilon_alone():
     assert DrawnSettings.planned(500, 2) == DrawnSettings.planned(10_000, "0.1")
+
+
+@pytest.mark.parametrize("n_records", [10, 10**3, 10**6])
+def test_defaults_follow_the_plan(n_records):
+    assert DrawnSettings.planned(n_records, 1) == DrawnSettings()
 
 
 def test_the_shipped_plan_says_where_it_comes_from_and_names_settings():
