@@ -291,7 +291,9 @@ FILES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "line", "reason"), FILES)
+@pytest.mark.parametrize(
+    ("name", "text", "line", "reason"), FILES, ids=[case[-1] for case in FILES]
+)
 def test_files_that_cannot_be_used(refused, name, text, line, reason):
     assert reason in refused(line, {name: text})
 
