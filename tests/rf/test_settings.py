@@ -56,6 +56,11 @@ def test_shares_leave_something_for_further_trees():
         DrawnSettings(first_share="3/4", most_scores_boosting="1/4")
 
 
+def test_trees_that_could_not_be_drawn_are_refused_before_anything_is_released():
+    with pytest.raises(ValueError, match=r"most_tree_epsilon must be .* from 0\.001"):
+        DrawnSettings(most_tree_epsilon="1e-9")
+
+
 # ----------------------------------------------------------------------- with the model
 @pytest.mark.parametrize("cls", FORESTS)
 def test_settings_of_another_method_cost_nothing(cls):
