@@ -8,7 +8,10 @@ settings       budget split, priors, smoothing, learning rate, and where they
                come from
 plan           budget split of a fit, from public numbers, in epsilon or in rho
 grow           draws, counts and boosts the trees of a forest
+counts         noisy class counts of leaves, and votes from them
 trees          released trees together, and how they vote
+loglinear      one log-linear model, fitted to noisy sums of features
+joint          probabilities from one such model of all releases
 classifier     the estimator
 =============  ==================================================================
 """

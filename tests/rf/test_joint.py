@@ -18,7 +18,8 @@ from mmech_rf import (
     load_model,
 )
 from mmech_rf.drawn.counts import Released
-from mmech_rf.drawn.joint import JointTrees, LogLinear, Moments, base_points
+from mmech_rf.drawn.joint import JointTrees, base_points
+from mmech_rf.drawn.loglinear import LogLinear, Moments
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.private.payments import Payments
 
