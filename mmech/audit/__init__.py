@@ -39,6 +39,12 @@ Statistic = Callable[[NDArray[Any]], NDArray[Any]]
 PILOT_SHARE = 0.1
 """Share of the runs on which the set of outputs is chosen."""
 
+PILOT_ERROR = 0.01
+"""Least error of the bounds by which the set of outputs is chosen.
+
+At the error of the result a tenth of the runs often shows nothing for any set. The
+choice may err: the result comes from the other runs."""
+
 SIGNIFICANT = 3.0
 """Standard errors by which the medians of an output differ if it is used."""
 
@@ -181,7 +187,7 @@ def epsilon_lower_bound(
     sides = [(scores[1], scores[0]), (-scores[0], -scores[1])]
     error = (1.0 - confidence) / 2.0
     choices = [
-        _best_threshold(likely[:pilot], other[:pilot], error, delta)
+        _best_threshold(likely[:pilot], other[:pilot], max(error, PILOT_ERROR), delta)
         for likely, other in sides
     ]
     side = int(choices[1] > choices[0])

@@ -29,7 +29,7 @@ from mmech_rf.drawn.views import public_views
 pytestmark = pytest.mark.statistical
 
 CONFIDENCE = 1 - 1e-6
-RUNS = {"laplace": 20_000, "tree": 6000}
+RUNS = {"laplace": 20_000, "tree": 4000}
 
 
 class Stopped(Exception):

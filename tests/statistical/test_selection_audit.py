@@ -32,6 +32,20 @@ CHOICES = [
 SCHEMA = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
 
 
+def test_the_set_is_chosen_though_few_runs_show_nothing_at_the_confidence():
+    """Chances of 0.27 and 0.5: at 1 - 1e-6 the 400 pilot runs speak for no set."""
+    shares = {0: 0.27, 1: 0.5}
+
+    def release(data, runs):
+        return np.arange(runs) * shares[data] % 1 < shares[data]
+
+    found = epsilon_lower_bound(
+        release, 0, 1, runs=4000, confidence=1 - 1e-6, statistic=lambda hits: hits
+    )
+    np.testing.assert_allclose(found.rates, (0.5, 0.27), atol=2e-3)
+    assert 0.35 < found.epsilon < np.log(0.5 / 0.27)
+
+
 @pytest.mark.parametrize(("name", "neighbours"), CHOICES)
 def test_choices_between_two_candidates(name, neighbours):
     """The cases of ``python -m mmech.audit``, nearer to each other for fewer runs."""
