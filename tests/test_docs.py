@@ -380,6 +380,15 @@ def test_the_architecture_page_names_every_room_in_its_layer(package):
             assert layers[other] <= layers[room], f"{path} imports from {other}"
 
 
+@pytest.mark.parametrize("package", ["mmech", "mmech_rf"])
+def test_the_docstring_of_every_folder_lists_its_files(package):
+    for path in sorted((ROOT / package).glob("*/__init__.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        listed = re.findall(r"^(\w+)  +\S", text, re.MULTILINE)
+        files = {file.stem for file in path.parent.glob("[!_]*.py")}
+        assert sorted(listed) == sorted(files), path.parent.name
+
+
 # ---- files -------------------------------------------------------------------
 
 

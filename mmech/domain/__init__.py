@@ -1,1 +1,13 @@
-"""Who a record is: named attributes, their values, and the cells of the domain."""
+"""Who a record is: named attributes, their values, and the cells of the domain.
+
+==========  ==============================================================
+attribute   one attribute: its cells, and how raw values reach them
+discretise  cut points of numbers from public facts: bounds and quantiles
+domain      named attributes, and the cells that they make together
+values      which raw values are missing, and what the others mean
+encoding    columns of raw values to codes of cells, and what does not fit
+dictionary  columns of few distinct values, each of which is read once
+readers     frames, arrays, lists of rows and csv files
+files       domains as JSON, described by ``schema.json``
+==========  ==============================================================
+"""

@@ -1,1 +1,12 @@
-"""Expected errors of strategies, lower bounds on them, and reports."""
+"""Expected errors of strategies, lower bounds on them, and reports.
+
+==============  ====================================================
+expected        expected errors, in closed form
+pairs           what a strategy knows of a workload: a rule per type
+bounds          what no strategy can beat
+closed_bounds   bounds from singular values in closed form
+partial_bounds  bounds from some singular values and their moments
+dual_iteration  bounds from the best probabilities of the cells
+report          tables of errors, and confidence intervals
+==============  ====================================================
+"""

@@ -10,6 +10,19 @@ fractions, probabilities are compared bit by bit with their binary expansion, an
 expansions come from integer arithmetic with rigorous bounds. So no low-order bit of
 a released number carries anything about the count beneath it (the attack of Mironov,
 "On significance of the least significant bits for differential privacy", CCS 2012).
+
+==========  =============================================================
+system      the operating system's entropy, the only source
+seam        the one place that all outcomes pass, so that tests can watch
+laws        Laplace, Gaussian, K-norm: norm, cost, variance and sampler
+laplace     discrete Laplace noise
+gaussian    discrete Gaussian noise
+norm        noise whose density falls with a norm
+weighted    a choice with probabilities given by their logarithms
+choice      uniform integers, assignments, and arg max with random ties
+bernoulli   one exact trial at a time, the slow path of the samplers
+thresholds  exp(-x) and 1 / (1 + exp(x)) to as many bits as asked
+==========  =============================================================
 """
 
 from mmech.noise.bernoulli import flip_negative_exponential

@@ -1,4 +1,30 @@
-"""Implicit query matrices."""
+"""Implicit query matrices.
+
+===========  ==============================================================
+base         the protocol `QueryMatrix`, and what it does without structure
+basic        identity, total, prefix and suffix sums, all ranges, diagonals
+circulant    one query moved along a domain
+ranges       ranges of an ordered domain, and permuted domains
+hierarchy    trees of sums over nested blocks of neighbours
+explicit     dense and sparse matrices
+partition    partitions of a domain, and boxes of cells: what forests ask
+compose      transposes, grams, multiples, products and sums
+stack        queries under each other, domains side by side
+kronecker    one operator per attribute of a product domain
+marginals    sets of marginals, and their algebra
+residuals    orthogonal contrasts, one block per set of attributes
+merged       operators on a domain whose cells were merged
+pidentity    identity and a few further queries, with a closed inverse
+joint        the inverse gram of stacked Kronecker products
+algebra      how pairs of operators combine
+row_scaling  operators with scaled rows, in the structure they had
+pinv         pseudoinverses, by structure or solved
+lsmr         least squares for operators too large to factorise
+axes         products along one axis of a tensor
+subsets      lists of sets of attributes, where all would be too many
+table_tree   tables of counts, each summed from a smaller one
+===========  ==============================================================
+"""
 
 from mmech.operators import algebra  # noqa: F401  fills the tables of operators
 from mmech.operators.base import QueryMatrix

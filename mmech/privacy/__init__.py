@@ -1,1 +1,9 @@
-"""What a release costs, whom it protects, and the ledger that it is paid from."""
+"""What a release costs, whom it protects, and the ledger that it is paid from.
+
+==========  ==============================================================
+cost        pure epsilon, rho of zCDP, and conversions between them
+neighbours  which data sets are neighbours, and how much one record counts
+ledger      the account: every release is charged before it is drawn
+guards      keeps budgets from being rewritten, or used in two places
+==========  ==============================================================
+"""

@@ -1,4 +1,13 @@
-"""From a measurement to estimated counts: post-processing, free of privacy cost."""
+"""From a measurement to estimated counts: post-processing, free of privacy cost.
+
+=================  =================================================
+least_squares      unbiased estimates
+marginal_estimate  the same from noisy marginals, one set at a time
+nonnegative        counts that are to be published as counts
+maximum_entropy    the flattest distribution that explains marginals
+shrinkage          empirical Bayes, one set of attributes at a time
+=================  =================================================
+"""
 
 from collections.abc import Callable
 from typing import Any

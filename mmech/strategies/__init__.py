@@ -1,4 +1,29 @@
-"""Strategy optimization: one file per template, and the selection among them."""
+"""Strategy optimization: one file per template, and the selection among them.
+
+================  =======================================================
+optimize          chooses a template, runs it, compares with the rest
+registry          the list of templates, and what each may look at
+result            what an optimization returns
+closed_form       strategies that need no search
+pidentity         identity and a few optimized queries
+kronecker         products of such strategies, one per attribute
+union             groups of queries with a product each
+marginals         weighted marginals under L1 sensitivity
+marginal_search   its search: starts, growth and local moves
+marginal_designs  the designs that it starts from
+marginal_weights  weighted marginals under L2 sensitivity, with their gap
+hierarchy         trees over an ordered domain, with the best budgets
+ordered           workloads whose cells have an order
+reweight          better weights for the rows of any strategy
+bayes_risk        marginals for estimates that are shrunk
+dual              the optimum under L2 sensitivity
+joint             the loss of stacked products, and its gradient
+starts            where descents start
+descent           projected L-BFGS in a box
+deadline          a time limit that keeps what was found
+files             strategies as files
+================  =======================================================
+"""
 
 from mmech.marginals.designs import block_partitions, covering_design
 from mmech.strategies.bayes_risk import (

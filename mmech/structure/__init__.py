@@ -1,3 +1,16 @@
-"""Questions about operators, one file per question."""
+"""Questions about operators, one file per question.
+
+============  ======================================================
+shape         rank, norms, terms of products
+exact         largest magnitudes, in whole numbers
+spectrum      what a workload asks of the interactions of attributes
+energies      the same for all sets of attributes together
+attributes    which attributes a workload is over
+blocks        what it asks of blocks of neighbours
+boxes         whether its queries are boxes, or come from partitions
+by_marginals  its answers, from marginals alone
+circulant     rules of circulant matrices for all of these
+============  ======================================================
+"""
 
 import mmech.operators  # noqa: F401  first: some operators ask, too

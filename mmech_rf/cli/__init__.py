@@ -2,6 +2,16 @@
 
 Only parsing, reading, writing and printing. The parts of the library that a command
 uses are imported when it runs, so that ``--help`` is quick.
+
+=======  ==============================================
+main     the parser of all commands, and the run of one
+common   options and their types
+files    csv tables, models and schemas
+models   fit, predict and predict-batch
+schemas  the commands that help to write a schema
+show     a saved model as text, page, picture or card
+compare  demo and evaluate
+=======  ==============================================
 """
 
 from mmech_rf.cli.main import main

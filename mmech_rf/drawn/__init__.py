@@ -1,17 +1,18 @@
 """Labelled trees that are drawn as a whole, and scores beside them.
 
-=============  ==================================================================
-views          public ways to look at a record: attributes, pairs, signed sums
-draw           one tree with all its labels, by the exponential mechanism
-scores         additive scores of all attributes, from sums released together
-settings       budget split, priors, smoothing, learning rate, and where they
-               come from
-plan           budget split of a fit, from public numbers, in epsilon or in rho
-grow           draws, counts and boosts the trees of a forest
-counts         noisy class counts of leaves, and votes from them
-trees          released trees together, and how they vote
-loglinear      one log-linear model, fitted to noisy sums of features
-joint          probabilities from one such model of all releases
-classifier     the estimator
-=============  ==================================================================
+==========  ===============================================================
+views       public ways to look at a record: attributes, pairs, signed sums
+bits        records of few cells, counted 64 at a time
+draw        one tree with all its labels, by the exponential mechanism
+scores      additive scores of all attributes, from sums released together
+settings    budget split, priors, smoothing, and where they come from
+plan        budget split of a fit, from public numbers
+grow        draws, counts and boosts the trees of a forest
+counts      noisy class counts of leaves, and votes from them
+trees       released trees together, and how they vote
+words       drawn trees in the words of a schema
+loglinear   one log-linear model, fitted to noisy sums of features
+joint       probabilities from one such model of all releases
+classifier  the estimator
+==========  ===============================================================
 """

@@ -1,6 +1,14 @@
 """Repeated comparison of private forests on one data set.
 
 Reports test accuracy, which is not private: meant for public data.
+
+=======  =================================================
+records  a built-in data set, or a csv file and its schema
+methods  what is compared, with its settings
+trials   fits on repeated splits
+table    the outcome as text and csv
+plot     the outcome as a picture
+=======  =================================================
 """
 
 from mmech_rf.evaluation.methods import make_methods

@@ -1,4 +1,14 @@
-"""Random forests as arrays: growth, leaves, counts."""
+"""Random forests as arrays: growth, leaves, counts.
+
+========  =================================================
+forest    forests over a public domain, as flat arrays
+growth    random forests, grown from the domain alone
+complete  the forest of all trees of a depth
+passes    passes over records, cells and values, by kernels
+words     tests of a forest in words
+checks    checks of arguments
+========  =================================================
+"""
 
 from mmech_rf.forest.complete import complete_forest
 from mmech_rf.forest.forest import Forest

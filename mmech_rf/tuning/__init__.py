@@ -7,6 +7,12 @@ expected error :math:`2 \tau n k / \varepsilon^2` at every depth, and the error 
 vote always prefers the deepest trees, which have the least to say. So a prior on the
 signal is needed, and the criterion is how well the noisy votes are expected to
 correlate with the exact class frequencies of the cells.
+
+===========  ====================================================
+tune         the search over settings
+correlation  the prior on the signal, and how it judges a setting
+result       settings in order, and how they are shown
+===========  ====================================================
 """
 
 from mmech_rf.tuning.correlation import Prior
