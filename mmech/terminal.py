@@ -98,12 +98,10 @@ def in_words(
     return error.render(word)
 
 
-DELAY, PAUSE = 2.0, 0.5
-"""Seconds before the line is shown first, and between its changes."""
-
-
 @contextmanager
-def showing(doing: Callable[[], str]) -> Iterator[None]:
+def showing(
+    doing: Callable[[], str], delay: float = 2.0, pause: float = 0.5
+) -> Iterator[None]:
     """Show what is being done, and for how long, where a person looks on.
 
     Parameters
@@ -111,6 +109,8 @@ def showing(doing: Callable[[], str]) -> Iterator[None]:
     doing : callable
         Returns words for now. It is called in another thread, and only where standard
         error is a terminal. The line is cleared in the end.
+    delay, pause : float
+        Seconds before the line is shown first, and between its changes.
     """
     if not sys.stderr.isatty():
         yield
@@ -119,9 +119,9 @@ def showing(doing: Callable[[], str]) -> Iterator[None]:
 
     def show() -> None:
         start, shown = time.monotonic(), 0
-        pause = DELAY
-        while not done.wait(pause):
-            pause = PAUSE
+        wait = delay
+        while not done.wait(wait):
+            wait = pause
             width = shutil.get_terminal_size().columns - 1
             line = f"{doing()}, {time.monotonic() - start:.0f} s"[:width]
             say(f"\r{line:{shown}}", end="")

@@ -69,6 +69,8 @@ class Limits(ChangeableLimits):
         Most cells of all monotone attributes together: a prediction looks at all of
         them, for all records that differ from each other in nothing else. More is
         refused.
+    monotone_numbers : int
+        Such cells, of all these records, that are looked at at a time.
     draw_visits : int
         Records that the draw of a tree looks at, counted once for each pair of a view
         and one below it. Views beyond that do not come first in a tree.
@@ -100,6 +102,7 @@ class Limits(ChangeableLimits):
     inferred_cells: int = 10**6
     tuned_attributes: int = 16
     monotone_cells: int = 2**16
+    monotone_numbers: int = 2**20
     draw_visits: int = 3 * 10**8
     coarse_visits: int = 2 * 10**10
     third_visits: int = 10**9

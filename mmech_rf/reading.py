@@ -385,7 +385,7 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _is_plain(path: Path) -> bool:
+def _is_plain(path: Path, block_size: int = _BLOCK) -> bool:
     """Whether pyarrow reads a file as our own reader does, each line as a record.
 
     It has no quotes, no lone carriage returns, which end a line for pyarrow, no bytes
@@ -398,7 +398,7 @@ def _is_plain(path: Path) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     begun, returned = 0, False  # bytes of a line, and whether "\r" was the last one
     with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(block_size):
             if b'"' in block or (returned and not block.startswith(b"\n")):
                 return False
             if b"\r" in block and re.search(rb"\r(?!\n|\Z)", block):

@@ -896,6 +896,35 @@ RECIPES = (
         (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
     ),
     Mutant(
+        "nodes that stop by exact numbers of records",
+        "mmech_rf/literature/grow.py",
+        "return noisy < 2**0.5 * self.schema.n_classes / float(cost)",
+        "return counts < 8",
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "weights of records that sum to a constant",
+        "mmech_rf/literature/fitting.py",
+        "wrong = (predicted != self.class_codes[:, None]).sum(axis=1)",
+        "wrong = (predicted != self.class_codes[:, None]).sum(axis=1)\n"
+        "        wrong = wrong * 50 // max(1, int(wrong.sum()))",
+        (f"{RECIPE_DRAWS}::test_weights_of_one_record_follow_from_it_alone",),
+    ),
+    Mutant(
+        "a label as a count that comes or goes",
+        "mmech/privacy/neighbours.py",
+        '(1 if self.neighbours == "add_remove" else 2)',
+        '(2 if self.neighbours == "replace" else 1)',
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "windows of entropy half as long",
+        "mmech_rf/literature/scores.py",
+        "window = int(steps.max() - steps.min() + overshoot) * unit",
+        "window = int(steps.max() - steps.min() + overshoot) * unit // 2",
+        (f"{RECIPE_SHARES}::test_an_added_record_moves_scores_within_the_window",),
+    ),
+    Mutant(
         "windows of Gini scores as if they moved by one",
         "mmech_rf/literature/scores.py",
         "(2 ** (GRID + 1) + 2) * unit",

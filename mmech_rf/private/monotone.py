@@ -48,9 +48,6 @@ STEPS = 2**36
 """Resolution: probabilities that are moved are multiples of 1 / STEPS. A label leads by
 1e-9 where nothing is known of its accuracy, and 2^16 cells add up to at most 2^52."""
 
-NUMBERS_AT_ONCE = 2**20
-"""Numbers that are looked at together, so that memory stays bounded."""
-
 
 def check_grid(sizes: Sequence[int]) -> None:
     """Raise if monotone attributes of these sizes have too many cells together."""
@@ -109,7 +106,7 @@ class MonotoneGrid:
             return probabilities(codes)[:, 1:]
         cell = np.ravel_multi_index(codes[:, self.places].T, self.shape)
         size, found = len(self.cells), []
-        most = max(1, NUMBERS_AT_ONCE // size)
+        most = max(1, LIMITS.monotone_numbers // size)
         for start in range(0, len(lines), most):
             part = lines[start : start + most].repeat(size, axis=0)
             part[:, self.places] = np.tile(self.cells, (len(part) // size, 1))
@@ -156,7 +153,7 @@ def isotonic(lines: NDArray[np.float64]) -> NDArray[np.float64]:
     m, n = lines.shape
     out = np.empty_like(lines)
     first, last = np.triu_indices(n)
-    most = max(1, NUMBERS_AT_ONCE // n**2)
+    most = max(1, LIMITS.monotone_numbers // n**2)
     for start in range(0, m, most):
         sums = np.cumsum(np.pad(lines[start : start + most], ((0, 0), (1, 0))), axis=1)
         means = np.full((len(sums), n, n), np.inf)

@@ -401,12 +401,6 @@ class Screen(io.StringIO):
         return True
 
 
-@pytest.fixture(autouse=True)
-def no_delay(monkeypatch):
-    monkeypatch.setattr(terminal, "DELAY", 0)
-    monkeypatch.setattr(terminal, "PAUSE", 0)
-
-
 def shown_on_a_screen(error=None):
     """Return what is shown of steps, of which the second is waited for."""
     steps, two = [], threading.Event()
@@ -418,7 +412,8 @@ def shown_on_a_screen(error=None):
         return f"step {len(steps)}"
 
     screen = Screen()
-    with redirect_stderr(screen), suppress(ValueError), terminal.showing(doing):
+    showing = terminal.showing(doing, delay=0, pause=0)
+    with redirect_stderr(screen), suppress(ValueError), showing:
         assert two.wait(60)
         if error:
             raise error

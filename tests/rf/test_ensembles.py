@@ -3,10 +3,12 @@
 import math
 import pickle
 from fractions import Fraction
+from functools import partial
 
 import joblib
 import numpy as np
 import pytest
+from joblib.parallel import ThreadingBackend
 from rf_cases import ASSIGNING, CELLS, PRIVATE, SCHEMA, classifier, records, release
 from sklearn.base import clone
 
@@ -138,25 +140,26 @@ def test_jobs_do_not_change_the_result(name, template):
         assert np.array_equal(one.strategy.to_dense(), other.strategy.to_dense())
 
 
-def test_only_public_things_reach_the_workers(monkeypatch):
+class Spy(ThreadingBackend):
+    """Notes what a worker would get."""
+
+    def __init__(self, sent, **options):
+        self.sent = sent
+        super().__init__(**options)
+
+    def submit(self, func, callback=None):
+        self.sent += func.items
+        return super().submit(func, callback)
+
+
+def test_only_public_things_reach_the_workers():
     """What is sent is a function, a workload and the name of a template."""
     sent = []
-
-    class Spy:
-        def __init__(self, n_jobs=None):
-            assert n_jobs == 2
-
-        def __call__(self, tasks):
-            results = []
-            for function, positional, named in tasks:
-                sent.append((function, positional, named))
-                results.append(function(*positional, **named))
-            return results
-
-    # joblib tells nobody what it sends.
-    monkeypatch.setattr(joblib, "Parallel", Spy)
     X, y = records(60)
-    model = classifier("batch training", n_trees=4, n_ensembles=2, n_jobs=2).fit(X, y)
+    model = classifier("batch training", n_trees=4, n_ensembles=2, n_jobs=2)
+    joblib.register_parallel_backend("spy", partial(Spy, sent))
+    with joblib.parallel_config("spy"):
+        model.fit(X, y)
     assert len(sent) == 2
     for (function, positional, named), ensemble in zip(
         sent, model.ensembles_, strict=True

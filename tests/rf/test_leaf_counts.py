@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from replay import watched
 from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 
 from benchmarks.simulated import simulate_task
@@ -16,14 +17,14 @@ from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import SUMS, sums_from_coarse_to_fine
 from mmech_rf.drawn.trees import UNIT, SelectedTrees
 from mmech_rf.drawn.views import GRID, public_views
-from mmech_rf.private.payments import Payments
 
 LABELS = np.array([0, 2, 1, 0])
 COUNTS = np.array([[500, 20, 100], [20, 40, 300], [90, 100, 80], [60, 10, 10]])
 
 
-def released(counts, cost, accounting="pure", rng=None):
-    return paying(accounting, Fraction(cost), rng).release(counts, Fraction(cost), "x")
+def released(counts, cost, accounting="pure", rng=None, unit=1):
+    cost = Fraction(cost)
+    return paying(accounting, cost, rng).release(counts, cost, "x", unit)
 
 
 # ---------------------------------------------------------------------- votes of counts
@@ -144,20 +145,23 @@ def small_tasks(n_tasks):
 @pytest.mark.parametrize(
     ("epsilon", "boosted", "n_tasks"), [(1, False, 10), (8, True, 5)]
 )
-def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks, monkeypatch):
+def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks):
     """Of 90 % at least 65 %: 12 tasks had .87 and .97, one of them .38.
 
     The same trees vote with the exact counts that were released; scores stay noisy.
     """
-    exact, n, held = [], 2000, []
-    release = Payments.release
+    draws, n, held = [], 2000, []
 
-    def remember(self, counts, *rest):
-        measured = release(self, counts, *rest)
-        exact.append(replace(measured, values=np.array(counts)))
-        return measured
+    def remember(draw, sample):
+        if draw.kind == "laplace":
+            draws.append(draw)
+        return sample()
 
-    monkeypatch.setattr(Payments, "release", remember)
+    def without_noise(draw):
+        ((_, _, unit),) = draw.public["runs"]
+        measured = released(draw.exact, draw.public["entry"].cost, unit=int(unit))
+        return replace(measured, values=draw.exact)
+
     for number, task in enumerate(small_tasks(n_tasks)):
         rng = np.random.default_rng(number)
         codes = task.records(n, rng)
@@ -167,8 +171,10 @@ def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks, monkeypatc
             n_records=n,
             settings=DrawnSettings(third_level=0.0),
         )
-        exact.clear()
-        model.fit(codes, task.labels(codes, rng))
+        draws.clear()
+        with watched(remember):
+            model.fit(codes, task.labels(codes, rng))
+        exact = map(without_noise, draws)
         experts, k = model._experts, task.schema.n_classes
         assert (model.choice_.rounds > 0) == boosted
         votes, answers = [], experts.answers

@@ -17,6 +17,7 @@ from mmech_rf import (
     PrivateForestClassifier,
     RecipeForestClassifier,
     Schema,
+    limits,
     load_model,
 )
 from mmech_rf.cli import main
@@ -260,12 +261,12 @@ def test_too_many_cells_are_refused_before_anything_is_spent(size, bins):
     assert not ledger.entries
 
 
-def test_records_are_looked_at_in_parts(monkeypatch):
+def test_records_are_looked_at_in_parts():
     model = fitted(0, **PLANS["one tree"])
     whole = model.predict_proba(readable(CELLS))
-    monkeypatch.setattr("mmech_rf.private.monotone.NUMBERS_AT_ONCE", 7)
-    np.testing.assert_array_equal(model.predict_proba(readable(CELLS)), whole)
-    assert model.predict_proba(readable(CELLS[:0])).shape == (0, 3)
+    with limits.changed(monotone_numbers=7):
+        np.testing.assert_array_equal(model.predict_proba(readable(CELLS)), whole)
+        assert model.predict_proba(readable(CELLS[:0])).shape == (0, 3)
 
 
 # ---- what is shown ---------------------------------------------------------------

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -283,20 +284,22 @@ def test_trees_are_drawn_from_distinct_records(name):
 
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
 @pytest.mark.parametrize("name", ["default", "labels"])
-def test_long_tables_are_counted_a_block_at_a_time(name, table, monkeypatch):
+def test_long_tables_are_counted_a_block_at_a_time(name, table):
     """To the same release; and of a wrong record none is counted."""
     expected = released_at_once(name)
     model, rows, labels, queries = CASES[name]()
     if table is pd.DataFrame:
         rows = pd.DataFrame(rows, columns=model.schema.feature_names)
         labels = pd.Series(labels, index=rows.index[::-1])
-    sizes, encode = [], Schema.encode
+    sizes = []
 
-    def note(schema, X, *args, **kwargs):
-        sizes.append(len(X))
-        return encode(schema, X, *args, **kwargs)
+    class Noting(Schema):
+        def encode(self, X, *args, **kwargs):
+            sizes.append(len(X))
+            return super().encode(X, *args, **kwargs)
 
-    monkeypatch.setattr(Schema, "encode", note)
+    own = {one.name: getattr(model.schema, one.name) for one in fields(Schema)}
+    model.set_params(schema=Noting(**own))
     with limits.changed(counted_records=16), entropy(3):
         found = seen(model.fit(rows, labels), queries)
     assert max(sizes[: -(-len(rows) // 16)]) == 16

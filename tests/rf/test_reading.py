@@ -120,9 +120,7 @@ def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
         "a,b\n1,€".encode()[:-1],
     ],
 )
-def test_files_are_plain_or_not_in_blocks_of_any_size(
-    text, size, tmp_path, monkeypatch
-):
+def test_files_are_plain_or_not_in_blocks_of_any_size(text, size, tmp_path):
     (tmp_path / "a.csv").write_bytes(text)
     lines = text.replace(b"\r\n", b"\n").split(b"\n")
     try:
@@ -130,10 +128,9 @@ def test_files_are_plain_or_not_in_blocks_of_any_size(
         plain &= max(map(len, text.decode().encode().split(b"\n"))) < 11
     except UnicodeDecodeError:
         plain = False
-    monkeypatch.setattr(reading, "_BLOCK", size)
     before = csv.field_size_limit(11)
     try:
-        assert reading._is_plain(tmp_path / "a.csv") == plain
+        assert reading._is_plain(tmp_path / "a.csv", size) == plain
     finally:
         csv.field_size_limit(before)
 

@@ -12,7 +12,6 @@ import pytest
 from entropy import Script, system_entropy
 from scipy.stats import chisquare
 
-import mmech.noise.choice as choice
 import mmech.noise.weighted as weighted
 from mmech import (
     PrivacyLedger,
@@ -452,17 +451,6 @@ def test_the_best_is_rarely_missed_by_much():
 
 
 # ------------------------------------------------------------------ many rows at once
-class Words:
-    """Random words that are given."""
-
-    def __init__(self, *words):
-        self.words = list(words)
-
-    def __call__(self, size, insecure_rng):
-        taken, self.words = self.words[:size], self.words[size:]
-        return np.array(taken, np.uint64)
-
-
 ROW = [0, -ONE, IMPOSSIBLE, -3 * ONE // 2, ONE // 3, -200 * ONE]
 
 
@@ -478,11 +466,11 @@ def borders(row):
     )
 
 
-def test_rows_have_the_exact_distribution_over_all_numbers(monkeypatch):
+def test_rows_have_the_exact_distribution_over_all_numbers():
     """All numbers of 16 bits: each candidate as often as its probability says."""
     words = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
-    monkeypatch.setattr(weighted, "random_words", lambda n, rng: words[:n])
-    drawn = weighted_choices(np.tile(np.array(ROW), (2**16, 1)))
+    rows = np.tile(np.array(ROW), (2**16, 1))
+    drawn = weighted_choices(rows, insecure_rng=Script(*words))
     sums = borders(ROW)
     expected = [
         sum(Fraction(j, 2**16) >= border for border in sums) for j in range(2**16)
@@ -493,14 +481,14 @@ def test_rows_have_the_exact_distribution_over_all_numbers(monkeypatch):
 @pytest.mark.parametrize("place", [0, 1, 3])
 @pytest.mark.parametrize("more", [-1, 0, 1])
 @pytest.mark.parametrize("rest", [0, 2**64 - 1])
-def test_numbers_next_to_a_border_are_settled_exactly(monkeypatch, place, more, rest):
+def test_numbers_next_to_a_border_are_settled_exactly(place, more, rest):
     border = borders(ROW)[place]
     first = math.floor(border * 2**64) + more
-    stream = Words(first, rest, rest, rest)
-    monkeypatch.setattr(weighted, "random_words", stream)
+    stream = Script(first, rest, rest, rest)
     number = Fraction(first, 2**64) + Fraction(rest, 2**128)
     expected = sum(number >= b for b in borders(ROW))
-    assert weighted_choices(np.array([ROW])).tolist() == [expected]
+    drawn = weighted_choices(np.array([ROW]), insecure_rng=stream)
+    assert drawn.tolist() == [expected]
 
 
 def test_rows_that_64_bits_do_not_hold(rng):
@@ -578,10 +566,9 @@ def test_poisson_thresholds_are_exact(bits):
 
 @pytest.mark.parametrize("k", [0, 1, 5])
 @pytest.mark.parametrize("later", [0, 2**64 - 1])
-def test_a_number_on_a_threshold_is_settled_by_more_bits(monkeypatch, k, later):
-    stream = Words(poisson_thresholds(64)[k], later)
-    monkeypatch.setattr(choice, "random_words", stream)
-    assert poisson_bags(1, 1).item() == k + (later > 0)
+def test_a_number_on_a_threshold_is_settled_by_more_bits(k, later):
+    stream = Script(poisson_thresholds(64)[k], later)
+    assert poisson_bags(1, 1, insecure_rng=stream).item() == k + (later > 0)
 
 
 def test_samples_have_their_laws(rng):
