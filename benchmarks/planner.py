@@ -57,7 +57,9 @@ KNOTS: Knots = (2.0, 3.0, 4.0)
 Change = tuple[str, float]
 """A setting, and a value other than the default."""
 
-SEARCHED: dict[str, tuple[float, ...]] = {
+Searched = dict[str, tuple[float, ...]]
+
+SEARCHED: Searched = {
     "third_level": (0.05, 0.2, 0.5),
     "splitting": (0.5, 0.7),
     "boosting_from": (8e3, 12e3, 20e3),
@@ -389,14 +391,13 @@ class Effects:
         return [change for _, change in found.values()]
 
 
-def start() -> Values:
-    """Return the defaults as a plan."""
-    default = DrawnSettings()
-    return {name: [float(getattr(default, name))] * len(KNOTS) for name in SEARCHED}
-
-
 def search(
-    risks: Risks, number: int, until: float, designs: int = 3
+    risks: Risks,
+    number: int,
+    until: float,
+    designs: int = 3,
+    knots: Knots = KNOTS,
+    searched: Searched = SEARCHED,
 ) -> dict[float, Effects]:
     """Return effects of changes at every knot, from trials in turn.
 
@@ -409,19 +410,22 @@ def search(
         Time, as of `time.monotonic`, at which to stop.
     designs : int
         Forests of a trial beside that of the start.
+    knots : tuple of float
+    searched : mapping
+        As `SEARCHED`.
     """
     default = DrawnSettings()
     changes = [
         (name, float(value))
-        for name, values in SEARCHED.items()
+        for name, values in searched.items()
         for value in values
         if not np.isclose(value, float(getattr(default, name)))
     ]
-    effects = {knot: Effects(changes) for knot in KNOTS}
+    effects = {knot: Effects(changes) for knot in knots}
     trials = {
-        knot: trials_at((knot - 0.5, min(knot + 0.5, MOST)), number) for knot in KNOTS
+        knot: trials_at((knot - 0.5, min(knot + 0.5, MOST)), number) for knot in knots
     }
-    for turn, knot in product(range(number), KNOTS):
+    for turn, knot in product(range(number), knots):
         if time.monotonic() > until:
             break
         trial = trials[knot][turn]
@@ -450,13 +454,12 @@ def tell(knot: float, effects: Effects, turn: int) -> None:
 
 def plan_of(effects: dict[float, Effects], sure: float = 1.5) -> Values:
     """Return the plan with all changes that are for better."""
-    found = {knot: dict(effects[knot].best(sure)) for knot in KNOTS}
+    found = {knot: dict(own.best(sure)) for knot, own in effects.items()}
     return {
         name: [
             at.get(name, float(getattr(DrawnSettings(), name))) for at in found.values()
         ]
-        for name in SEARCHED
-        if any(name in at for at in found.values())
+        for name in dict.fromkeys(name for at in found.values() for name in at)
     }
 
 
@@ -520,7 +523,7 @@ def losses(path: Path, number: int, settings: DrawnSettings) -> None:
                 )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, searched: Searched = SEARCHED) -> None:
     """Search, compare and write the plan."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planner")
     parser.add_argument("--output", type=Path, default=OUTPUT)
@@ -538,7 +541,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     risks = Risks(options.output / "risks.csv")
     until = time.monotonic() + 60 * options.minutes
-    values = plan_of(search(risks, options.trials, until))
+    values = plan_of(search(risks, options.trials, until, searched=searched))
     plan = {
         "made": {
             "by": "python -m benchmarks.planner",

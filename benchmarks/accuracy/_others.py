@@ -90,12 +90,17 @@ class Synthetic:
     epsilon : float
         Pure budget of the synthetic records, of attributes and class together.
     method : {"MST", "AIM"}
+    release : callable
+        Runs the method in an interpreter that has it, as `benchmarks.tables.peer`.
     """
 
-    def __init__(self, schema: Schema, epsilon: float, method: str) -> None:
+    def __init__(
+        self, schema: Schema, epsilon: float, method: str, release: Any = peer
+    ) -> None:
         self.schema = schema
         self.epsilon = epsilon
         self.method = method
+        self.release = release
 
     def fit(self, X: Any, y: Any) -> Synthetic:
         """Release synthetic records, and fit the classifier to them."""
@@ -105,7 +110,7 @@ class Synthetic:
         target = Attribute.categorical(self.schema.target, self.schema.class_labels)
         shape = (*self.schema.domain_shape, target.size)
         real = np.column_stack(self.schema.encode(X, y))
-        made = peer(MBI_PYTHON, self.method, shape, real, str(self.epsilon))
+        made = self.release(MBI_PYTHON, self.method, shape, real, str(self.epsilon))
         if isinstance(made, str):
             raise RuntimeError(f"{self.method}: {made}")
         codes, classes = made[2][:, :-1], made[2][:, -1]

@@ -9,7 +9,7 @@ from typing import Any
 from mmech.writing import replacing
 from mmech_rf.evaluation.trials import Summary
 
-__all__ = ["check_plot_path", "plot_accuracy"]
+__all__ = ["accuracy_figure", "check_plot_path", "plot_accuracy"]
 
 _KINDS = ("png", "pdf", "svg")
 _DODGE = 1.02
@@ -41,6 +41,13 @@ def plot_accuracy(
     and a missing matplotlib, is a `ValueError`.
     """
     check_plot_path(path)
+    figure = accuracy_figure(summaries, title=title)
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=150, format=_ending(path))
+
+
+def accuracy_figure(summaries: Sequence[Summary], *, title: str = "") -> Any:
+    """Return the figure that `plot_accuracy` writes."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -86,8 +93,7 @@ def plot_accuracy(
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#e5e5e5", linewidth=0.8)
     axes.set_axisbelow(True)
-    with replacing(path) as unfinished:
-        figure.savefig(unfinished, dpi=150, format=_ending(path))
+    return figure
 
 
 def _ending(path: str | os.PathLike[str]) -> str:

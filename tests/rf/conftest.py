@@ -14,15 +14,14 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
+from urllib.request import BaseHandler, OpenerDirector, install_opener
 
 import pytest
 import rf_cases
-import sklearn.datasets._openml as openml
 from cli_cases import write_rows
 
 from mmech_rf import Attribute, Schema
 from mmech_rf.cli import main
-from mmech_rf.data import uci
 from mmech_rf.data.catalogue import CATALOGUE
 
 RECORDED = Path(__file__).parent / "openml"
@@ -52,7 +51,7 @@ def name_of_file(address):
 
 
 class Response(io.BytesIO):
-    """What urlopen returns: compressed, as the servers answer."""
+    """What OpenML answers: compressed."""
 
     def __init__(self, content):
         super().__init__(gzip.compress(content))
@@ -61,13 +60,18 @@ class Response(io.BytesIO):
         return {"Content-Encoding": "gzip"}
 
 
-class Server(list):
+class Server(BaseHandler, list):
     """The addresses that were asked for; a server that is down answers none."""
 
     down = False
 
-    def urlopen(self, request, *args, **kwargs):
+    def https_open(self, request):
+        """Answer as one of the two, by the name of the host."""
         address = request.get_full_url()
+        openml = "openml.org" in address
+        return self.of_openml(address) if openml else self.of_uci(address)
+
+    def of_openml(self, address):
         self.append(address)
         if self.down:
             raise URLError("no route to host")
@@ -79,8 +83,7 @@ class Server(list):
                 return Response((RECORDED / found[1] / name).read_bytes())
         raise AssertionError(address)
 
-    def open_file(self, address, *, timeout):
-        """Answer as the UCI repository does."""
+    def of_uci(self, address):
         self.append(address)
         if self.down:
             raise URLError("no route to host")
@@ -91,17 +94,19 @@ class Server(list):
 def asked(monkeypatch, tmp_path):
     """Answer requests from the recorded files; return the addresses asked for."""
     server = Server()
-    # Tests have no network, and scikit-learn no setting for its servers or patience.
-    monkeypatch.setattr(openml, "urlopen", server.urlopen)
-    monkeypatch.setattr(uci, "urlopen", server.open_file)
+    opener = OpenerDirector()
+    opener.add_handler(server)
+    install_opener(opener)
     for name, entry in CATALOGUE.items():
         if entry.uci is not None:  # the file here is an excerpt
             lines = (FILED / name_of_file(entry.uci.address)).read_text().splitlines()
             excerpt = replace(entry.uci, n_lines=len(lines))
             monkeypatch.setitem(CATALOGUE, name, replace(entry, uci=excerpt))
-    monkeypatch.setattr(openml.time, "sleep", lambda _: None)
+    # scikit-learn tries again after a second, and again.
+    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))
-    return server
+    yield server
+    install_opener(None)
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
     Schema,
-    SubsampleAggregateClassifier,
     datasets,
     training_workload,
 )
@@ -227,13 +226,15 @@ def test_answers_per_query_pay_for_every_query(name, moved, neighbours, monkeypa
 
 
 @pytest.mark.parametrize("name", PER_BATCH)
-def test_votes_of_a_query_move_by_what_is_paid_for(name, monkeypatch):
+def test_votes_of_a_query_move_by_what_is_paid_for(name, monkeypatch, watch_all):
     """Add a record of every cell and class: votes of a query move by m at most."""
-    monkeypatch.setattr(
-        SubsampleAggregateClassifier,
-        "_assign",
-        lambda self, n, trees: np.arange(n) % trees,
-    )
+
+    def in_turn(draw, sample):
+        if draw.kind != "assignment":
+            return sample()
+        return np.arange(draw.exact) % draw.public["n_parts"]
+
+    watch_all(in_turn)
     X, y = records(12)
     moved = {"batch prediction": 3, "subsample weight": 1, "subsample hard": 2}[name]
 

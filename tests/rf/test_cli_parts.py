@@ -63,6 +63,7 @@ def test_memory_is_bounded(run, files, folder, monkeypatch):
     for text in ("5", "10M", "nanG", "lots"):
         outcome = run(*fit_folder(files, folder, "--memory", text))
         assert_refused(outcome, "at least 500M")
+    # As if there were so many records.
     monkeypatch.setattr(RecordParts, "nbytes", 2**31)
     outcome = run(*fit_folder(files, folder, "--memory", "1G"))
     assert_refused(outcome, "do not fit into --memory", "nothing was released")
@@ -75,6 +76,7 @@ def test_an_interrupt_leaves_nothing(run, files, folder, method, monkeypatch):
         raise KeyboardInterrupt
 
     before = set(files.iterdir())
+    # As if a person had pressed the keys just then.
     monkeypatch.setattr(BatchTrainingClassifier, method, interrupted)
     outcome = run(*fit_folder(files, folder))
     assert outcome == (130, "", "mmech-rf: interrupted\n")

@@ -193,7 +193,7 @@ def test_a_set_that_is_added_is_known_everywhere(monkeypatch):
         target = ["high" if int(a) + int(b) > 7 else "low" for a, b in rows]
         return generated._bunch(rows, target, schema)
 
-    # Adding a set is adding to a module.
+    # Adding a set is adding a function to a module.
     monkeypatch.setattr(generated, "load_dice", load_dice, raising=False)
     monkeypatch.setitem(CATALOGUE, "dice", DataSet("load_dice"))
     bunch = fetch("dice")

@@ -11,6 +11,7 @@ from rf_cases import SCHEMA, records
 import mmech_rf
 from mmech_rf import evaluation
 from mmech_rf.evaluation import METHODS, Records, evaluate, make_methods, summarize
+from mmech_rf.evaluation.plot import accuracy_figure
 from mmech_rf.methods import ESTIMATORS
 
 SMALL = {"n_trees": 2, "depth": 1, "subsample_trees": 2}
@@ -78,23 +79,14 @@ def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
     assert drawn.split()[4] == "-"
 
 
-def test_lines_of_a_picture_are_told_apart(tmp_path, monkeypatch):
+def test_lines_of_a_picture_are_told_apart():
     """By colour and by marker; black and white prints keep the second."""
-    figure = pytest.importorskip("matplotlib.figure")
-    drawn = []
-    save = figure.Figure.savefig
-
-    def keep(self, *args, **options):
-        drawn.append(self)
-        return save(self, *args, **options)
-
-    monkeypatch.setattr(figure.Figure, "savefig", keep)
+    to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
     found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
-    evaluation.plot_accuracy(summarize(found.trials), tmp_path / "all.png")
-    from matplotlib.colors import to_rgb
+    figure = accuracy_figure(summarize(found.trials))
 
     bars = ("_", "|", "None")  # ends of error bars, and no marker
-    lines = [one for one in drawn[0].axes[0].lines if one.get_marker() not in bars]
+    lines = [one for one in figure.axes[0].lines if one.get_marker() not in bars]
     assert len(lines) == len(METHODS)
     for one, other in combinations(lines, 2):
         assert one.get_marker() != other.get_marker()

@@ -22,6 +22,7 @@ from mmech_rf import (
 )
 from mmech_rf.cli import main
 from mmech_rf.private.monotone import MonotoneGrid, isotonic
+from mmech_rf.show.importances import importances
 
 # ---- the schema ----------------------------------------------------------------
 
@@ -281,10 +282,13 @@ def test_directions_are_shown():
     assert "never more likely for more of c." in model.to_html()
 
 
-def test_importances_do_not_look_at_all_cells(monkeypatch):
+def test_importances_are_those_before_directions_are_kept():
     model = fitted(0, **PLANS["not much noise"])
-    monkeypatch.setattr(MonotoneGrid, "later", None)
-    assert model.feature_importances_.sum() == pytest.approx(1)
+    shape = DIRECTED.domain_shape
+    expected = importances(model._experts.probabilities, shape)
+    np.testing.assert_array_equal(model.feature_importances_, expected)
+    kept = importances(lambda codes: model.predict_proba(readable(codes)), shape)
+    assert np.abs(kept - expected).max() > 1e-3
 
 
 def test_pictures_show_directions():

@@ -50,14 +50,14 @@ def test_more_information_pays_for_no_fewer_rounds():
     assert rounds == sorted(rounds)
 
 
-def test_a_search_goes_on_where_it_was_and_its_plan_can_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(planner, "SEARCHED", {"smoothing": (1.5, 3.0)})
+def test_a_search_goes_on_where_it_was_and_its_plan_can_be_read(tmp_path):
+    searched = {"smoothing": (1.5, 3.0)}
     few = ["--output", str(tmp_path), "--trials", "2", "--fresh", "2"]
-    planner.main(few)
+    planner.main(few, searched)
     rows = (tmp_path / "risks.csv").read_text().splitlines()
     with open(tmp_path / "risks.csv", "a") as stream:
         stream.write("500000")  # a line that was cut off
-    planner.main(few)
+    planner.main(few, searched)
     assert (tmp_path / "risks.csv").read_text().splitlines()[: len(rows)] == rows
     assert len((tmp_path / "risks.csv").read_text().splitlines()) <= len(rows) + 1
     plan = json.loads((tmp_path / "plan.json").read_text())
@@ -87,18 +87,18 @@ def test_changes_that_leave_a_forest_as_it_is_do_not_count():
     assert kept == [changes[1:], [changes[0], changes[2]]]
 
 
-def test_a_setting_that_helps_is_taken_where_it_helps(tmp_path, monkeypatch):
+def test_a_setting_that_helps_is_taken_where_it_helps(tmp_path):
     """Forests are stood in for by risks that are known."""
 
-    def excess(trial, settings):
-        helps = trial.information > 10**3 and settings.smoothing == 3
-        return 0.2 - 0.05 * helps + np.random.default_rng(trial.seed).normal(0, 0.01)
+    class Known(planner.Risks):
+        def of(self, trial, settings):
+            helps = trial.information > 10**3 and settings.smoothing == 3
+            noise = np.random.default_rng(trial.seed).normal(0, 0.01)
+            return 0.2 - 0.05 * helps + noise
 
-    monkeypatch.setattr(planner.Trial, "excess", excess)
-    monkeypatch.setattr(planner, "KNOTS", (2.0, 4.0))
     searched = {"smoothing": (0.75, 1.5, 3.0), "third_level": (0.05, 0.5)}
-    monkeypatch.setattr(planner, "SEARCHED", searched)
-    effects = planner.search(planner.Risks(tmp_path / "risks.csv"), 60, np.inf)
+    risks = Known(tmp_path / "risks.csv")
+    effects = planner.search(risks, 60, np.inf, knots=(2.0, 4.0), searched=searched)
     assert planner.plan_of(effects, 2.0) == {"smoothing": [1.5, 3.0]}
 
 
