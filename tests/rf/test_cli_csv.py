@@ -36,6 +36,7 @@ def test_csv_files_of_other_kinds(run, files):
 def test_records_through_the_standard_input(run, files, monkeypatch):
     def piped(name):
         content = io.BytesIO((files / name).read_bytes())
+        # pytest has no standard input to write to.
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(content))
 
     piped("fruit.csv")

@@ -255,6 +255,7 @@ def test_most_iterations_are_on_few_blocks(monkeypatch):
         sizes.append(len(columns))
         return evaluate(self, columns)
 
+    # A result says how many iterations it took, not how large each was.
     monkeypatch.setattr(PIdentityObjective, "__call__", counted)
     result = optimize(AllRange(1500), seed=0, p=16)
     assert result.template == "pidentity"
