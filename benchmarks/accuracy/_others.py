@@ -114,6 +114,8 @@ class Synthetic:
         if isinstance(made, str):
             raise RuntimeError(f"{self.method}: {made}")
         codes, classes = made[2][:, :-1], made[2][:, -1]
+        if not len(classes):  # Much noise may leave no records: then any class will do.
+            codes, classes = np.zeros((1, codes.shape[1]), np.int64), np.zeros(1, int)
         if np.unique(classes).size < 2:
             dummy = Coded(self.schema, DummyClassifier())
             self.model_ = dummy.fit_codes(codes, classes)
