@@ -73,13 +73,13 @@ class Table:
         Messages call by `noun` what requires them, such as ``"domain"``.
         """
         d, r = len(attributes), len(required) if read_required else 0
-        if self.n_rows == 0 and self.n_columns == 0:
-            return range(d), range(0)
         if self.names is not None:
             return (
                 [self._position(name, noun) for name in attributes],
                 [self._position(name, noun) for name in required[:r]],
             )
+        if self.n_rows == 0 and self.n_columns == 0:
+            return range(d), range(0)
         if self.n_columns == d + len(required):
             return range(d), range(d, d + r)
         if self.n_columns == d and r:
@@ -125,8 +125,9 @@ def _held(column: Any) -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
-    if getattr(getattr(column, "dtype", None), "storage", None) == "pyarrow":
-        column = column.array.__arrow_array__()  # text of pandas
+    kind = getattr(column, "dtype", None)
+    if getattr(kind, "storage", None) == "pyarrow" or hasattr(kind, "pyarrow_dtype"):
+        column = column.array.__arrow_array__()  # of pandas
     if hasattr(column, "dictionary_encode"):  # pyarrow
         return _of_arrow(column)
     if hasattr(column, "cat") and hasattr(column, "to_physical"):  # polars
@@ -135,12 +136,16 @@ def _held(column: Any) -> NDArray[Any] | Dictionary:
 
 
 def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of pyarrow; numbers without gaps as they are."""
+    """Return a column of pyarrow; integers without gaps, and floats, as they are.
+
+    A gap in a column of floats is NaN, so that the others keep their width.
+    """
     kind = str(column.type)
     if kind == "null" or not len(column):
         return _object_column(column.to_pylist())
-    if kind.startswith(("int", "uint", "float", "double")) and not column.null_count:
-        return _plain(column)
+    whole = kind.startswith(("int", "uint")) and not column.null_count
+    if whole or kind in ("halffloat", "float", "double"):
+        return np.asarray(column)
     if not kind.startswith("dictionary"):
         column = column.dictionary_encode()
     if hasattr(column, "unify_dictionaries"):
@@ -149,7 +154,7 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
         column = column.chunk(0)
     indices = column.indices
     if indices.null_count:
-        indices = indices.fill_null(-1)
+        indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
     entries = _object_column(column.dictionary.to_pylist())
     return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
 
@@ -165,13 +170,23 @@ def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
 
 
 def _plain(column: Any) -> NDArray[Any]:
+    if isinstance(column, np.ma.MaskedArray):
+        gaps: Any = column.astype(object)
+        return np.asarray(gaps.filled(None))
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    if values.dtype.kind == "f" and _is_whole(column):  # pandas, polars: there are gaps
+        return _object_column(column.to_list())
     if values.dtype.kind == "c":
         raise ValueError(
             "Complex data not supported: X must hold text, numbers or booleans; "
             "split complex columns into real ones"
         )
     return values.astype(str) if values.dtype.kind == "S" else values
+
+
+def _is_whole(column: Any) -> bool:
+    """Whether a frame holds a column as integers."""
+    return str(getattr(column, "dtype", "")).lower().startswith(("int", "uint"))
 
 
 def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
@@ -219,7 +234,7 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             return _mapping_rows(X, columns)
         table = _sequence_rows(X)
     else:
-        array = np.asarray(X)
+        array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
         if array.ndim != 2:
             _not_two_dimensional(array.shape)
         n_rows, n_columns = array.shape
@@ -318,7 +333,8 @@ def _sequence_rows(rows: Sequence[Any]) -> Table:
     for number, row in enumerate(rows):
         if isinstance(row, (str, bytes, Set)) or not hasattr(row, "__len__"):
             _not_two_dimensional((len(rows),))
-        cells.append(list(row))
+        masked = isinstance(row, np.ma.MaskedArray)
+        cells.append(row.tolist() if masked else list(row))
         if width >= 0 and len(row) != width:
             raise ValueError(
                 f"row {number} of X has {len(row)} values but row 0 has {width}; "

@@ -29,7 +29,7 @@ __all__ = [
 # Markers of cells that have no code yet.
 MISSING, UNKNOWN, OUTSIDE = -1, -2, -3
 
-_MISSING_TYPES = ("NAType", "NaTType")  # of pandas, which is not imported here
+_MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy
 _CACHEABLE = (str, int, float, np.number, np.bool_)  # bool is an int
 
 
@@ -39,7 +39,9 @@ def is_missing(value: Any) -> bool:
         return value.strip() in ("", "?")
     if value is None or type(value).__name__ in _MISSING_TYPES:
         return True
-    if isinstance(value, (float, np.floating, Decimal)):
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (float, np.floating)):
         return math.isnan(value)
     return isinstance(value, (np.datetime64, np.timedelta64)) and bool(np.isnat(value))
 
@@ -129,7 +131,7 @@ class CategoryTable:
         try:
             code = self._exact.get(value)
         except TypeError:  # unhashable
-            return UNKNOWN
+            return self._missing if is_missing(value) else UNKNOWN
         if code is not None:
             return code
         if is_missing(value):  # before texts: None is not the category "None"
@@ -218,6 +220,8 @@ def number_values(
     """Return a column as floats, missing cells NaN, and where it is no number."""
     if values.dtype.kind in "biuf":
         return values.astype(np.float64), np.zeros(values.shape, dtype=bool)
+    if values.dtype.kind in "mM":  # dates in nanoseconds would pass for integers
+        return np.full(values.shape, np.nan), ~np.isnat(values)
     cells = values.tolist()
     bad = np.zeros(len(cells), dtype=bool)
     try:
@@ -227,6 +231,8 @@ def number_values(
         for row, cell in enumerate(cells):
             try:
                 out[row] = float(cell)
-            except (TypeError, ValueError, OverflowError):
+            except OverflowError:  # an integer or a fraction beyond all doubles
+                out[row] = math.inf if cell > 0 else -math.inf
+            except (TypeError, ValueError):
                 bad[row] = not is_missing(cell)
         return out, bad

@@ -1,6 +1,8 @@
 """Records to codes and back: tables of any kind, unknown and missing values."""
 
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from schema_cases import AGE, COLOUR, SIZE, TOY, one
 
+from mmech import Domain, ParameterError
 from mmech_rf.datasets import load_csv
 from mmech_rf.schema import Attribute, Schema
 
@@ -217,7 +220,7 @@ def test_target_errors(y, message):
         ("size", "", r"row 1, column 'size' of X holds a missing value \(empty, None"),
         ("age", np.nan, "row 1, column 'age' of X holds a missing value .* NaN"),
         ("age", "", "row 1, column 'age' of X holds a missing value"),
-        ("age", 10**400, "row 1, column 'age' of X holds a value outside"),
+        ("age", 10**400, "row 1, column 'age' of X holds a number outside"),
         ("age", [1], "row 1, column 'age' of X holds a value outside"),
     ],
 )
@@ -384,6 +387,108 @@ def test_removing_a_record_leaves_the_codes_of_the_others(data):
 
 
 # ------------------------------------------------------------- what does not fit
+
+
+HELD = {
+    "pandas float32": lambda values: pd.DataFrame({"a": pd.Series(values, dtype="f4")}),
+    "pandas Float32": lambda values: _pandas(values, "Float32"),
+    "pandas Int64": lambda values: _pandas(values, "Int64"),
+    "pandas float[pyarrow]": lambda values: _pandas(values, "float[pyarrow]"),
+    "pandas int64[pyarrow]": lambda values: _pandas(values, "int64[pyarrow]"),
+    "pyarrow float": lambda values: _arrow(values, "float32"),
+    "pyarrow int64": lambda values: _arrow(values, "int64"),
+    "polars Float32": lambda values: _polars(values, "Float32"),
+    "polars Int64": lambda values: _polars(values, "Int64"),
+}
+"""Columns as libraries hold them, some with a gap."""
+
+
+def _pandas(values, kind):
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    # From a list with a gap pandas would make floats first.
+    column = pd.array([0 if value is None else value for value in values], dtype=kind)
+    column[[value is None for value in values]] = None
+    return pd.DataFrame({"a": column})
+
+
+def _arrow(values, kind):
+    arrow = pytest.importorskip("pyarrow")
+    return arrow.table({"a": arrow.array(values, getattr(arrow, kind)())})
+
+
+def _polars(values, kind):
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({"a": polars.Series(values, dtype=getattr(polars, kind))})
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_missing_value_leaves_what_others_mean(held):
+    odd = [0.1, 0.7] if "loat" in held else [2**53 + 1, 2**60 + 1]
+    domain = Domain([Attribute.categorical("a", [*odd, "?"])])
+    assert domain.encode(HELD[held](odd)).ravel().tolist() == [0, 1]
+    assert domain.encode(HELD[held]([*odd, None])).ravel().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ma.array([[30.0], [99.0]], mask=[[False], [True]]),
+        np.ma.array([["30"], ["99"]], mask=[[False], [True]]),
+        [np.ma.array([30.0]), np.ma.array([99.0], mask=[True])],
+    ],
+)
+def test_what_a_mask_hides_is_missing(X):
+    age = Attribute.numeric("age", lower=0, upper=100, n_bins=4, other="none")
+    assert Domain([age]).encode(X, handle_missing="category").tolist() == [[1], [4]]
+    known = Attribute.categorical("age", [30, 99, "?"])
+    assert Domain([known]).encode(X).tolist() == [[0], [2]]
+    schema = Schema([known], [30, 99])
+    labels = np.ma.array([30, 99], mask=[False, True])
+    with pytest.raises(ParameterError, match="row 1 of y holds a missing value"):
+        schema.encode(X, labels)
+
+
+def test_gaps_of_dictionaries_without_negative_indices():
+    arrow = pytest.importorskip("pyarrow")
+    indices = arrow.array([1, None, 0], arrow.uint8())
+    column = arrow.DictionaryArray.from_arrays(indices, arrow.array(["p", "q"]))
+    domain = Domain([Attribute.categorical("a", ["p", "q", "?"])])
+    assert domain.encode(arrow.table({"a": column})).ravel().tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "huge",
+    [10**400, Fraction(10**400), Decimal("1e400"), "1e400"],
+    ids=["int", "Fraction", "Decimal", "str"],
+)
+def test_numbers_beyond_all_doubles_are_clipped(huge):
+    domain = Domain([Attribute.numeric("a", lower=0, upper=10, n_bins=5)])
+    assert domain.encode([[huge], [3]], handle_unknown="clip").tolist() == [[4], [1]]
+    with pytest.raises(ParameterError, match="a number outside the bounds"):
+        domain.encode([[huge]], handle_unknown="error")
+
+
+def test_a_signalling_nan_is_missing():
+    number = Attribute.numeric("a", lower=0, upper=10, n_bins=5, other="none")
+    category = Attribute.categorical("b", ["p", "?"])
+    rows = [[Decimal("sNaN"), Decimal("sNaN")]]
+    codes = Domain([number, category]).encode(rows, handle_missing="category")
+    assert codes.tolist() == [[5, 1]]
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_dates_are_not_numbers(unit):
+    domain = Domain([Attribute.numeric("a", lower=0, upper=10, n_bins=5)])
+    dates = np.array([["2020-01-01"]], dtype=f"M8[{unit}]")
+    with pytest.raises(ParameterError, match="outside the domain of the attribute"):
+        domain.encode(dates, handle_unknown="clip")
+
+
+@pytest.mark.parametrize("X", [pd.DataFrame(), pd.DataFrame(index=[0, 1])])
+def test_a_frame_without_columns(X):
+    with pytest.raises(ValueError, match="X has no column named 'colour'"):
+        TOY.encode(X)
 
 
 @pytest.mark.parametrize("categories", [["4", "5"], [4, 5], [4.0, 5.0], ["4.0", "5.0"]])
