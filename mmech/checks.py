@@ -31,6 +31,7 @@ __all__ = [
     "check_integer",
     "check_tolerance",
     "magnitude",
+    "plain_array",
     "sizes_label",
 ]
 
@@ -131,11 +132,23 @@ def check_delta(value: Any) -> float:
     return float(value)
 
 
+def plain_array(value: Any, name: str) -> NDArray[Any]:
+    """Return a value as an array, or raise if it has a mask, which would be lost."""
+    import numpy as np
+
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be masked, got a masked array; fill what the mask hides, "
+            "or leave it out"
+        )
+    return np.asarray(value)
+
+
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
     """Return a real array with `ndim` dimensions and no NaN or infinity."""
     import numpy as np
 
-    array = np.asarray(value)
+    array = plain_array(value, name)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.ndim != ndim:
@@ -156,10 +169,14 @@ def check_counts(
     """Return a data vector (n,) or table (n, k) of counts as int64."""
     import numpy as np
 
-    array = np.asarray(value)
+    array = plain_array(value, "counts")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"counts must hold integers, got dtype {array.dtype}")
-    if array.ndim not in (1, 2) or array.shape[0] != n_cells:
+    if (
+        array.ndim not in (1, 2)
+        or array.shape[0] != n_cells
+        or (array.ndim == 2 and not array.shape[1])
+    ):
         raise ValueError(
             f"counts must have shape ({n_cells},) or ({n_cells}, k), one row per "
             f"domain cell, got {array.shape}"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer
+from mmech.checks import check_integer, plain_array
 from mmech.noise.laws import Law, k_norm, law_and_cost
 from mmech.noise.seam import drawn
 from mmech.noise.system import check_insecure_rng
@@ -91,7 +91,7 @@ class Measurement:
 
 def whole_numbers(values: ArrayLike) -> NDArray[Any]:
     """Return exact values as an array of any type, or raise if they are not whole."""
-    array = np.asarray(values)
+    array = plain_array(values, "values to release")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"values to release must be numbers, got dtype {array.dtype}")
     if (

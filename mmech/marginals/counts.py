@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import plain_array
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
 from mmech.operators.marginals import check_domain_shape
@@ -92,7 +93,7 @@ class Counts:
         chunk_id: Hashable | None = None,
     ) -> None:
         shape = check_domain_shape(domain_shape)
-        array = np.asarray(codes)
+        array = plain_array(codes, "codes")
         if array.ndim != 2 or array.shape[1] != len(shape):
             raise ValueError(
                 f"codes must have shape (N, {len(shape)}), one column per attribute, "

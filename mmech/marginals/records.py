@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude
+from mmech.checks import check_integer, magnitude, plain_array
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.marginals.counts import MOST_RECORDS, Counts
@@ -112,7 +112,7 @@ class Records:
         self.domain_shape = check_domain_shape(domain_shape)
         self.n_columns = check_integer(n_columns, "n_columns")
         d = len(self.domain_shape)
-        array = np.asarray(codes)
+        array = plain_array(codes, "codes")
         if array.ndim != 2 or array.shape[1] != d:
             raise ValueError(
                 f"codes must have one column for each of the {d} attributes, shape "
@@ -326,7 +326,7 @@ def _named(domain_shape: tuple[int, ...], n_cells: int | None = None) -> str:
 
 
 def _check_columns(columns: ArrayLike, n: int, k: int) -> NDArray[np.int64]:
-    array = np.asarray(columns)
+    array = plain_array(columns, "columns")
     if array.dtype.kind not in "iu":
         raise TypeError(f"columns must be integers, got dtype {array.dtype}")
     if array.shape != (n,):
@@ -342,7 +342,7 @@ def _check_columns(columns: ArrayLike, n: int, k: int) -> NDArray[np.int64]:
 
 
 def _check_multiplicities(multiplicities: ArrayLike, n: int) -> NDArray[np.int64]:
-    array = np.asarray(multiplicities)
+    array = plain_array(multiplicities, "multiplicities")
     if array.dtype.kind not in "iu":
         raise TypeError(f"multiplicities must be integers, got dtype {array.dtype}")
     if array.shape != (n,) or (array < 0).any():
@@ -358,7 +358,7 @@ def _check_multiplicities(multiplicities: ArrayLike, n: int) -> NDArray[np.int64
 
 
 def _check_signs(signs: ArrayLike, n: int) -> NDArray[np.bool_]:
-    array = np.asarray(signs)
+    array = plain_array(signs, "signs")
     if array.dtype.kind != "i":
         raise TypeError(f"signs must be signed integers, got dtype {array.dtype}")
     if array.shape != (n,) or (np.abs(array) != 1).any():

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from replay import with_noise
 
 from mmech import (
+    Counts,
     Dense,
     DomainTooLargeError,
     Identity,
@@ -269,6 +270,38 @@ def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, watc
     with pytest.raises(kind, match=message):
         noisy_release([1, 2], **settings)
     assert ledger.spent == 0
+
+
+MASKED = np.ma.array([3, 0, 900], mask=[False, False, True])
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda ledger: MatrixMechanism(Identity(3), epsilon=1, ledger=ledger).measure(
+            MASKED
+        ),
+        lambda ledger: noisy_release(
+            MASKED, sensitivity=1, epsilon=1, released="x", ledger=ledger
+        ),
+        lambda ledger: Counts(MASKED[:, None], (1000,)),
+        lambda ledger: Records(MASKED[:, None], (1000,)),
+        lambda ledger: Records([[0]] * 3, (1,), columns=MASKED, n_columns=1000),
+        lambda ledger: Records([[0]] * 3, (1,), multiplicities=MASKED),
+        lambda ledger: Records([[0]] * 3, (1,), signs=MASKED),
+        lambda ledger: MatrixMechanism(np.ma.array([[1, 2]]), epsilon=1),
+    ],
+)
+def test_a_mask_is_not_dropped(take):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(TypeError, match="must not be masked, got a masked array; fill"):
+        take(ledger)
+    assert ledger.spent == 0
+
+
+def test_a_table_without_columns_has_no_counts():
+    with pytest.raises(ValueError, match=r"shape \(3,\) or \(3, k\), .* got \(3, 0\)"):
+        MatrixMechanism(Identity(3), epsilon=1).measure(np.zeros((3, 0), int))
 
 
 def test_what_is_released_is_said():
