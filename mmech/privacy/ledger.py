@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -230,11 +230,7 @@ class PrivacyLedger(Settled):
                     'PrivacyLedger(total, currency="rho"), or Laplace noise'
                 )
             exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
-        if self._succeeded:
-            raise BudgetExceededError(
-                "this ledger went over into one of rho and pays for nothing more; "
-                "nothing was released: use the ledger that concentrate() returned"
-            )
+        self._refuse_if_succeeded()
         if exact > self.remaining:
             raise BudgetExceededError(
                 f"this release needs {self.currency} = {float(exact):g} but only "
@@ -242,6 +238,13 @@ class PrivacyLedger(Settled):
                 "nothing was released: use a larger ledger or reuse what was released"
             )
         return exact
+
+    def _refuse_if_succeeded(self) -> None:
+        if self._succeeded:
+            raise BudgetExceededError(
+                "this ledger went over into one of rho and pays for nothing more; "
+                "nothing was released: use the ledger that concentrate() returned"
+            )
 
     def spend(
         self,
@@ -351,7 +354,7 @@ class PrivacyLedger(Settled):
         if isinstance(self.total, float):
             raise ValueError("a ledger without a limit has no rho that is left")
         total = Fraction(rho_from_epsilon_delta(self.total, delta))
-        return total - sum((_rho_of(entry) for entry in self._entries), Fraction(0))
+        return total - composed(map(_entry_in_rho, self._entries))
 
     def concentrate(self, delta: float) -> PrivacyLedger:
         r"""Go over to a ledger of rho for the same :math:`(\epsilon, \delta)`.
@@ -405,26 +408,15 @@ class PrivacyLedger(Settled):
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
             left = self.remaining_rho(delta)
-            if left < 0 or self._succeeded:
+            self._refuse_if_succeeded()
+            if left < 0:
                 raise BudgetExceededError(
                     "what was released costs more in rho than epsilon and delta imply; "
                     "keep to the ledger of epsilon"
                 )
-            entries = [
-                LedgerEntry(
-                    _rho_of(entry),
-                    entry.released,
-                    entry.kind,
-                    entry.sensitivity,
-                    "rho",
-                    entry.insecure,
-                    entry.partition,
-                    entry.part,
-                )
-                for entry in self._entries
-            ]
+            entries = [_entry_in_rho(entry) for entry in self._entries]
             other = PrivacyLedger(
-                left + sum((entry.cost for entry in entries), Fraction(0)),
+                left + composed(entries),
                 currency="rho",
                 neighbours=self.neighbours,
                 records_per_person=self.relation.records_per_person,
@@ -567,11 +559,10 @@ class _LedgerPart(PrivacyLedger):
         return super()._record(LedgerEntry(**values))
 
 
-def _rho_of(entry: LedgerEntry) -> Fraction:
-    """Return what an entry costs in rho."""
-    if entry.currency == "rho":
-        return entry.cost
-    return in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
+def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
+    """Return an entry of pure epsilon at its price in rho."""
+    cost = in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
+    return replace(entry, cost=cost, currency="rho")
 
 
 def composed(entries: Iterable[LedgerEntry]) -> Fraction:

@@ -255,6 +255,18 @@ def test_a_part_goes_over_with_the_whole_ledger():
         spend(ledger, "1/1000")
 
 
+def test_parts_go_over_at_the_price_of_the_dearest():
+    ledger = PrivacyLedger(1)
+    for part in "abcdefghij":
+        spend(ledger.part("region", part), "0.1")
+    left = ledger.remaining_rho(DELTA)
+    assert left == Fraction(rho_from_epsilon_delta(1, DELTA)) - Fraction(1, 200)
+    after = ledger.concentrate(DELTA)
+    assert (after.remaining, after.spent) == (left, Fraction(1, 200))
+    with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+        ledger.concentrate(DELTA)
+
+
 def test_what_cost_too_much_is_not_carried_over():
     ledger = PrivacyLedger(1)
     spend(ledger, "0.9")
