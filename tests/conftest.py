@@ -22,12 +22,11 @@ from mmech.testing import watch_draws
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for no garbage among the tests: all of them stay until the end."""
+    """Look for no garbage while tests are collected: all of them stay until the end."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
