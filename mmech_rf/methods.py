@@ -133,7 +133,7 @@ _ROWS = (
         "leaf counts through the matrix mechanism",
         ("#0072B2", "o", "--"),
         "fit",
-        _OPTIMIZED,
+        (*_OPTIMIZED, "reconstruction", "n_records"),
         {"voting": "hard"},
     ),
     Method(

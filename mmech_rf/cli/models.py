@@ -83,6 +83,10 @@ examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
       --method training --n-ensembles 5 --max-features partition
       many attributes: five forests over a fifth of them each, at epsilon / 5
+  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
+      --method training --trees 1 --depth 6 --voting log-odds \\
+      --reconstruction log-linear --n-records 5000
+      one tree of all six attributes, and marginals in place of its leaves
 """
 _PREDICT = """\
 Predict the classes of records with a saved model. Spends no budget. Prints the labels,
@@ -172,17 +176,26 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_ensembles(command)
     command.add_argument(
         "--voting",
-        choices=("hard", "weight"),
+        choices=("hard", "weight", "log-odds"),
         default="hard",
         help="whether a tree votes for the label of its leaf (hard) or with its counts "
-        "(weight) (default: hard)",
+        "(weight), or adds to the log-odds of the classes (log-odds, training only) "
+        "(default: hard)",
+    )
+    command.add_argument(
+        "--reconstruction",
+        choices=("least-squares", "shrunk", "log-linear"),
+        help="for --method training: how counts are estimated; shrunk and log-linear "
+        "measure what is expected to stand out of the noise, and need --n-records "
+        "(default: least-squares)",
     )
     command.add_argument(
         "--n-records",
         type=whole(1),
         metavar="N",
         help="roughly how many records there are, where that is public; for --method "
-        f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon)",
+        f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon, where it "
+        "is needed)",
     )
     command.add_argument(
         "--private-bins",

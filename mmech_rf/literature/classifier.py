@@ -227,16 +227,16 @@ class RecipeForestClassifier(AccountedForest):
         if self.neighbours == "labels" and drops:
             raise ParameterError(
                 "handle_unknown",
-                "{neighbours='labels'} takes the number of records for public, which "
-                "a record shows that is dropped for its label",
-                "drop",
-                "choose 'error'",
+                "and {handle_missing} cannot be 'drop' for {neighbours='labels'}: the "
+                "number of records is public then, and a record that is dropped for "
+                "its label would change it",
+                remedy="choose 'error'",
             )
         if recipe.draws_from_others and self.estimate_accuracy:
             raise ParameterError(
                 "estimate_accuracy",
-                f"{{recipe={recipe.name!r}}} shares out its budget among persons with "
-                "and without labels, which cannot be shared out once more",
+                f"does not go with {{recipe={recipe.name!r}}}, whose budget is for "
+                "persons with and without labels, and cannot be shared out once more",
                 remedy="leave it out",
             )
         if recipe.draws_from_others and self.ledger is not None:

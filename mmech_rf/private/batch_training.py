@@ -166,15 +166,19 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         elif self.n_records is None:
             raise ParameterError(
                 "n_records",
-                f"{{reconstruction={own!r}}} chooses what is measured by the number of "
-                "records",
-                remedy="state {n_records}, roughly, if it is public",
+                f"must be stated for {{reconstruction={own!r}}}, which chooses by it "
+                "what is measured",
+                remedy=(
+                    "state it, roughly, if it is public",
+                    "choose {reconstruction='least-squares'}",
+                ),
             )
         elif self.template != "auto":
             raise ParameterError(
                 "template",
-                f"{{reconstruction={own!r}}} chooses what is measured itself",
-                self.template,
+                f"does not go with {{reconstruction={own!r}}}, which chooses itself "
+                "what is measured",
+                repr(self.template),
                 "leave it out",
             )
         return super()._check_parameters()

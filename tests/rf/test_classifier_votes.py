@@ -393,12 +393,14 @@ def test_estimates_learn_more_than_counts_of_leaves():
     [
         (
             {"reconstruction": "shrunk"},
-            "the number of records; state n_records, roughly, if it is public",
+            "^n_records must be stated for reconstruction='shrunk', which chooses by "
+            "it what is measured; state it, roughly, if it is public, or choose rec",
         ),
         ({"n_records": 9}, "has no use for n_records; leave it out, or choose recons"),
         (
             {"n_records": 9, "reconstruction": "shrunk", "template": "pidentity"},
-            "chooses what is measured itself, got pidentity; leave it out",
+            "^template does not go with reconstruction='shrunk', which chooses itself "
+            "what is measured, got 'pidentity'; leave it out",
         ),
         ({"n_records": -1, "reconstruction": "shrunk"}, "n_records must be a public"),
         ({"reconstruction": "best"}, "reconstruction must be one of 'least-squares',"),

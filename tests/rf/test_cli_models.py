@@ -69,6 +69,10 @@ def test_template_names_are_those_of_the_library():
         (["--splits", "binary", "--voting", "weight"], BatchTrainingClassifier),
         (["--n-ensembles", 2, "--max-features", 3], BatchTrainingClassifier),
         (["--template", "identity", "--seed", 4], BatchTrainingClassifier),
+        (
+            ["--voting", "log-odds", "--reconstruction", "shrunk", "--n-records", 500],
+            BatchTrainingClassifier,
+        ),
         (["--method", "laplace", "--trees", 4], LaplaceForestClassifier),
         (["--method", "laplace-disjoint", "--trees", 2], LaplaceForestClassifier),
     ],

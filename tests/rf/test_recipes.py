@@ -324,7 +324,7 @@ def test_what_is_not_private_is_refused_with_what_is(name):
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
         (
             {"recipe": "ssrdt", "neighbours": "labels", "handle_unknown": "drop"},
-            "takes the number of records for public",
+            "^handle_unknown and handle_missing cannot be 'drop' for neighbours=",
         ),
     ],
 )
