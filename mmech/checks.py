@@ -98,6 +98,8 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     need = f"{name} must be a finite number > 0"
     if value is None or isinstance(value, bool):
         raise TypeError(f"{need}, got {value!r}; there is no default")
+    if isinstance(value, (str, Decimal)) and _is_beyond_doubles(value):
+        raise ValueError(f"{need} within the range of a double, got {value}")
     if isinstance(value, str):
         try:
             exact = Fraction(value)
@@ -106,9 +108,10 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     elif isinstance(value, numbers.Rational):
         exact = Fraction(int(value.numerator), int(value.denominator))
     elif isinstance(value, (numbers.Real, Decimal)):
-        if not math.isfinite(value):
-            raise ValueError(f"{need}, got {value}")
-        exact = Fraction(str(value))
+        try:
+            exact = Fraction(str(value))
+        except ValueError:  # infinite, or no number
+            raise ValueError(f"{need}, got {value}") from None
     else:
         raise TypeError(f"{need}, got {_describe(value)}")
     if exact.numerator <= 0:
@@ -120,6 +123,14 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     if not 0.0 < as_float < math.inf:
         raise ValueError(f"{need} within the range of a double, got {value}")
     return exact
+
+
+def _is_beyond_doubles(value: str | Decimal) -> bool:
+    """Whether an exponent is too large to write a number as a fraction in no time."""
+    try:
+        return "e" in str(value).lower() and abs(float(value)) in (0.0, math.inf)
+    except ValueError:
+        return False
 
 
 def check_delta(value: Any) -> float:

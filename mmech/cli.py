@@ -65,7 +65,7 @@ examples:
 """
 _WORDS = {
     "X": "the records (row 0 is below the header)",
-    "domain": "the domain",
+    "domain": "domain",
     "other": '"other"',
     "tables": "--table",
     "Domain.check": None,

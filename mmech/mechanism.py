@@ -29,7 +29,7 @@ from mmech.noise import Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.privacy.guards import Settled
-from mmech.privacy.ledger import PrivacyLedger
+from mmech.privacy.ledger import PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import Measurement, Run, measure, whole_numbers
@@ -422,12 +422,7 @@ def _checked_ledger(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
             neighbours=relation.neighbours,
             records_per_person=relation.records_per_person,
         )
-    if not isinstance(ledger, PrivacyLedger):
-        raise TypeError(
-            f"ledger must be a PrivacyLedger, got {type(ledger).__name__}; use "
-            "PrivacyLedger(total)"
-        )
-    return ledger
+    return as_ledger(ledger)
 
 
 def _checked_pair(

@@ -25,6 +25,7 @@ References
 
 from __future__ import annotations
 
+import numbers
 from fractions import Fraction
 from typing import Any
 
@@ -143,7 +144,8 @@ def joint_quantiles(
             n_bins,
             ("lower it", "make the grid finer"),
         )
-    if not 1 <= float(n_records) < np.inf:
+    stated: Any = n_records
+    if not isinstance(stated, numbers.Real) or not 1 <= float(stated) < np.inf:
         raise ParameterError(
             "n_records", "must be a public number of at least 1", n_records
         )

@@ -20,7 +20,7 @@ from mmech.checks import check_integer, plain_array
 from mmech.noise.laws import Law, k_norm, law_and_cost
 from mmech.noise.seam import drawn
 from mmech.noise.system import check_insecure_rng
-from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 
 __all__ = ["Measurement", "noisy_release"]
@@ -342,7 +342,7 @@ def charge(
     insecure = noise is not None
     if ledger is None:
         return LedgerEntry(**{**vars(entry), "insecure": insecure})
-    if ledger.relation != relation:
+    if as_ledger(ledger).relation != relation:
         raise ValueError(
             f"the ledger accounts for data sets that differ {ledger.relation.words} "
             f"but the release is for ones that differ {relation.words}; use the same "

@@ -23,7 +23,7 @@ from mmech.operators.marginals import check_domain_shape
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
 """Codes of rows, attribute by attribute: shape (d, N), or d arrays of shape (N,)."""
 
-__all__ = ["Counts", "check_chunks", "occupied_cells"]
+__all__ = ["Counts", "check_chunks", "chunk_names", "occupied_cells"]
 
 MOST_RECORDS = 2**62
 """Arithmetic: most records that are counted, so that sums stay inside int64."""
@@ -123,7 +123,7 @@ class Counts:
         self.domain_shape = shape
         self._codes = codes
         self._multiplicities = multiplicities
-        self._chunks = frozenset() if chunk_id is None else frozenset([chunk_id])
+        self._chunks = chunk_names(chunk_id)
 
     def __add__(self, other: object) -> Counts:
         if not isinstance(other, Counts):
@@ -188,6 +188,17 @@ class Counts:
     def _total(self) -> int:
         """Return the number of records. Sensitive."""
         return int(self._multiplicities.sum())
+
+
+def chunk_names(chunk_id: Hashable | None) -> frozenset[Hashable]:
+    """Return the name of a part of the records, if it has one."""
+    try:
+        return frozenset() if chunk_id is None else frozenset([chunk_id])
+    except TypeError:
+        raise TypeError(
+            "chunk_id must be hashable, such as a number, text or a tuple of these, "
+            f"got {type(chunk_id).__name__}"
+        ) from None
 
 
 def check_chunks(known: Set[Hashable], new: Set[Hashable]) -> None:

@@ -64,4 +64,11 @@ def check_insecure_rng(insecure_rng: Any) -> PredictableGenerator | None:
         PrivacyLeakWarning,
         stacklevel=3,
     )
-    return PredictableGenerator(np.random.default_rng(insecure_rng).bit_generator)
+    try:
+        generator = np.random.default_rng(insecure_rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            "insecure_rng must be a seed, an integer >= 0, or a generator of NumPy, "
+            f"got {insecure_rng!r}; leave it out for noise that protects"
+        ) from None
+    return PredictableGenerator(generator.bit_generator)

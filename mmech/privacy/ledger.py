@@ -16,10 +16,10 @@ from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError
 from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
 from mmech.privacy.guards import Settled, check_process
-from mmech.privacy.neighbours import Relation
+from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import storable
 
-__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "composed"]
+__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "composed"]
 
 CURRENCIES = ("epsilon", "rho")
 
@@ -85,11 +85,20 @@ class LedgerEntry:
     partition: str | None = None
     part: str | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.released, str) or not self.released:
+            raise TypeError(
+                "released must say in words what is released, for the ledger, got "
+                f"{self.released!r}"
+            )
+
     @property
     def how(self) -> str:
         """How the release was made private, in words."""
-        known = KINDS.get(self.kind, f"{self.kind} noise of sensitivity {{:g}}")
-        text = known.format(self.sensitivity)
+        if self.kind in KINDS:
+            text = KINDS[self.kind].format(self.sensitivity)
+        else:
+            text = f"{self.kind} noise of sensitivity {self.sensitivity:g}"
         return f"{text}; PREDICTABLE NOISE" if self.insecure else text
 
 
@@ -221,7 +230,7 @@ class PrivacyLedger(Settled):
         check_process(self._process, "a PrivacyLedger")
         if not isinstance(kind, str) or not kind:
             raise TypeError(f"kind must be a name, got {kind!r}")
-        exact = check_epsilon(cost, currency)
+        exact = check_epsilon(cost, check_choice(currency, "currency", CURRENCIES))
         if currency != self.currency:
             if self.currency == "epsilon":
                 raise TypeError(
@@ -289,10 +298,9 @@ class PrivacyLedger(Settled):
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
             exact = self.check(cost, currency=currency, kind=kind)
+            size = float(exact_size(sensitivity))
             return self._record(
-                LedgerEntry(
-                    exact, released, kind, float(sensitivity), self.currency, insecure
-                )
+                LedgerEntry(exact, released, kind, size, self.currency, insecure)
             )
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
@@ -497,6 +505,16 @@ class PrivacyLedger(Settled):
             f"spent={float(self.spent):g}, neighbours={self.neighbours!r}, "
             f"releases={len(self.entries)}{f', insecure={insecure}' * bool(insecure)})"
         )
+
+
+def as_ledger(value: Any) -> PrivacyLedger:
+    """Return a ledger that was given, or raise if it is none."""
+    if not isinstance(value, PrivacyLedger):
+        raise TypeError(
+            f"ledger must be a PrivacyLedger, got {type(value).__name__}; use "
+            "PrivacyLedger(total)"
+        )
+    return value
 
 
 class _LedgerPart(PrivacyLedger):

@@ -98,7 +98,7 @@ class AccountedForest(ShownForest):
                     if a.monotone is not None
                 ]
             )
-        elif len(self.private_bins):
+        elif not isinstance(self.private_bins, Sequence) or len(self.private_bins):
             raise ParameterError(
                 "private_bins",
                 "needs a schema, which has the public bounds of attributes",

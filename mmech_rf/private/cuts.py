@@ -8,7 +8,7 @@ cells become bins.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -41,9 +41,13 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
         for place, a in enumerate(schema.attributes)
         if a.lower is not None
     }
-    if names == "all":
+    if isinstance(names, str) and names == "all":
         return list(bounded.values())
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if not (
+        isinstance(names, Iterable)
+        and not isinstance(names, str)
+        and all(isinstance(name, str) for name in names)
+    ):
         raise TypeError(
             "private_bins must be a sequence of names of attributes, or 'all', got "
             f"{names!r}; pass a tuple"

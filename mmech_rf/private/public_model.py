@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import ParameterError, PrivacyLedger
 from mmech.checks import check_choice, check_epsilon
 from mmech.noise import LAWS
-from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry
+from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import write
 from mmech_rf.private.card import check_origin, model_card, origin_of_today
@@ -70,10 +70,8 @@ class PublicModel(BaseEstimator):
         """Raise if a parameter is not valid, and return epsilon."""
         check_random_state(self.random_state)
         Relation(self.neighbours, self.records_per_person)
-        if self.ledger is not None and not isinstance(self.ledger, PrivacyLedger):
-            raise TypeError(
-                f"ledger must be a PrivacyLedger, got {type(self.ledger).__name__}"
-            )
+        if self.ledger is not None:
+            as_ledger(self.ledger)
         if self.schema is not None and not isinstance(self.schema, Schema):
             raise TypeError(
                 f"schema must be a Schema, got {type(self.schema).__name__}; "

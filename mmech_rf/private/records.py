@@ -22,7 +22,7 @@ from mmech import Counts
 from mmech.domain.dictionary import Dictionary
 from mmech.domain.readers import read_held
 from mmech.exceptions import ParameterError
-from mmech.marginals.counts import check_chunks
+from mmech.marginals.counts import check_chunks, chunk_names
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.limits import LIMITS
@@ -222,7 +222,7 @@ class RecordParts:
                 "release them first, or count with another estimator"
             )
         if chunk_id is not None:
-            check_chunks(self._chunks, {chunk_id})
+            check_chunks(self._chunks, chunk_names(chunk_id))
             self._check_rows(chunk_id)
 
     def _check_rows(self, chunk_id: Hashable) -> None:
@@ -254,7 +254,13 @@ class RecordParts:
 
     def check_complete(self, chunk_ids: Iterable[Hashable]) -> None:
         """Raise unless parts of exactly these names were counted."""
-        expected = frozenset(chunk_ids)
+        try:
+            expected = frozenset(chunk_ids)
+        except TypeError:
+            raise TypeError(
+                "chunk_ids must be the names of all parts, which are hashable, got "
+                f"{type(chunk_ids).__name__}; pass a list of them"
+            ) from None
         for names, what in (
             (expected - self._chunks, "were not counted"),
             (self._chunks - expected, "were counted and are not among them"),

@@ -130,6 +130,12 @@ def test_what_cannot_be_counted_changes_nothing(name):
         model.count(rows[30:], None, chunk_id="b")
     with pytest.raises(ValueError, match="'a' twice"):
         model.count(rows[30:], labels[30:], chunk_id="a")
+    with pytest.raises(TypeError, match=r"chunk_id must be hashable, .* got list"):
+        model.count(rows[30:], labels[30:], chunk_id=["b"])
+    with pytest.raises(
+        TypeError, match=r"chunk_ids must be the names .* got int; pass"
+    ):
+        model.release(chunk_ids=2)
     with entropy(1):
         found = seen(
             model.count(rows[30:], labels[30:], chunk_id="b").release(), queries

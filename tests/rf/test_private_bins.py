@@ -173,6 +173,7 @@ def test_missing_values_keep_a_cell_of_their_own(data):
             "sequence of names of attributes, or 'all', got 'amount'",
         ),
         ((1,), TypeError, "sequence of names"),
+        (3, TypeError, "sequence of names of attributes, or 'all', got 3"),
         (
             ("purpose",),
             ValueError,

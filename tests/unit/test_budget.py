@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 import time
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 
@@ -80,9 +81,46 @@ def test_a_wrong_price_spends_nothing(bad):
     ledger = PrivacyLedger(1)
     with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
         spend(ledger, bad)
-    with pytest.raises((TypeError, ValueError)):
-        ledger.spend(0.5, "counts", sensitivity="unknown")
     assert ledger.spent == 0
+
+
+HUGE = ["1e999999999", "1e-999999999", "0e999999999", "1e" + 30 * "9"]
+
+
+@pytest.mark.parametrize("huge", [*HUGE, Decimal("1e999999"), Decimal("1e-999999")])
+def test_exponents_beyond_all_doubles_are_refused_at_once(huge):
+    with pytest.raises(ValueError, match=r"total must .* within the range of a double"):
+        PrivacyLedger(huge)
+
+
+@pytest.mark.parametrize("none", [Decimal("NaN"), Decimal("sNaN"), Decimal("-inf")])
+def test_decimals_that_are_no_numbers(none):
+    with pytest.raises(ValueError, match="total must be a finite number > 0, got"):
+        PrivacyLedger(none)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        ({"sensitivity": "unknown"}, ValueError, "sensitivity must be a finite number"),
+        ({"sensitivity": math.nan}, ValueError, "sensitivity must be a finite number"),
+        ({"sensitivity": -1}, ValueError, "sensitivity must be a finite number > 0"),
+        ({"currency": "delta"}, ValueError, "currency must be one of 'epsilon', 'rho'"),
+        ({"released": None}, TypeError, "released must say in words what is released"),
+        ({"released": b"counts"}, TypeError, "for the ledger, got b'counts'"),
+        ({"released": ""}, TypeError, "released must say in words"),
+    ],
+)
+def test_wrong_words_of_a_release_spend_nothing(wrong, kind, message):
+    ledger = PrivacyLedger(1, currency="rho")
+    with pytest.raises(kind, match=message):
+        ledger.spend("1/2", **{"released": "counts", "sensitivity": 1} | wrong)
+    assert ledger.entries == ()
+
+
+def test_a_kind_may_have_any_name():
+    entry = PrivacyLedger(1).spend(1, "counts", sensitivity=2, kind="{of} mine")
+    assert entry.how == "{of} mine noise of sensitivity 2"
 
 
 CALLS = {
@@ -127,6 +165,21 @@ def test_nothing_is_drawn_before_it_is_paid_for(call, currency):
         call(released="a word", ledger=ledger, **{currency: 1})
     assert paid
     assert set(paid) == {1}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_is_no_ledger_pays_for_nothing(call):
+    with pytest.raises(TypeError, match="ledger must be a PrivacyLedger, got int; use"):
+        CALLS[call](epsilon=1, released="counts", ledger=5)
+
+
+@pytest.mark.parametrize("wrong", [-1, 0.5, "x", object()])
+def test_wrong_seeds_of_tests_say_so(wrong):
+    with (
+        pytest.warns(PrivacyLeakWarning),
+        pytest.raises((TypeError, ValueError), match="insecure_rng must be a seed, an"),
+    ):
+        MatrixMechanism(Identity(2), epsilon=1, insecure_rng=wrong)
 
 
 def test_check_does_not_spend():

@@ -138,6 +138,7 @@ WRONG = {
     "an unknown relation": (f"{USUAL} --neighbours swap", "'swap'"),
     "persons without records": (f"{USUAL} --records-per-person 0", "from 1 to"),
     "an unknown policy": (f"{USUAL} --handle-missing fill", "'fill'"),
+    "an exponent beyond all": (USUAL.replace("1 ", "1e999999999 ", 1), "of a double"),
     "a policy that nobody can follow": (
         f"{USUAL} --handle-missing category",
         "--handle-missing category",
@@ -148,7 +149,8 @@ WRONG = {
     "an output in no folder": (USUAL.replace("made", "a/b/c"), "no folder"),
     "a value out of bounds": (
         USUAL.replace("in.csv", "wrong.csv") + " --handle-unknown error",
-        "row 0, column 'age'",
+        "holds a number outside the bounds of the attribute, or infinity; widen the "
+        "bounds of the domain, or choose --handle-unknown",
     ),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"), "'age'"),

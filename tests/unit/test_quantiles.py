@@ -193,6 +193,8 @@ def test_nothing_is_drawn_beyond_the_budget():
         ([1, 2], {"n_bins": 3}, "at most the number of cells, got 3; lower it"),
         ([1, 2], {"n_bins": 1}, "n_bins"),
         ([1, 2], {"n_records": 0}, "n_records must be a public number"),
+        ([1, 2], {"n_records": None}, "n_records must be a public number"),
+        ([1, 2], {"n_records": "two"}, "n_records must be a public number"),
         ([1, 2], {"epsilon": 1e-12}, "too small"),
     ],
 )
