@@ -2,6 +2,8 @@
 
 import gc
 import os
+import shutil
+import tempfile
 import warnings
 from contextlib import ExitStack
 from functools import partial
@@ -18,6 +20,14 @@ from hypothesis import settings
 from mmech import PrivacyLeakWarning
 from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
+
+
+def pytest_configure():
+    """Write files of tests, some megabytes, into memory: a disk is waited for."""
+    memory = Path("/dev/shm")
+    known = "TMPDIR" in os.environ or not memory.is_dir()
+    if not known and shutil.disk_usage(memory).free > 2**32:
+        tempfile.tempdir = os.environ["TMPDIR"] = str(memory)
 
 
 @pytest.hookimpl(wrapper=True)
