@@ -22,7 +22,7 @@ from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
-from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
+from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
@@ -109,10 +109,10 @@ class DrawnForestClassifier(AccountedForest):
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
         check_choice(self.probabilities, "probabilities", PROBABILITIES)
-        if epsilon < LEAST_EPSILON:
+        if epsilon < self._least_epsilon:
             raise ParameterError(
                 "epsilon",
-                f"must be at least {float(LEAST_EPSILON):g} to draw trees",
+                f"must be at least {float(self._least_epsilon):g} to draw trees",
                 f"{float(epsilon):g}",
                 ("raise it", "use {LabelForestClassifier}"),
             )
@@ -129,9 +129,11 @@ class DrawnForestClassifier(AccountedForest):
         shared = self._accounting == "zcdp"
         cost = bounded_range_epsilon(rho) if shared else epsilon
         settings = self._settings
-        plan = Plan.of(n_records, cost, d, self.schema_.n_classes, settings)
+        # What hides r records of a person hides the signal of r others.
+        signal = n_records / self._terms.records_per_person
+        plan = Plan.of(signal, cost, d, self.schema_.n_classes, settings)
         other = concentrated_plan(
-            plan, n_records, cost, rho, d, better=not shared, settings=settings
+            plan, signal, cost, rho, d, better=not shared, settings=settings
         )
         if shared:
             cost, plan = rho, other or plan

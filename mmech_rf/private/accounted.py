@@ -27,6 +27,7 @@ from mmech import (
 from mmech.checks import check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.neighbours import Relation
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
@@ -45,8 +46,9 @@ NUMBER = "number of records"
 """Name of the noisy number of records in ledgers and privacy statements."""
 
 LEAST_EPSILON = Fraction(1, 100_000)
-"""Numerical guard: smallest epsilon that trees are drawn with. Roundings of the
-arithmetic, which are paid for, would use up a smaller one."""
+"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
+comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
+one."""
 
 
 @estimator
@@ -111,6 +113,11 @@ class AccountedForest(ShownForest):
         places = places_to_cut(schema, self.private_bins)
         cells = self._settings.grid_cells
         return fine_schema(schema, places, cells) if places else schema
+
+    @property
+    def _least_epsilon(self) -> Fraction:
+        """Smallest epsilon that trees are drawn with. Public."""
+        return LEAST_EPSILON * Relation(self.neighbours, self.records_per_person).factor
 
     @property
     def _settings(self) -> Any:

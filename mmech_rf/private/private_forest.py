@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmech.checks import check_choice, check_epsilon
 from mmech_rf.blocks.classifier import LabelForestClassifier
 from mmech_rf.drawn.classifier import PROBABILITIES, DrawnForestClassifier
-from mmech_rf.private.accounted import LEAST_EPSILON, AccountedForest
+from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.show.trees import ShownTree
 
@@ -80,7 +80,7 @@ class PrivateForestClassifier(AccountedForest):
 
     @property
     def _distinct(self) -> bool:  # type: ignore[override]
-        return check_epsilon(self.epsilon) >= LEAST_EPSILON
+        return check_epsilon(self.epsilon) >= self._least_epsilon
 
     def _check_parameters(self) -> Fraction:
         check_choice(self.probabilities, "probabilities", PROBABILITIES)
@@ -89,7 +89,7 @@ class PrivateForestClassifier(AccountedForest):
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
         parameters = self.get_params(deep=False)
-        if epsilon >= LEAST_EPSILON:
+        if epsilon >= self._least_epsilon:
             model: AccountedForest = DrawnForestClassifier(**parameters)
         else:
             # Pure epsilon implies (epsilon, delta).
@@ -136,7 +136,7 @@ class PrivateForestClassifier(AccountedForest):
         if not isinstance(self.model_, DrawnForestClassifier):
             raise TypeError(
                 "predict_interval needs released counts, got a forest of labels, which "
-                f"epsilon below {float(LEAST_EPSILON):g} pays for; raise epsilon"
+                f"epsilon below {float(self._least_epsilon):g} pays for; raise epsilon"
             )
         return self.model_.predict_interval(X, level=level)
 

@@ -36,6 +36,18 @@ CHOICES = {
     ),
     "labels": ({"epsilon": LEAST_EPSILON * Fraction(99, 100)}, LabelForestClassifier),
     "labels, zcdp": ({"epsilon": "1e-7"} | ZCDP, LabelForestClassifier),
+    "labels of persons": (
+        {"epsilon": 1, "records_per_person": 10**6, "n_records": 10**9},
+        LabelForestClassifier,
+    ),
+    "trees of persons": (
+        {"epsilon": 1, "records_per_person": 10**5, "n_records": 10**9},
+        DrawnForestClassifier,
+    ),
+    "the least, replaced": (
+        {"epsilon": 2 * LEAST_EPSILON, "neighbours": "replace"},
+        DrawnForestClassifier,
+    ),
 }
 CHOSEN = pytest.mark.parametrize("choice", CHOICES)
 
