@@ -32,11 +32,15 @@ def pytest_configure():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Look for no garbage while tests are collected: all of them stay until the end."""
+    """Look for no garbage while tests are collected: all of them stay until the end.
+
+    There are half a million objects of them; afterwards it is rarely looked for.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 
