@@ -132,6 +132,11 @@ def read(
     3.0
     """
     check_integer(chunk_rows, "chunk_rows")
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            f"schema must be a Schema, got {type(schema).__name__}; read one with "
+            "Schema.from_json"
+        )
     if _is_path(source) or (
         isinstance(source, (list, tuple)) and all(map(_is_path, source))
     ):

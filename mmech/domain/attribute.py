@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
 from functools import cached_property, partial
 from itertools import pairwise
@@ -39,8 +39,8 @@ _KINDS = ("categorical", "ordinal", "numeric")
 
 
 def as_tuple(values: Any, name: str) -> tuple[Any, ...]:
-    """Return an iterable as a tuple of Python scalars."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    """Return an iterable as a tuple of Python scalars; a set has no order to keep."""
+    if isinstance(values, (str, bytes, Set)) or not isinstance(values, Iterable):
         raise TypeError(
             f"{name} must be a sequence, got {type(values).__name__}; pass a list"
         )

@@ -147,7 +147,10 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     if whole or kind in ("halffloat", "float", "double"):
         return np.asarray(column)
     if not kind.startswith("dictionary"):
-        column = column.dictionary_encode()
+        try:
+            column = column.dictionary_encode()
+        except NotImplementedError:  # lists and other values that no cell reads
+            return _object_column(column.to_pylist())
     if hasattr(column, "unify_dictionaries"):
         column = column.unify_dictionaries().combine_chunks()
     if hasattr(column, "chunks"):

@@ -219,6 +219,11 @@ class Tables:
         return names, first, last
 
     def _positions(self, names: Iterable[str] | str) -> Subset:
+        if not isinstance(names, Iterable):
+            raise TypeError(
+                "names must be the attributes of a table, such as ('age', 'sex'), got "
+                f"{names!r}"
+            )
         given = (names,) if isinstance(names, str) else tuple(names)
         known = self.plan.domain.names
         for name in given:

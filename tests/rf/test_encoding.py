@@ -477,6 +477,15 @@ def test_a_signalling_nan_is_missing():
     assert codes.tolist() == [[5, 1]]
 
 
+def test_lists_in_cells_of_pyarrow_are_no_values():
+    arrow = pytest.importorskip("pyarrow")
+    domain = Domain([Attribute.categorical("a", ["p", "q"])])
+    with pytest.raises(
+        ParameterError, match="row 0, column 'a' of X holds a value outs"
+    ):
+        domain.encode(arrow.table({"a": arrow.array([["p"], ["q"]])}))
+
+
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
 def test_dates_are_not_numbers(unit):
     domain = Domain([Attribute.numeric("a", lower=0, upper=10, n_bins=5)])

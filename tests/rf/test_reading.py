@@ -35,6 +35,11 @@ LINES = [
 POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
+def test_a_schema_is_needed():
+    with pytest.raises(TypeError, match="schema must be a Schema, got NoneType; read"):
+        read("records.csv", None)
+
+
 def without_pyarrow(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 

@@ -629,11 +629,12 @@ def test_wrong_input_is_one_sentence_and_costs_nothing(case):
         ({"names": "sex", "cumulative": "hat"}, "must be one of"),
         ({"names": "age", "ranges": "age", "cumulative": "age"}, "in one option"),
         ({"names": "sex", "frame": "excel"}, "frame must be one of"),
+        ({"names": 5}, "names must be the attributes of a table, such as"),
     ],
 )
 def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
     released = release_tables(frame_of(people(5)), DOMAIN, ways=2, epsilon=1)
-    with pytest.raises(ValueError, match=words) as error:
+    with pytest.raises((TypeError, ValueError), match=words) as error:
         released.table(**arguments)
     assert "\n" not in str(error.value)
     assert isinstance(released, Tables)
