@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from benchmarks.simulated import KINDS, SimulatedTask, simulate_task
 from mmech import Measurement, PrivacyLedger
-from mmech.noise import k_norm
+from mmech.noise.norm import Groups
 from mmech_rf import DrawnSettings, limits
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
@@ -103,9 +103,8 @@ WITHOUT_NOISE = 2**20
 
 
 @dataclass(frozen=True)
-class FastPayments(Payments):
-    """Payments with floating noise on sums: nothing is released, and tables of exact
-    noise in many rows take seconds to make.
+class SimulatedPayments(Payments):
+    """Payments, some of which are for releases without noise.
 
     Attributes
     ----------
@@ -136,13 +135,15 @@ class FastPayments(Payments):
         return super().release(counts, cost, what, unit)
 
     @property
-    def _without_noise(self) -> FastPayments:
-        return FastPayments(PrivacyLedger(2 * WITHOUT_NOISE), self.noise, self.note)
+    def _without_noise(self) -> SimulatedPayments:
+        return SimulatedPayments(
+            PrivacyLedger(2 * WITHOUT_NOISE), self.noise, self.note
+        )
 
     def release_sums(
         self,
         sums: NDArray[np.int64],
-        groups: Sequence[int],
+        groups: Groups,
         cost: Fraction,
         what: str,
         unit: int,
@@ -152,26 +153,7 @@ class FastPayments(Payments):
             return self._without_noise.release_sums(
                 sums, groups, Fraction(WITHOUT_NOISE), what, unit
             )
-        size, sizes = len(sums), np.repeat(groups, groups)
-
-        def draw(scale: Any, shape: Any, *, insecure_rng: Any) -> NDArray[np.int64]:
-            # Evenly in the unit ball of the norm, at a radius of the gamma law.
-            radius = float(scale) * insecure_rng.gamma(size + 1, size=shape[1])
-            parts = insecure_rng.exponential(size=shape)
-            starts = np.cumsum([0, *groups[:-1]])
-            total = np.add.reduceat(parts, starts) + insecure_rng.exponential(
-                size=(len(groups), shape[1])
-            )
-            parts /= np.repeat(total, groups, axis=0)
-            parts *= radius * insecure_rng.choice((-1, 1), shape)
-            return np.rint(parts).astype(np.int64)
-
-        def variance(scale: Any) -> NDArray[np.float64]:
-            spread = 2.0 * (size + 1) * (size + 2) / (sizes + 1) / (sizes + 2)
-            return float(scale) ** 2 * spread
-
-        law = replace(k_norm(groups), draw=draw, variance=variance)
-        return self._measure(sums, Fraction(unit), law, cost, what)
+        return super().release_sums(sums, groups, cost, what, unit)
 
 
 class Trial:
@@ -251,7 +233,7 @@ class Trial:
             )
         settings = replace(settings, **FEWER)
         noise = np.random.default_rng([self.seed, 19])
-        payments = FastPayments(
+        payments = SimulatedPayments(
             PrivacyLedger(self.epsilon), noise, lambda entry: None, frozenset(exact)
         )
         grower = Grower(

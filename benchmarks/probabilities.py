@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.accuracy.ranking import calibration_error
-from benchmarks.planner import FEWER, LESS, FastPayments
+from benchmarks.planner import FEWER, LESS, SimulatedPayments
 from benchmarks.simulated import simulate_task
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, limits
@@ -63,7 +63,9 @@ def forests(
             np.ascontiguousarray(rows[:, -1]),
             n_classes=task.schema.n_classes,
             n_records=float(round(n)),
-            payments=FastPayments(PrivacyLedger(epsilon), noise, lambda entry: None),
+            payments=SimulatedPayments(
+                PrivacyLedger(epsilon), noise, lambda entry: None
+            ),
             settings=settings,
             multiplicities=numbers,
             joint=True,

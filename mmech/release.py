@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, plain_array
 from mmech.noise.laws import Law, k_norm, law_and_cost
+from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn
 from mmech.noise.system import check_insecure_rng
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
@@ -125,7 +126,7 @@ def noisy_release(
     *,
     sensitivity: Any = None,
     squared_sensitivity: Any = None,
-    groups: Sequence[int] | None = None,
+    groups: Groups | None = None,
     epsilon: Any = None,
     rho: Any = None,
     released: str,
@@ -153,9 +154,12 @@ def noisy_release(
     squared_sensitivity : int or Fraction
         Square of the L2 sensitivity, in place of `sensitivity`, for `rho`: exact where
         the sensitivity itself is irrational.
-    groups : sequence of int, optional
+    groups : sequence of int, or of sequences of int, optional
         Sizes of consecutive groups of rows. One record may change *every* group, which
-        Laplace noise would have to pay for as many times.
+        Laplace noise would have to pay for as many times. Sizes that are put together,
+        as in ``[(4, 3), 1]``, are those of groups of equal totals whatever the records,
+        such as one-way tables of the same records: their noise has equal totals too,
+        and is less.
     epsilon, rho : float, str or Fraction
         Privacy parameter in nats; exactly one of them.
     released : str
@@ -181,17 +185,19 @@ def noisy_release(
         If values are not whole, the sensitivity is not a finite number > 0, the groups
         do not add up to the rows, the noise does not fit into 64 bits, or the ledger is
         for another neighbour relation; nothing is spent. If values are beyond 2^62 in
-        magnitude, or 2^53 as floats; the cost is spent, and the guarantee does not
-        cover this refusal.
+        magnitude, or 2^53 as floats, or totals are not equal that are said to be; the
+        cost is spent, and the guarantee does not cover this refusal.
 
     Notes
     -----
     **When to use groups.** The K-norm mechanism for d groups of m rows has about
     :math:`(dm + 1)(dm + 2) / (d^2 (m + 1)(m + 2))` times the variance of Laplace noise:
     for many groups 1/6 for m = 1, 1/3 for m = 2, but 0.60 for m = 5 and 0.79 for
-    m = 12. Where groups differ in size, rows of small ones have more noise than rows of
-    large ones, and no group can be given more of the budget than another. The noise of
-    a column shares one radius: its rows are uncorrelated, but large all at once.
+    m = 12. Equal totals make it less between the rows of a group, by 40 % for many
+    groups of m = 4 and 10 % for m = 16. Where groups differ in size, rows of small ones
+    have more noise than rows of large ones, and no group can be given more of the
+    budget than another. The noise of a column shares one radius: rows of different
+    groups are uncorrelated but for equal totals, and large all at once.
 
     Quantities that are not whole are counted in smaller units: means of d attributes in
     [0, 1] with 64 units to one, and ``sensitivity=64``.
@@ -300,6 +306,7 @@ def measure(
     if check is not None:
         check()
     exact = in_64_bits(values)
+    _check_totals(exact, law.groups)
 
     def add_noise() -> NDArray[np.int64]:
         noisy = exact.copy()
@@ -388,12 +395,32 @@ def _checked_norm(groups: Any, values: NDArray[Any], law: Law) -> Law:
         )
     if not isinstance(groups, (Sequence, np.ndarray)):
         raise TypeError(f"groups must be a sequence of sizes, got {groups!r}")
-    sizes = tuple(check_integer(size, "the size of a group") for size in groups)
-    if not sizes:
+    blocks: list[Any] = [
+        block if isinstance(block, (Sequence, np.ndarray)) else [block]
+        for block in groups
+    ]
+    if not blocks or not all(map(len, blocks)):
         raise ValueError("groups must hold at least one size, got none")
-    if values.ndim not in (1, 2) or values.shape[0] != sum(sizes):
+    rows = sum(check_integer(size, "the size of a group") for b in blocks for size in b)
+    if values.ndim not in (1, 2) or values.shape[0] != rows:
         raise ValueError(
-            f"values must have one row per coordinate, {sum(sizes)} in all groups, and "
+            f"values must have one row per coordinate, {rows} in all groups, and "
             f"one or two dimensions, got shape {values.shape}"
         )
-    return k_norm(sizes)
+    return k_norm(blocks)
+
+
+def _check_totals(values: NDArray[np.int64], blocks: Blocks) -> None:
+    """Raise where totals differ that noise would not hide a difference of."""
+    if not blocks:
+        return
+    stops = np.cumsum(np.concatenate(blocks))
+    totals = np.add.reduceat(values, [0, *stops[:-1]])
+    ends = np.cumsum([len(block) for block in blocks])
+    for block, own in zip(blocks, np.split(totals, ends), strict=False):
+        if (own != own[0]).any():
+            raise ValueError(
+                f"groups of {list(block)} rows must have equal totals, which their "
+                "noise takes for granted, but they differ; put only groups together "
+                "that every record adds the same amount to"
+            )

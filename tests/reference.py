@@ -479,20 +479,32 @@ def discrete_laplace_variance(scale):
     return float(2 * (x**2 @ weights) / (1 + 2 * weights.sum()))
 
 
+def n_rows(groups):
+    """Number of rows of groups, some of which are put together."""
+    return int(sum(np.sum(block) for block in groups))
+
+
 def group_norm(z, groups):
-    """Largest L1 norm of a group of coordinates, along the last axis."""
-    stops = np.cumsum(groups)
-    parts = [
-        np.abs(z[..., stop - size : stop]).sum(axis=-1)
-        for stop, size in zip(stops, groups, strict=True)
-    ]
-    return np.max(parts, axis=0)
+    """Largest L1 norm of a group of coordinates, along the last axis.
+
+    Infinite where totals of groups that are put together differ.
+    """
+    norm, start = np.zeros(z.shape[:-1]), 0
+    for block in groups:
+        totals = []
+        for size in np.atleast_1d(block):
+            part = z[..., start : start + size]
+            norm = np.maximum(norm, np.abs(part).sum(axis=-1))
+            totals.append(part.sum(axis=-1))
+            start += size
+        norm = np.where(np.ptp(totals, axis=0) > 0, np.inf, norm)
+    return norm
 
 
 def norm_law(groups, scale, reach):
     """All points of a box and P(z) ∝ exp(-‖z‖ / scale), normalised on the box."""
     axis = np.arange(-reach, reach + 1)
-    points = np.array(list(itertools.product(axis, repeat=sum(groups))))
+    points = np.array(list(itertools.product(axis, repeat=n_rows(groups))))
     weights = np.exp(-group_norm(points, groups) / float(scale))
     return points, weights / weights.sum()
 

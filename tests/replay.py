@@ -9,6 +9,7 @@ implementations of differential privacy (arXiv 2602.17454).
 
 import atexit
 import dataclasses
+import math
 import pickle
 import struct
 import tempfile
@@ -333,8 +334,12 @@ def loss(before, after):
             Fraction(0),
         )
     if before.kind == "k_norm":
-        ends = np.cumsum(public["groups"])[:-1]
-        norms = [abs(group).sum(axis=0) for group in np.split(change, ends)]
+        norms, rows = [], iter(change)
+        for block in public["groups"]:
+            groups = [np.array([next(rows) for _ in range(size)]) for size in block]
+            if np.ptp([group.sum(axis=0) for group in groups], axis=0).any():
+                return math.inf  # totals that noise does not hide
+            norms += [abs(group).sum(axis=0) for group in groups]
         # The noise of the columns is independent.
         (scale,) = public["parameters"]
         return Fraction(np.max(norms, axis=0).sum()) / scale

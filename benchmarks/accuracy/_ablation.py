@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS, Values
 from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import LAPLACE
+from mmech.noise.norm import Groups, as_blocks
 from mmech_rf import DrawnForestClassifier, DrawnSettings, Schema
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
@@ -76,13 +76,14 @@ class LaplacePayments(Payments):
     def release_sums(
         self,
         sums: NDArray[np.int64],
-        groups: Sequence[int],
+        groups: Groups,
         cost: Fraction,
         what: str,
         unit: int,
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`."""
-        return self._measure(sums, Fraction(unit * len(groups)), LAPLACE, cost, what)
+        n_groups = sum(map(len, as_blocks(groups)))
+        return self._measure(sums, Fraction(unit * n_groups), LAPLACE, cost, what)
 
 
 class LaplaceSums(DrawnForestClassifier):

@@ -393,7 +393,7 @@ CHARGES = (
     Mutant(
         "sums of all attributes under zCDP with the norm of one",
         "mmech_rf/private/payments.py",
-        "squared = Fraction(unit**2 * len(groups))",
+        "squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))",
         "squared = Fraction(unit**2)",
         (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
     ),
@@ -450,9 +450,23 @@ SAMPLING = (
     Mutant(
         "one geometric number too few in a radius",
         "mmech/noise/norm.py",
-        "scale, (sum(groups) + 1, size), insecure_rng",
-        "scale, (sum(groups), size), insecure_rng",
+        "scale, (dimension(blocks) + 1, size), insecure_rng",
+        "scale, (dimension(blocks), size), insecure_rng",
         (f"{NORM}::test_radii_are_sums_of_geometric_numbers_and_a_shift",),
+    ),
+    Mutant(
+        "totals that are all equally likely",
+        "mmech/noise/norm.py",
+        "return position_by_weight([weight, most - weight], insecure_rng) == 0",
+        "return True",
+        (f"{NORM}::test_points_of_balls_are_exactly_uniform",),
+    ),
+    Mutant(
+        "totals that differ without noise on the difference",
+        "mmech/release.py",
+        "if (own != own[0]).any():",
+        "if False:",
+        (f"{NORM}::test_totals_that_are_not_equal_are_refused_for_their_price",),
     ),
     Mutant(
         "check of the two bounds of an exponential removed",
@@ -697,6 +711,13 @@ SELECTING = (
         "mmech_rf/drawn/scores.py",
         "found.append(term.rows().T @ counts)",
         "found.append(2 * term.rows().T @ counts)",
+        (f"{SUMS}::test_every_record_is_bounded_in_every_group",),
+    ),
+    Mutant(
+        "sums of positions taken for counts of all records",
+        "mmech_rf/drawn/scores.py",
+        "n_tables = 1 + sum(not term.by_position for term in self.terms)",
+        "n_tables = len(self.sizes)",
         (f"{SUMS}::test_every_record_is_bounded_in_every_group",),
     ),
 )

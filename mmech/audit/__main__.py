@@ -41,13 +41,14 @@ from mmech.audit import (
     one_by_one,
 )
 from mmech.checks import check_epsilon, check_integer
+from mmech.noise.norm import as_blocks
 
 Counts = NDArray[np.int64]
 
 RHO_DELTA = 1e-3
 """Delta at which mechanisms under zCDP are audited."""
 
-NORM_GROUPS = (1, 1, 2)
+NORM_GROUPS = {"groups": (1, 1, 2), "equal totals": ((2, 2), 1)}
 """Groups of rows that a record adds one to each of."""
 
 RARE = 3.0
@@ -104,7 +105,8 @@ def cases(epsilon: float) -> Iterator[Case]:
     """Yield every mechanism with the pair of neighbours that strains it most."""
     for neighbours in ("add_remove", "replace"):
         yield _laplace_case(epsilon, neighbours)
-        yield _norm_case(epsilon, neighbours)
+        for name in NORM_GROUPS:
+            yield _norm_case(epsilon, neighbours, name)
     for neighbours in ("add_remove", "replace"):
         for monotone in (True, False):
             yield _choice_case(exponential_mechanism, epsilon, neighbours, monotone)
@@ -158,29 +160,30 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
     return Case("noisy_release", neighbours, epsilon, 0.0, release, first, second)
 
 
-def _norm_case(epsilon: float, neighbours: str) -> Case:
+def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
     """Add a record to every group, scored by the ratio of the two densities."""
+    sizes = np.concatenate(as_blocks(NORM_GROUPS[name]))
 
     def release(sums: Counts, runs: int) -> Counts:
         noisy = noisy_release(
             np.tile(sums, (1, runs)),
             sensitivity=1,
-            groups=NORM_GROUPS,
+            groups=NORM_GROUPS[name],
             epsilon=epsilon,
             released="audit",
             neighbours=neighbours,
         )
         return _by_run(noisy.values, runs)
 
-    starts = np.cumsum((0, *NORM_GROUPS[:-1]))
-    first, second = _pair(sum(NORM_GROUPS), starts, neighbours)
+    starts = np.cumsum(sizes) - sizes
+    first, second = _pair(sizes.sum(), starts, neighbours)
 
     def norms(noise: Counts) -> Counts:
         groups = np.add.reduceat(np.abs(noise), starts, axis=1)
         return np.asarray(groups.max(axis=1).sum(axis=-1))
 
     return Case(
-        "noisy_release, groups",
+        f"noisy_release, {name}",
         neighbours,
         epsilon,
         0.0,

@@ -8,7 +8,7 @@ and list it in `LAWS`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -28,7 +28,14 @@ from mmech.noise.laplace import (
     discrete_laplace,
     discrete_laplace_variance,
 )
-from mmech.noise.norm import check_norm_scale, norm_noise, norm_noise_variance
+from mmech.noise.norm import (
+    Blocks,
+    Groups,
+    as_blocks,
+    check_norm_scale,
+    norm_noise,
+    norm_noise_variance,
+)
 from mmech.privacy.cost import one_cost
 
 __all__ = ["GAUSSIAN", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
@@ -57,8 +64,9 @@ class Law:
     continuous : callable
         From a cost to the variance of continuous noise for sensitivity one, by which
         strategies are compared.
-    groups : tuple of int, default=()
-        Sizes of the groups of rows of a K-norm law; empty where rows are independent.
+    groups : tuple of tuple of int, default=()
+        Sizes of the groups of rows of a K-norm law, in blocks of equal totals; empty
+        where rows are independent.
 
     Examples
     --------
@@ -77,7 +85,7 @@ class Law:
     variance: Callable[[Fraction], Any]
     scale: Callable[[Fraction], Any]
     continuous: Callable[[Fraction], float]
-    groups: tuple[int, ...] = ()
+    groups: Blocks = ()
 
     @property
     def power(self) -> int:
@@ -129,17 +137,17 @@ LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN)}
 """The laws that a mechanism can be asked for by name."""
 
 
-def k_norm(groups: Sequence[int]) -> Law:
+def k_norm(groups: Groups) -> Law:
     r"""Return the law of noise shaped like :math:`\max_g \|z_g\|_1`: pure epsilon.
 
     Its sensitivity is the largest L1 norm of what one record adds to a group.
 
     Parameters
     ----------
-    groups : sequence of int
-        Sizes of consecutive groups of rows.
+    groups : sequence of int, or of sequences of int
+        Sizes of consecutive groups of rows; together, of groups of equal totals.
     """
-    sizes = tuple(groups)
+    sizes = as_blocks(groups)
 
     def parameter(size: Fraction, epsilon: Fraction) -> Fraction:
         return check_norm_scale(size / epsilon, sizes)

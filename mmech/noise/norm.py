@@ -1,31 +1,43 @@
 r"""Noise whose density falls with a norm, drawn exactly.
 
-Coordinates come in groups of sizes m, D in all, and
-:math:`\|z\| = \max_g \|z_g\|_1` is the largest L1 norm of a group. The noise has
-:math:`P(z) \propto q^{\|z\|}` on the integers, :math:`q = e^{-1/t}`.
+Coordinates come in groups of sizes m, and :math:`\|z\| = \max_g \|z_g\|_1` is the
+largest L1 norm of a group. The noise has :math:`P(z) \propto q^{\|z\|}`,
+:math:`q = e^{-1/t}`, on whole numbers such that groups of the same *block* have equal
+totals: one-way tables of the same records have, and noise on their totals would tell
+them apart to no use. Blocks of one group bind nothing. The noise has D dimensions: in
+every block one, and m - 1 for each group.
 
 **A ball of random radius.** Because :math:`q^n = (1 - q) \sum_{r \ge n} q^r`, the noise
 is a uniform point of the ball of radius R, where R = r has weight :math:`V(r) q^r` and
-:math:`V(r) = \prod_g B_{m_g}(r)` is the number of points of that ball,
-:math:`B_m(r) = \sum_k 2^k \binom{m}{k} \binom{r}{k}` that of an L1 ball in m
-dimensions.
+V(r) is the number of points of that ball: a product over blocks of
 
-**The radius.** V is a polynomial of degree D in r, which counts the lattice points of
-a lattice polytope (a product of cross-polytopes) enlarged r times. So
-:math:`\sum_r V(r) x^r = h(x) / (1 - x)^{D+1}` with a polynomial h of degree D, whose
-coefficients are whole numbers and not negative [1]_. Put :math:`x \to q x`: R is the
+.. math:: \sum_{n=-r}^{r} \prod_g S_{m_g}(u, v), \quad
+    u = \lfloor (r + n) / 2 \rfloor, \; v = \lfloor (r - n) / 2 \rfloor .
+
+There n is the total of the block, and S the number of points of a group with that
+total: the sums of their positive and of their negative coordinates are at most u and v
+in absolute value. That holds once it holds for the first m - 1 coordinates, and the
+total gives the last one, so that S has the generating function
+:math:`\sum S_m(u, v) x^u y^v = (1 - xy)^{m-1} / ((1 - x) (1 - y))^m`.
+
+**The radius.** The corners of the unit ball are what one record can change, and
+whole; its facets are :math:`\sum_i \pm z_i = 1`. So V is a polynomial of degree D in r,
+:math:`\sum_r V(r) x^r = h(x) / (1 - x)^{D+1}`, and the coefficients of h are whole, not
+negative [1]_, and the same when read from behind [2]_. Put :math:`x \to q x`: R is the
 sum of D + 1 geometric numbers, :math:`P(G = g) \propto q^g`, and of an independent
 shift from 0 to D with weights :math:`h_k q^k`. Nothing is proposed and rejected. The
 shift compares random bits with the binary expansions of its cumulative probabilities,
 and a geometric number is read off discrete Laplace noise X, as X where X ≥ 0 and as
 -X - 1 where X < 0: given either sign, it is geometric.
 
-**The point.** Groups are independent given R = r. In a group of one the point is
-uniform in -r..r. In others, write a coordinate as a where it is not negative and as
--a - 1 where it is, a ≥ 0 (the two terms of
-:math:`\sum_z x^{|z|} = (1 + x) / (1 - x)`). Points with j negative coordinates are a
-subset of j coordinates and an a whose sum is at most r - j, so that j has weight
-:math:`\binom{m}{j} \binom{r - j + m}{m}`; given j, both are uniform.
+**The point.** Blocks are independent given R = r. A total is proposed uniformly from
+-r..r and accepted in proportion to its weight above, which is largest where u and v
+differ by at most one; that takes about :math:`\sqrt{D}` attempts. Given the total,
+groups are independent. Of their first m - 1 coordinates i are positive and have a sum
+of at most u, and the others are not and have one of at least -v, which is
+:math:`\binom{m-1}{i} \binom{u}{i} \binom{v+m-1-i}{m-1-i}` points; given i, the
+positive ones are a uniform subset, and their values and those of the others are gaps of
+uniform subsets.
 
 References
 ----------
@@ -33,7 +45,8 @@ References
    Mathematics 6, 1980. For groups of one, h has the Eulerian numbers of type B: Brenti,
    "q-Eulerian polynomials arising from Coxeter groups", European Journal of
    Combinatorics 15, 1994.
-.. [2] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
+.. [2] Hibi, "Dual polytopes of rational convex polytopes", Combinatorica 12, 1992.
+.. [3] Hardt, Talwar, "On the geometry of differential privacy", STOC 2010.
 """
 
 from __future__ import annotations
@@ -41,7 +54,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -55,28 +68,31 @@ from mmech.noise.system import random_words
 from mmech.noise.thresholds import exp_bounds
 from mmech.noise.weighted import position_by_weight
 
-__all__ = ["norm_noise", "norm_noise_variance"]
+__all__ = ["dimension", "norm_noise", "norm_noise_variance"]
 
 Rng = np.random.Generator | None
-Groups = tuple[int, ...]
-"""Sizes of the groups; functions of their counts alone take them sorted."""
+Groups = Sequence[int | Sequence[int]]
+Block = tuple[int, ...]
+"""Sizes of groups of equal totals; functions of their counts alone take them sorted."""
+Blocks = tuple[Block, ...]
 
 
 def norm_noise(
-    scale: Any, groups: Sequence[int], columns: int, *, insecure_rng: Rng = None
+    scale: Any, groups: Groups, columns: int, *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw independent columns of noise for a maximum of L1 norms, exactly.
 
-    Time per column is O(D) for groups of one and O(m²) for each group of m. The first
-    call for some group sizes takes O(D²) additions of integers of D log D bits: some
-    milliseconds for D = 100, half a second for D = 1000.
+    The first call for some group sizes takes O(D²) sums, and products for every size,
+    of integers of D log D bits: some milliseconds for D = 100, a second or two for
+    D = 1000.
 
     Parameters
     ----------
     scale : Fraction or int
         Scale t > 0, in counts: P(z) is proportional to exp(-max_g ‖z_g‖₁ / t).
-    groups : sequence of int
-        Sizes of consecutive groups of rows, at least one each; D in all.
+    groups : sequence of int, or of sequences of int
+        Sizes of consecutive groups of rows, at least one each. Sizes that are put
+        together into a sequence are those of groups of equal totals.
     columns : int
         Number of independent columns.
     insecure_rng : numpy.random.Generator, default=None
@@ -84,7 +100,7 @@ def norm_noise(
 
     Returns
     -------
-    ndarray of int64, shape (D, columns)
+    ndarray of int64, shape (rows, columns)
 
     Raises
     ------
@@ -100,40 +116,53 @@ def norm_noise(
     >>> from mmech.noise import norm_noise
     >>> norm_noise(64, [1, 1, 3], 2).shape
     (5, 2)
+    >>> tables = norm_noise(64, [(2, 3)], 1)
+    >>> tables[:2].sum() == tables[2:].sum()
+    np.True_
     """
-    groups = tuple(map(int, groups))  # NumPy's integers would overflow
-    exact = check_norm_scale(scale, groups)
-    radii = _radii(exact, tuple(sorted(groups)), columns, insecure_rng)
-    return _points(groups, radii, insecure_rng)
+    blocks = as_blocks(groups)
+    exact = check_norm_scale(scale, blocks)
+    radii = _radii(exact, _sorted(blocks), columns, insecure_rng)
+    return _points(blocks, radii, insecure_rng)
 
 
-def check_norm_scale(scale: Any, groups: Sequence[int]) -> Fraction:
+def as_blocks(groups: Groups) -> Blocks:
+    """Return groups as blocks of equal totals; a size alone is a block of its own."""
+    each = [np.atleast_1d(np.array(block, np.int64)).tolist() for block in groups]
+    return tuple(map(tuple, each))  # NumPy's integers would overflow
+
+
+def dimension(groups: Groups) -> int:
+    """Return the number of dimensions of the noise."""
+    return sum(1 + sum(block) - len(block) for block in as_blocks(groups))
+
+
+def check_norm_scale(scale: Any, groups: Groups) -> Fraction:
     """Return the scale as a fraction whose radii 64-bit sums can carry."""
-    rows = sum(groups) + 1
+    rows = dimension(groups) + 1
     return check_scale(rows * Fraction(scale)) / rows
 
 
-def norm_noise_variance(scale: Any, groups: Sequence[int]) -> NDArray[np.float64]:
-    r"""Return the variance of every row of the noise, shape (D,).
+def norm_noise_variance(scale: Any, groups: Groups) -> NDArray[np.float64]:
+    r"""Return the variance of every row of the noise, shape (rows,).
 
-    About :math:`2 (D + 1) (D + 2) t^2 / ((m + 1) (m + 2))` for a row in a group of m,
-    that of continuous noise; less where t is small. Never zero, but at least the
-    smallest positive double.
+    About :math:`2 (D + 1) (D + 2) t^2 / ((m + 1) (m + 2))` for a row in a group of m
+    that is a block of its own, that of continuous noise; less where t is small. Never
+    zero, but at least the smallest positive double.
 
     Parameters
     ----------
     scale : Fraction or float
         Scale t > 0, in counts.
-    groups : sequence of int
-        Sizes of consecutive groups of rows.
+    groups : sequence of int, or of sequences of int
+        Sizes of consecutive groups of rows; together, of groups of equal totals.
 
     Notes
     -----
-    The sum of z₁² over an L1 ball in m dimensions has the generating function
-    2 x (1 + x)^m / (1 - x)^(m+3), twice that of the ball sizes, summed up twice and
-    moved by one. Times the sizes of the other balls, it is a polynomial in r of degree
-    D + 2, so that the moment of the noise is g(q) / (h(q) (1 - q)²) with another
-    numerator g of whole numbers.
+    The sum of z₁² over the points of a ball is a polynomial in r of degree D + 2, so
+    that the moment of the noise is g(q) / (h(q) (1 - q)²) with another numerator g of
+    whole numbers, which reads the same from behind as well. In a group, z₁ = p - q for
+    p of the u and q of the v that the m - 1 other coordinates leave.
 
     Examples
     --------
@@ -141,89 +170,129 @@ def norm_noise_variance(scale: Any, groups: Sequence[int]) -> NDArray[np.float64
     >>> norm_noise_variance(10, [1, 1]).round(1)
     array([399.9, 399.9])
     """
-    groups = tuple(map(int, groups))
-    rate = 1 / Fraction(scale)
-    ordered = tuple(sorted(groups))
-    by_size = {size: _variance(rate, ordered, size) for size in set(groups)}
-    return np.repeat([by_size[size] for size in groups], groups)
+    blocks = as_blocks(groups)
+    found = _variances(1 / Fraction(scale), _sorted(blocks))
+    rows = [(tuple(sorted(b)), size) for b in blocks for size in b for _ in range(size)]
+    return np.array([found[row] for row in rows])
 
 
 # ------------------------------------------------------------------ counting points
 
 
-def ball_sizes(dimension: int, count: int) -> NDArray[Any]:
-    """Return the number of integer points of L1 balls of radius 0..count-1.
-
-    Their generating function is (1 + x)^m / (1 - x)^(m+1).
-    """
-    sizes = np.full(count, 1, object)
-    for _ in range(dimension):
-        sizes = np.cumsum(sizes + np.append([0], sizes[:-1]))
-    return sizes
+def _sorted(blocks: Blocks) -> Blocks:
+    return tuple(sorted(tuple(sorted(block)) for block in blocks))
 
 
-def _products(groups: Groups, count: int) -> NDArray[Any]:
-    """Return V(0..count-1), the number of points of products of balls."""
-    points = np.full(count, 1, object)
-    for size, times in Counter(groups).items():
-        points = points * ball_sizes(size, count) ** times
-    return points
+def _slices(size: int, count: int, *, squares: bool = False) -> NDArray[Any]:
+    """Return S(v + n, v) by n and v, or sums of z₁², right where n + 2 v < count."""
+    powers = np.arange(count + count // 2, dtype=object) ** [[0], [1], [2]]
+    for _ in range(size - 1):
+        powers = np.cumsum(powers, axis=1)
+    ones, firsts, seconds = powers
+    v = np.arange((count + 1) // 2)
+    u = np.arange(count)[:, None] + v
+    if squares:
+        table = seconds[u] * ones[v] - 2 * firsts[u] * firsts[v] + ones[u] * seconds[v]
+    else:
+        table = ones[u] * ones[v]
+    return _differences(table, size - 1)
 
 
-def _numerator(values: NDArray[Any], power: int) -> list[int]:
-    """Return the leading coefficients of (1 - x)^power times a series."""
-    for _ in range(power):
+def _differences(values: NDArray[Any], times: int) -> NDArray[Any]:
+    """Return (1 - x)^times times a series, along the last axis."""
+    for _ in range(times):
         values = np.diff(values, prepend=0)
-    return [int(value) for value in values]
+    return values
+
+
+def _over_totals(table: NDArray[Any]) -> NDArray[Any]:
+    """Add up what slices of the ball of radius r have, for all r < count."""
+    totals = [np.arange(r + 1) for r in range(len(table))]
+    return np.array(
+        [2 * table[n, (n[-1] - n) // 2].sum() - table[0, n[-1] // 2] for n in totals],
+        object,
+    )
+
+
+def _numerator(values: NDArray[Any], degree: int) -> tuple[int, ...]:
+    """Return all coefficients of (1 - x)^(degree + 1) times a series.
+
+    They read the same from behind, so that half of the series is enough.
+    """
+    values = _differences(values[: degree // 2 + 1], degree + 1)
+    half = [int(value) for value in values]
+    return (*half, *half[(degree + 1) // 2 - 1 :: -1])
 
 
 @lru_cache(maxsize=64)
-def shift_weights(groups: Groups) -> tuple[int, ...]:
-    """Return h₀..h_D, where Σ V(r) x^r = h(x) / (1 - x)^(D+1)."""
-    degree = sum(groups)
-    return tuple(_numerator(_products(groups, degree + 1), degree + 1))
+def numerators(
+    blocks: Blocks,
+) -> tuple[tuple[int, ...], Mapping[tuple[Block, int], tuple[int, ...]]]:
+    """Return h₀..h_D and, for a group of each size in each block, g₀..g_(D+2).
+
+    Σ V(r) x^r = h(x) / (1 - x)^(D+1), and sums of z₁² have g(x) / (1 - x)^(D+3).
+    """
+    degree = dimension(blocks)
+    count = degree // 2 + 2
+    slices = {m: _slices(m, count) for m in {m for block in blocks for m in block}}
+    inside = np.add.outer(np.arange(count), 2 * np.arange((count + 1) // 2)) < count
+    tables = {
+        block: math.prod(slices[m] ** times for m, times in Counter(block).items())
+        * inside
+        for block in set(blocks)
+    }
+    points = {block: _over_totals(table) for block, table in tables.items()}
+    every: Any = math.prod(
+        points[block] ** times for block, times in Counter(blocks).items()
+    )
+    squares = {
+        (block, m): _over_totals(table // slices[m] * _slices(m, count, squares=True))
+        * (every // points[block])
+        for block, table in tables.items()
+        for m in set(block)
+    }
+    return _numerator(every, degree), {
+        key: _numerator(values, degree + 2) for key, values in squares.items()
+    }
 
 
 @lru_cache(maxsize=256)
-def _variance(rate: Fraction, groups: Groups, size: int) -> float:
-    """Return the variance of one coordinate in a group of a size."""
-    others = list(groups)
-    others.remove(size)
-    degree = sum(groups) + 2
-    balls = ball_sizes(size, degree + 1)
-    squares = 2 * np.append([0], np.cumsum(np.cumsum(balls))[:-1])
-    numerator = _numerator(squares * _products(tuple(others), degree + 1), degree + 1)
-    weights = shift_weights(groups)
+def _variances(rate: Fraction, blocks: Blocks) -> Mapping[tuple[Block, int], float]:
+    """Return the variance of a coordinate in a group of each size in each block."""
+    weights, squares = numerators(blocks)
     precision = sum(weights).bit_length() + 1200  # q may be as small as a double
     ratio, _ = exp_bounds(rate, precision)
-    top = _partial_sums(numerator, ratio, precision)[-1]
     bottom = _partial_sums(weights, ratio, precision)[-1]
-    return max(top / bottom / math.expm1(-float(rate)) ** 2, 5e-324)
+    square = math.expm1(-float(rate)) ** 2
+    tops = {
+        key: _partial_sums(own, ratio, precision)[-1] for key, own in squares.items()
+    }
+    return {key: max(top / bottom / square, 5e-324) for key, top in tops.items()}
 
 
 # -------------------------------------------------------------------------- radius
 
 
 def _radii(
-    scale: Fraction, groups: Groups, size: int, insecure_rng: Rng
+    scale: Fraction, blocks: Blocks, size: int, insecure_rng: Rng
 ) -> NDArray[np.int64]:
     """Draw radii, r with probability proportional to V(r) q^r."""
     laplace = discrete_laplace(
-        scale, (sum(groups) + 1, size), insecure_rng=insecure_rng
+        scale, (dimension(blocks) + 1, size), insecure_rng=insecure_rng
     )
     geometric = np.where(laplace < 0, ~laplace, laplace)
-    table = _shift_table(scale, groups)
+    table = _shift_table(scale, blocks)
     words = random_words(size, insecure_rng)
     shifts = np.searchsorted(table, words)
     for i in np.flatnonzero(np.isin(words, table)).tolist():
-        shifts[i] = _settle(int(words[i]), scale, groups, insecure_rng)
+        shifts[i] = _settle(int(words[i]), scale, blocks, insecure_rng)
     return np.asarray(geometric.sum(axis=0) + shifts, np.int64)
 
 
 @lru_cache(maxsize=256)
-def _shift_table(scale: Fraction, groups: Groups) -> NDArray[np.uint64]:
+def _shift_table(scale: Fraction, blocks: Blocks) -> NDArray[np.uint64]:
     """Return the first 64 bits of the cumulative probabilities of the shift."""
-    table = np.array(cumulative_bits(shift_weights(groups), scale, 64), np.uint64)
+    table = np.array(cumulative_bits(numerators(blocks)[0], scale, 64), np.uint64)
     table.setflags(write=False)
     return table
 
@@ -270,13 +339,13 @@ def _partial_sums(
     return sums
 
 
-def _settle(word: int, scale: Fraction, groups: Groups, insecure_rng: Rng) -> int:
+def _settle(word: int, scale: Fraction, blocks: Blocks, insecure_rng: Rng) -> int:
     """Return the shift of a uniform number whose first 64 bits leave it undecided."""
     bits = 64
     while True:
         bits += 64
         word = word << 64 | int(random_words(1, insecure_rng)[0])
-        table = cumulative_bits(shift_weights(groups), scale, bits)
+        table = cumulative_bits(numerators(blocks)[0], scale, bits)
         if word not in table:
             return bisect_left(table, word)
 
@@ -285,46 +354,85 @@ def _settle(word: int, scale: Fraction, groups: Groups, insecure_rng: Rng) -> in
 
 
 def _points(
-    groups: Groups, radii: NDArray[np.int64], insecure_rng: Rng
+    blocks: Blocks, radii: NDArray[np.int64], insecure_rng: Rng
 ) -> NDArray[np.int64]:
-    """Draw a uniform point of the product of balls of every radius, shape (D, n)."""
-    noise = np.empty((sum(groups), radii.size), np.int64)
-    sizes = np.array(groups)
+    """Draw a uniform point of the ball of every radius, shape (rows, n)."""
+    totals = _totals(blocks, radii, insecure_rng)
+    of_groups = np.repeat(totals, [len(block) for block in blocks], axis=0)
+    sizes = np.concatenate(blocks)
     stops = np.cumsum(sizes)
-    singles = stops[sizes == 1] - 1
-    reach = np.tile(radii, singles.size)
-    points = integers_below(2 * reach + 1, insecure_rng=insecure_rng) - reach
-    noise[singles] = points.reshape(singles.size, radii.size)
-    for size in set(groups) - {1}:
+    noise = np.empty((stops[-1], radii.size), np.int64)
+    for size in set(sizes.tolist()):
         rows = stops[sizes == size] - np.arange(size, 0, -1)[:, None]
-        reach = np.tile(radii, rows.shape[1])
-        points = _ball_points(size, reach, insecure_rng)
+        n = of_groups[sizes == size].ravel()
+        r = np.tile(radii, rows.shape[1])
+        points = _slice_points(size, (r + n) // 2, (r - n) // 2, insecure_rng)
         noise[rows] = points.reshape(*rows.shape, radii.size)
     return noise
 
 
-def _ball_points(
-    dimension: int, radii: NDArray[np.int64], insecure_rng: Rng
+def _totals(
+    blocks: Blocks, radii: NDArray[np.int64], insecure_rng: Rng
 ) -> NDArray[np.int64]:
-    """Draw a uniform integer point of an L1 ball of every radius, shape (m, n)."""
-    negative = np.array(
-        [_negatives(dimension, radius, insecure_rng) for radius in radii.tolist()],
-        np.int64,
-    )
-    # The gaps of a subset of 1..(r - j + m) of size m, each less one, are the a.
-    places = _subsets(dimension, radii - negative + dimension, insecure_rng)
-    steps = np.diff(places, axis=0, prepend=0) - 1
-    return np.where(_marks(dimension, negative, insecure_rng), ~steps, steps)
+    """Draw the totals of blocks of a uniform point of every ball, (blocks, n)."""
+    left = np.arange(len(blocks) * radii.size)
+    totals = np.empty(left.size, np.int64)
+    while left.size:
+        reach = radii[left % radii.size]
+        totals[left] = integers_below(2 * reach + 1, insecure_rng=insecure_rng) - reach
+        asked = np.stack([left // radii.size, reach, totals[left]], axis=1)
+        kept = [_accepts(blocks[i], r, n, insecure_rng) for i, r, n in asked.tolist()]
+        left = left[~np.array(kept)]
+    return totals.reshape(len(blocks), radii.size)
 
 
-def _negatives(dimension: int, radius: int, insecure_rng: Rng) -> int:
-    """Draw the number of negative coordinates of a uniform point of a ball."""
-    weights = [math.comb(radius + dimension, dimension)]
-    for j in range(min(dimension, radius)):
-        more = (dimension - j) * (radius - j)
-        fewer = (j + 1) * (radius - j + dimension)
+def _accepts(block: Block, radius: int, total: int, insecure_rng: Rng) -> bool:
+    """Accept a total with a probability in proportion to the points that have it."""
+    if block == (1,):
+        return True
+    weight, most = 1, 1
+    for size, times in Counter(block).items():
+        own = _slice_weights(size, (radius + total) // 2, (radius - total) // 2)
+        even = _slice_weights(size, (radius + 1) // 2, radius // 2)
+        weight, most = weight * sum(own) ** times, most * sum(even) ** times
+    return position_by_weight([weight, most - weight], insecure_rng) == 0
+
+
+def _slice_weights(size: int, u: int, v: int) -> list[int]:
+    """Return how many points of a group have 0, 1, ... positive coordinates.
+
+    Not counting its last one.
+    """
+    others = size - 1
+    weights = [math.comb(v + others, others)]
+    for i in range(min(others, u)):
+        more = (others - i) ** 2 * (u - i)
+        fewer = (i + 1) ** 2 * (v + others - i)
         weights.append(weights[-1] * more // fewer)
-    return position_by_weight(weights, insecure_rng)
+    return weights
+
+
+def _slice_points(
+    size: int, u: NDArray[np.int64], v: NDArray[np.int64], insecure_rng: Rng
+) -> NDArray[np.int64]:
+    """Draw a uniform point of a group, of total u - v, for all u and v, (m, n)."""
+    if size == 1:
+        return (u - v)[None]
+    found = np.empty((size, u.size), np.int64)
+    asked = zip(u.tolist(), v.tolist(), strict=True)
+    positive = np.array(
+        [position_by_weight(_slice_weights(size, *one), insecure_rng) for one in asked]
+    )
+    marks = _marks(size - 1, positive, insecure_rng)
+    for i in set(positive.tolist()):
+        own = np.flatnonzero(positive == i)
+        rest = size - 1 - i
+        up = np.diff(_subsets(i, u[own], insecure_rng), axis=0, prepend=0)
+        down = np.diff(_subsets(rest, v[own] + rest, insecure_rng), axis=0, prepend=0)
+        first = np.argsort(~marks[:, own], axis=0, kind="stable")
+        found[first, own] = np.concatenate([up, 1 - down])
+    found[-1] = u - v - found[:-1].sum(axis=0)
+    return found
 
 
 def _subsets(

@@ -262,6 +262,27 @@ class JointTrees(SelectedTrees):
         sums = () if self.additive is None else self.additive.sums
         return [*(own.released for own in sums), *self.released]
 
+    @property
+    def _tables(self) -> list[int]:
+        """Releases whose rows, and the noise on them, add up to numbers of records."""
+        if self.additive is None:
+            return []
+        numbers, *views = (own.released.values for own in self.additive.sums)
+        return [
+            place
+            for place, rows in enumerate(views, 1)
+            if len(rows) > 1 and (rows.sum(axis=0) == numbers[0]).all()
+        ]
+
+    @cached_property
+    def _own_variances(self) -> list[Floats]:
+        """Variances of the noise of every row, apart from the noise of a total."""
+        found: list[Floats] = [own.variances for own in self._releases]
+        for place in self._tables:
+            own, m = found[place], len(found[place])
+            found[place] = np.asarray((own - found[0] / m**2) * m / (m - 1))
+        return found
+
     def _moments(self) -> list[Moments]:
         """Return what was released of each block of features, with its prior."""
         s, k = self.settings, self._n_classes
@@ -284,7 +305,7 @@ class JointTrees(SelectedTrees):
                 {"width": s.leaf_width, "whole": True},
             ]
         values = self._sums([own.values for own in self._releases], held=True)
-        noise = [np.tile(own.variances[:, None], k) for own in self._releases]
+        noise = [np.tile(own[:, None], k) for own in self._own_variances]
         variances = self._sums(noise, held=False)
         return [
             Moments(own.ravel(), variance.ravel(), **words)
@@ -355,10 +376,12 @@ class JointTrees(SelectedTrees):
         rng = np.random.default_rng(0)  # public: a simulation of what is known
         shape = self._n_classes, REPLICAS
         noise = [
-            np.sqrt(own.variances)[:, None, None]
-            * rng.standard_normal((own.variances.size, *shape))
-            for own in self._releases
+            np.sqrt(own)[:, None, None] * rng.standard_normal((own.size, *shape))
+            for own in self._own_variances
         ]
+        for place in self._tables:
+            missing = noise[0] - noise[place].sum(axis=0)
+            noise[place] += missing / len(noise[place])
         sums = self._sums(noise, held=False)
         return self.model.response(
             np.concatenate([own.reshape(-1, REPLICAS) for own in sums])

@@ -4,7 +4,8 @@ Of every class the number of records and, for each attribute, either the sum of 
 positions in the order of its cells, or the counts of its cells, or of the cells of two
 neighbouring attributes, are released together. A record is bounded in each of these
 sums, so that noise shaped like their norm (`mmech.noise.k_norm`) is up to six times
-less than Laplace noise that shares a budget among attributes. The finest set of sums
+less than Laplace noise that shares a budget among attributes. Tables of counts add up
+to the number of records of a class, and so does their noise. The finest set of sums
 that stands out from its noise is taken; both are public.
 
 What attributes say of a class then adds up as in naive Bayes,
@@ -31,7 +32,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -123,16 +124,27 @@ class Sums:
     Attributes
     ----------
     terms : tuple of Sum
-        One for every attribute or pair of two; before them comes a row that counts
-        records.
+        One for every attribute or pair of two, counts first; before them comes a row
+        that counts records.
     """
 
     terms: tuple[Sum, ...]
 
+    @classmethod
+    def of_terms(cls, terms: Iterable[Sum]) -> Sums:
+        """Return sums with counts first."""
+        return cls(tuple(sorted(terms, key=lambda term: term.by_position)))
+
     @property
-    def groups(self) -> list[int]:
+    def sizes(self) -> list[int]:
         """Sizes of groups of rows, each bounded by one unit for every record."""
         return [1, *(term.size for term in self.terms)]
+
+    @property
+    def groups(self) -> list[int | tuple[int, ...]]:
+        """The same, with those together that add up to the number of records."""
+        n_tables = 1 + sum(not term.by_position for term in self.terms)
+        return [tuple(self.sizes[:n_tables]), *self.sizes[n_tables:]]
 
     def of(
         self,
@@ -164,11 +176,11 @@ def sums_from_coarse_to_fine(
         Sum(view, True, view.size >= roots)
         for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
-    found = [Sums(tuple(means))]
+    found = [Sums.of_terms(means)]
     for groups in settings.resolutions:
         terms = [Sum(_grouped(i, n, groups, roots), n == 2) for i, n in attributes]
-        found.append(Sums(tuple(terms)))
-    found.append(Sums(tuple(_neighbours(attributes, settings))))
+        found.append(Sums.of_terms(terms))
+    found.append(Sums.of_terms(_neighbours(attributes, settings)))
     return list(dict.fromkeys(found))
 
 
@@ -347,7 +359,7 @@ def release_scores(
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
         noise = settings.signal_to_noise * payments.deviation(other.groups, cost)
-        chance = settings.records_per_sum * sum(other.groups)
+        chance = settings.records_per_sum * sum(other.sizes)
         if n_records / n_classes >= max(noise, chance):
             sums = other
     released = payments.release_sums(
@@ -371,8 +383,8 @@ class _Rows:
         Mean position of all records, or their share in every cell.
     deviations : ndarray of float64, shape (rows, k)
         Sums of classes less what their number of records would add to `common`.
-    noise : float
-        Standard deviation of a row.
+    noise, spread : float and ndarray of float64, shape (rows,)
+        Standard deviations of a row, and of `deviations`, by noise.
     largest_mean : float
         Where mean positions are cut off.
     """
@@ -381,17 +393,13 @@ class _Rows:
     common: Floats
     deviations: Floats
     noise: float
+    spread: Floats
     largest_mean: float
 
     @cached_property
     def standardised(self) -> Floats:
         """Deviations in units of their noise."""
         return np.asarray(self.deviations / self.spread[:, None])
-
-    @property
-    def spread(self) -> Floats:
-        """Standard deviations of `deviations` by noise, shape (rows,)."""
-        return np.asarray(self.noise * np.sqrt(1 + self.common**2))
 
     def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats, Floats]:
         """Return log-odds of the cells, standard errors by noise, and shares of cells.
@@ -431,7 +439,7 @@ def _scores(
     values, variances = released.values / GRID, _noise(released) ** 2
     tables, errors = [], [np.sqrt(variances[0]) / numbers[None]]
     found = [ViewSums(Released(values[:1], variances[:1]), np.ones((1, numbers.size)))]
-    ends = np.cumsum(sums.groups)
+    ends = np.cumsum(sums.sizes)
     together = zip(rows, kept.tolist(), pairwise(ends), strict=True)
     for row, part, (start, stop) in together:
         odds, own, shares = row.table(part, numbers)
@@ -479,12 +487,12 @@ def _rows(
 ) -> tuple[Floats, list[_Rows]]:
     """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / GRID
-    noise = _noise(released)
+    noise, tied = _noise(released), released.entry.kind == "k_norm"
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()
     rows = []
-    ends = np.cumsum(sums.groups)
+    ends = np.cumsum(sums.sizes)
     for term, (start, stop) in zip(sums.terms, pairwise(ends), strict=True):
         block, deviation = values[start:stop], float(noise[start])
         if term.by_position:
@@ -493,7 +501,10 @@ def _rows(
             common = np.maximum(block.sum(axis=1), 0) + deviation * k / 2 + 0.5
             common /= common.sum()
         apart = block - common[:, None] * values[0]
-        rows.append(_Rows(term, common, apart, deviation, farthest))
+        # Rows that add up to the number of records have their part of its noise.
+        part = 1 / term.size if tied and not term.by_position else 0.0
+        spread = deviation**2 + (common**2 - 2 * part * common) * noise[0] ** 2
+        rows.append(_Rows(term, common, apart, deviation, np.sqrt(spread), farthest))
     return numbers, rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmech import Measurement, PrivacyLedger
 from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
+from mmech.noise.norm import Groups, as_blocks, dimension
 from mmech.privacy.ledger import LedgerEntry
 from mmech.quantiles import select_quantiles
 from mmech.release import charge, measure
@@ -91,27 +92,29 @@ class Payments:
     def release_sums(
         self,
         sums: NDArray[np.int64],
-        groups: Sequence[int],
+        groups: Groups,
         cost: Fraction,
         what: str,
         unit: int,
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`.
 
-        In L1 norm, and so in L2 norm; and in one column only.
+        In L1 norm, and so in L2 norm; and in one column only. Groups that are put
+        together have equal totals. Gaussian noise on these alone would be the noise
+        on all rows, projected: it is in the least squares fit to what is released.
         """
         if self.ledger.currency == "epsilon":
             return self._measure(sums, Fraction(unit), k_norm(groups), cost, what)
-        squared = Fraction(unit**2 * len(groups))
+        squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))
         return self._measure(sums, squared, GAUSSIAN, cost, what)
 
-    def deviation(self, groups: Sequence[int], cost: Fraction) -> float:
+    def deviation(self, groups: Groups, cost: Fraction) -> float:
         """Return about what `release_sums` adds to a group of one row."""
         size = self.ledger.relation.factor
         if self.ledger.currency == "rho":
-            return size * math.sqrt(len(groups) / (2 * cost))
-        rows = sum(groups)
-        return float(size / cost) * math.sqrt((rows + 1) * (rows + 2) / 3)
+            return size * math.sqrt(sum(map(len, as_blocks(groups))) / (2 * cost))
+        d = dimension(groups)
+        return float(size / cost) * math.sqrt((d + 1) * (d + 2) / 3)
 
     def _measure(
         self,

@@ -53,7 +53,7 @@ def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
 # -------------------------------------------------------------------- what is released
 def one_by_one(sums, domain_shape, codes, classes, k):
     """Add up what every record adds to every row, one after the other."""
-    rows = sum(sums.groups)
+    rows = sum(sums.sizes)
     out = [[0] * k for _ in range(rows)]
     for record, c in zip(codes.tolist(), classes.tolist(), strict=True):
         out[0][c] += GRID
@@ -85,7 +85,7 @@ def test_sums_are_those_of_brute_force(domain_shape):
     for sums in sums_from_coarse_to_fine(domain_shape):
         found = sums.of(codes, classes, 3)
         assert found.dtype == np.int64
-        assert found.shape == (sum(sums.groups), 3)
+        assert found.shape == (sum(sums.sizes), 3)
         expected = one_by_one(sums, domain_shape, codes, classes, 3)
         np.testing.assert_array_equal(found, expected)
         assert not sums.of(codes[:0], classes[:0], 3).any()
@@ -95,8 +95,8 @@ def test_sums_are_those_of_brute_force(domain_shape):
 def test_every_record_is_bounded_in_every_group(domain_shape):
     """Exhaustive: all cells, classes and levels; in one column, by one unit at most."""
     for sums in sums_from_coarse_to_fine(domain_shape):
-        starts = np.cumsum([0, *sums.groups[:-1]])
-        largest = np.zeros(len(sums.groups), np.int64)
+        starts = np.cumsum([0, *sums.sizes[:-1]])
+        largest = np.zeros(len(sums.sizes), np.int64)
         for cell in np.ndindex(domain_shape):
             for c in range(2):
                 row = sums.of(np.array([cell]), np.array([c]), 2)
@@ -104,6 +104,10 @@ def test_every_record_is_bounded_in_every_group(domain_shape):
                 sizes = np.add.reduceat(np.abs(row[:, c]), starts)
                 assert sizes.max() <= GRID
                 largest = np.maximum(largest, sizes)
+                totals = np.add.reduceat(row[:, c], starts)
+                for block in sums.groups:  # noise does not hide what it takes for equal
+                    own, totals = np.split(totals, [np.size(block)])
+                    assert np.ptp(own) == 0
         np.testing.assert_array_equal(largest, GRID)  # and not by less than is paid for
 
 
@@ -120,11 +124,11 @@ def test_levels_are_finer_and_finer():
     levels = sums_from_coarse_to_fine((2, 7, 30, 1, 100))
     assert len(set(levels)) == len(levels) > 2
     assert [term.by_position for term in levels[0].terms] == [True] * 4
-    sizes = [sum(level.groups) for level in levels]
+    sizes = [sum(level.sizes) for level in levels]
     assert sizes == sorted(sizes)
     for level in levels:
         looked_at = [i for term in level.terms for i in term.view.attributes]
-        assert looked_at == [0, 1, 2, 4]  # each once; one cell tells nothing
+        assert sorted(looked_at) == [0, 1, 2, 4]  # each once; one cell tells nothing
         # Of two cells the position says all that counts would.
         assert all(term.view.size > 2 for term in level.terms if not term.by_position)
     pairs = [term.view.attributes for term in levels[-1].terms]
@@ -166,7 +170,7 @@ def test_the_level_follows_public_numbers(accounting, watch_all):
     """Finer with less noise or more records, the same for any records."""
     domain_shape, k = (3, 20, 4), 2
     levels = sums_from_coarse_to_fine(domain_shape)
-    sizes = [sum(level.groups) * k for level in levels]
+    sizes = [sum(level.sizes) * k for level in levels]
     assert len(set(sizes)) == len(sizes)
     seen = []
 
@@ -214,7 +218,7 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(n_records, watch_
             paid, Fraction(1000), domain_shape, codes, classes,
             n_classes=k, n_records=n_records, settings=settings,
         )  # fmt: skip
-    most = max(sum(one.groups) for one in sums_from_coarse_to_fine(domain_shape))
+    most = max(sum(one.sizes) for one in sums_from_coarse_to_fine(domain_shape))
     few = n_records < k * SETTINGS.records_per_sum * most
     assert rows[0] == most
     assert (rows[1] < most) == few
@@ -354,16 +358,29 @@ def test_attributes_of_noise_are_shrunk_beside_those_of_signal(level, rng):
     assert np.mean(parts[1:]) < 0.5
 
 
+def test_counts_and_their_noise_add_up_to_the_numbers_of_records(rng):
+    """Positions, and cells of two, stand for themselves."""
+    codes, classes = draw_records((2, 5, 12), 50, 3)
+    for sums in sums_from_coarse_to_fine((2, 5, 12)):
+        values = released(sums, codes, classes, 3, cost=Fraction(1, 2), rng=rng).values
+        assert (values != sums.of(codes, classes, 3)).any()
+        number, *terms = np.split(values, np.cumsum(sums.sizes)[:-1])
+        for term, rows in zip(sums.terms, terms, strict=True):
+            together = (rows.sum(axis=0) == number[0]).all()
+            assert together == (not term.by_position)
+
+
+@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("level", [0, 1])
-def test_deviations_are_seen_in_units_of_their_noise(level, rng):
+def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
     """Of classes that differ by noise only they have a mean square of one."""
-    domain_shape, k = (4,) * 20, 40
+    domain_shape, k = (4,) * 20, 400
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     one = sums.of(np.repeat(np.arange(4)[:, None], 20, axis=1), np.zeros(4, int), 1)
     if level == 0:
         one[1::2] += one[0] // 2  # positions that are not in the middle
     cost = Fraction(1, 2)
-    paid = paying("zcdp", cost, rng)
+    paid = paying(accounting, cost, rng)
     values = np.tile(1000 * one, k)
     measured = paid.release_sums(values, sums.groups, cost, SUMS, GRID)
     _, rows = additive._rows(sums, measured, SETTINGS.largest_mean)

@@ -261,6 +261,34 @@ def test_exact_counts_of_many_records_are_found_again(rng):
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_simulated_noise_is_that_of_the_release(counted, monkeypatch):
+    """Counts of cells add up to numbers of records, and so does their noise."""
+    level = {"signal_to_noise": 0.1 if counted else 1e9, "records_per_sum": 0.0}
+    forest = fitted(9000, 3, **level)._experts
+    sums, seen = forest.additive.sums, []
+    tables = [own.positions is None for own in sums[1:]]
+    assert any(tables) == counted
+
+    def look(self, released, *, held):
+        seen.append(released)
+        return list(released)
+
+    monkeypatch.setattr(JointTrees, "_sums", look)
+    monkeypatch.setattr(LogLinear, "response", lambda self, changes: changes)
+    forest = replace(forest)  # without what was computed before
+    model = object.__new__(LogLinear)
+    vars(forest)["model"] = model
+    assert len(forest._replicas)
+    (noise,) = seen
+    total = noise[0]
+    for own, simulated, table in zip(sums[1:], noise[1:], tables, strict=False):
+        if table:
+            np.testing.assert_allclose(simulated.sum(axis=0), total[0], atol=1e-6)
+        ratio = np.square(simulated).mean(axis=(1, 2)) / own.released.variances
+        assert np.abs(np.log(ratio)).max() < 1  # of 64 draws for each of three classes
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(("epsilon", "boosted"), [(1, False), (8, True)])
 def test_intervals_hold_for_counts_without_noise(epsilon, boosted, watch_all):

@@ -43,6 +43,9 @@ CASES = [
     ((1, 1, 1), Fraction(4, 5), 11),
     ((1, 3), Fraction(1, 2), 7),
     ((2, 1, 2), Fraction(3, 10), 4),
+    (((1, 2),), Fraction(1), 14),
+    (((2, 2),), Fraction(4, 5), 9),
+    (((1, 3), 1), Fraction(1, 2), 6),
 ]
 
 
@@ -53,8 +56,8 @@ def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
     inside = noise[:, (np.abs(noise) <= reach).all(axis=0)] + reach
     assert inside.shape[1] > 0.998 * noise.shape[1]
     side = 2 * reach + 1
-    cells = np.ravel_multi_index(tuple(inside), (side,) * sum(groups))
-    counts = np.bincount(cells, minlength=side ** sum(groups))
+    cells = np.ravel_multi_index(tuple(inside), (side,) * ref.n_rows(groups))
+    counts = np.bincount(cells, minlength=side ** ref.n_rows(groups))
     for factor in (Fraction(1), Fraction(93, 100), Fraction(107, 100)):
         _, law = ref.norm_law(groups, scale * factor, reach)
         assert (chisquare(counts, law) > FALSE_ALARM) == (factor == 1)
@@ -62,14 +65,27 @@ def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
 
 @pytest.mark.parametrize(
     ("groups", "scale"),
-    [((1,) * 60, 2), ((1,) * 20 + (3,) * 10, Fraction(1, 3)), ((25, 4), 64)],
-    ids=["60 of one", "small scale", "two groups"],
+    [
+        ((1,) * 60, 2),
+        ((1,) * 20 + (3,) * 10, Fraction(1, 3)),
+        ((25, 4), 64),
+        (((1, 4, 4, 3), (2, 2), 1), 5),
+    ],
+    ids=["60 of one", "small scale", "two groups", "equal totals"],
 )
 def test_radii_of_many_rows(groups, scale):
-    """r has weight V(r) q^r: a chi-square with V from big integers."""
-    radii = _norm._radii(Fraction(scale), tuple(sorted(groups)), 50_000, None)
+    """r has weight V(r) q^r: a chi-square with V from its numerator."""
+    blocks = _norm.as_blocks(groups)
+    radii = _norm._radii(Fraction(scale), blocks, 50_000, None)
     count = 2 * int(radii.max()) + 50
-    points = _norm._products(tuple(sorted(groups)), count)
+    degree, (weights, _) = _norm.dimension(blocks), _norm.numerators(blocks)
+    points = [
+        sum(
+            h * math.comb(r - k + degree, degree)
+            for k, h in enumerate(weights[: r + 1])
+        )
+        for r in range(count)
+    ]
     logarithms = np.array([math.log(int(v)) for v in points])
     step = max(1, int(radii.std() / 8))
     starts = np.arange(0, count, step)
@@ -118,8 +134,25 @@ def test_variances_and_correlations_of_many_rows():
         assert abs(scaled[i].mean()) < 6 / math.sqrt(products.size)
 
 
+def test_variances_of_equal_totals():
+    """Of the total, of rows and of contrasts, within six standard errors."""
+    groups, scale = [(1, 4, 4, 9), (2, 3), 1], 20
+    noise = norm_noise(scale, groups, 20_000).astype(float)
+    variance = norm_noise_variance(scale, groups)
+    for rows in (0, slice(1, 9), slice(9, 18), slice(18, 20), slice(20, 23), 23):
+        squares = np.square(np.atleast_2d(noise[rows])).mean(axis=0)
+        error = squares.std() / math.sqrt(squares.size)
+        assert abs(squares.mean() - np.mean(variance[rows])) < 6 * error
+        assert abs(squares.mean() - np.mean(variance[rows]) * 0.9**2) > 6 * error
+    contrasts = np.square(noise[1] - noise[2])
+    covariance = (variance[0] - 4 * variance[1]) / 12
+    error = contrasts.std() / math.sqrt(contrasts.size)
+    assert abs(contrasts.mean() - 2 * (variance[1] - covariance)) < 6 * error
+
+
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, watch_all):
+@pytest.mark.parametrize("name", command.NORM_GROUPS)
+def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 
     Of the claim of 1, 20,000 runs find 0.8 or more, and 1.7 where noise is halved.
@@ -127,7 +160,7 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, watch_all
     (case,) = (
         case
         for case in command.cases(1.0)
-        if (case.name, case.neighbours) == ("noisy_release, groups", neighbours)
+        if (case.name, case.neighbours) == (f"noisy_release, {name}", neighbours)
     )
 
     def bound():
@@ -145,7 +178,7 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(neighbours, watch_all
     assert found.refutes(0.6 * case.claimed)
 
     def too_little(scale, shape):
-        return norm_noise(scale / 2, command.NORM_GROUPS, shape[1])
+        return norm_noise(scale / 2, command.NORM_GROUPS[name], shape[1])
 
     watch_all(with_noise(too_little))
     assert bound().refutes(case.claimed)

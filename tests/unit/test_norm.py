@@ -4,6 +4,7 @@ import decimal
 import itertools
 import math
 from collections import Counter
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from unittest import mock
@@ -22,16 +23,43 @@ from mmech.noise import (
     norm_noise_variance,
 )
 from mmech.noise import norm as _norm
+from mmech.noise.norm import dimension
 
-GROUPS = [(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6]
+GROUPS = [
+    *[(1,), (3,), (1, 1), (2, 2), (1, 2, 1), (1, 3, 2), (1,) * 6],
+    *[((1, 3),), ((2, 2), 1), ((1, 2, 2),), ((2, 1), (1, 1)), (1, (1, 3))],
+]
 by_groups = pytest.mark.parametrize("groups", GROUPS, ids=str)
+
+
+def weights_of(groups):
+    """Return h, the weights of shifts of the radius."""
+    return _norm.numerators(_norm.as_blocks(groups))[0]
 
 
 def ball(groups, radius):
     """All integer points of a ball, one by one."""
     axis = range(-radius, radius + 1)
-    points = np.array(list(itertools.product(axis, repeat=sum(groups))))
+    points = np.array(list(itertools.product(axis, repeat=ref.n_rows(groups))))
     return points[ref.group_norm(points, groups) <= radius]
+
+
+def numbers_of_points(groups, count):
+    """V(0..count-1), by the formula over totals."""
+    found = []
+    for radius in range(count):
+        points = 1
+        for block in _norm.as_blocks(groups):
+            ends = [
+                ((radius + n) // 2, (radius - n) // 2)
+                for n in range(-radius, radius + 1)
+            ]
+            points *= sum(
+                math.prod(sum(_norm._slice_weights(m, *end)) for m in block)
+                for end in ends
+            )
+        found.append(points)
+    return found
 
 
 # ------------------------------------------------------------------ counting points
@@ -39,30 +67,38 @@ def ball(groups, radius):
 
 @by_groups
 def test_balls_have_as_many_points_as_are_found_one_by_one(groups):
-    count = 3 if sum(groups) > 4 else 5
+    count = 3 if ref.n_rows(groups) > 4 else 5
     found = [len(ball(groups, radius)) for radius in range(count)]
-    assert _norm._products(tuple(groups), count).tolist() == found
+    assert numbers_of_points(groups, count) == found
 
 
-def test_ball_sizes_are_those_of_the_formula():
-    for m in range(6):
-        wanted = [
-            sum(2**k * math.comb(m, k) * math.comb(r, k) for k in range(m + 1))
-            for r in range(30)
-        ]
-        assert _norm.ball_sizes(m, 30).tolist() == wanted
+@pytest.mark.parametrize("m", range(1, 5))
+def test_slices_have_as_many_points_as_are_found_one_by_one(m):
+    """And none of a ball has more than that whose total is nearest to zero."""
+    count = 7
+    points, squares = (_norm._slices(m, count, squares=own) for own in (False, True))
+    z = np.array(list(itertools.product(range(-count, count), repeat=m)))
+    up, down = np.maximum(z, 0).sum(axis=1), np.maximum(-z, 0).sum(axis=1)
+    for u, v in np.argwhere(np.add.outer(np.arange(count), np.arange(count)) < count):
+        inside = z[(up <= u) & (down <= v) & (up - down == u - v)]
+        n, least = abs(u - v), min(u, v)
+        assert len(inside) == points[n, least] == sum(_norm._slice_weights(m, u, v))
+        assert (inside[:, 0] ** 2).sum() == squares[n, least]
+        assert len(inside) <= sum(
+            _norm._slice_weights(m, -(-(u + v) // 2), (u + v) // 2)
+        )
 
 
-@pytest.mark.parametrize("groups", [*GROUPS, (1,) * 40, (2, 9, 30)], ids=str)
+@pytest.mark.parametrize(
+    "groups", [*GROUPS, (1,) * 40, (2, 9, 30), ((1, 2, 9), 3, 3, (12, 12))], ids=str
+)
 def test_shift_and_geometric_numbers_count_the_points_of_every_ball(groups):
     """V(r) = Σ_k h_k C(r - k + D, D): D + 1 geometric numbers of sum r - k."""
-    degree = sum(groups)
-    weights = _norm.shift_weights(groups)
+    degree = dimension(groups)
+    weights = weights_of(groups)
     assert len(weights) == degree + 1
     assert min(weights) > 0
-    assert weights == weights[::-1]  # reflexive polytopes
-    points = _norm._products(groups, 3 * degree)
-    for radius, wanted in enumerate(points.tolist()):
+    for radius, wanted in enumerate(numbers_of_points(groups, 2 * degree)):
         ways = range(min(radius, degree) + 1)
         total = sum(weights[k] * math.comb(radius - k + degree, degree) for k in ways)
         assert total == wanted
@@ -76,9 +112,9 @@ def test_the_mixture_of_balls_has_the_law_of_the_norm(groups):
     P(z) itself falls like q^n.
     """
     q = Fraction(3, 5)
-    degree = sum(groups)
-    weights = _norm.shift_weights(groups)
-    points = _norm._products(groups, 12)
+    degree = dimension(groups)
+    weights = weights_of(groups)
+    points = numbers_of_points(groups, 12)
 
     def radius_weight(radius):
         return sum(
@@ -89,17 +125,22 @@ def test_the_mixture_of_balls_has_the_law_of_the_norm(groups):
             for k in range(min(radius, degree) + 1)
         )
 
-    shares = [radius_weight(n) / int(points[n]) for n in range(12)]
+    shares = [radius_weight(n) / points[n] for n in range(12)]
     assert shares == [q**n for n in range(12)]
 
 
 # -------------------------------------------------------------- every random choice
 
 
+class Rejected(Exception):
+    """A total was proposed that was not accepted."""
+
+
 def every_outcome(draw):
     """Return the exact law of a function of choices, by making all of them.
 
-    The two functions that choose are patched: words alone do not tell of how many.
+    The functions that choose are patched: words alone do not tell of how many. What
+    follows a rejection repeats what was before it, so that outcomes are those without.
     """
     path, law = [], Counter()
 
@@ -115,27 +156,43 @@ def every_outcome(draw):
     def integers_below(bounds, insecure_rng=None):
         return np.array([choose([1] * bound) for bound in bounds.tolist()], np.int64)
 
+    accepts = _norm._accepts
+
+    def accepted(*arguments):
+        if not accepts(*arguments):
+            raise Rejected
+        return True
+
     choosing = mock.patch.multiple(
         _norm,
         integers_below=integers_below,
         position_by_weight=lambda weights, rng: choose(weights),
+        _accepts=accepted,
     )
     while True:
         depth, chance = 0, Fraction(1)
-        with choosing:
+        with choosing, suppress(Rejected):
             law[tuple(np.ravel(draw()).tolist())] += chance
         while path and path[-1][0] + 1 == len(path[-1][1]):
             path.pop()
         if not path:
-            return law
+            total = sum(law.values())
+            return {
+                outcome: chance / total for outcome, chance in law.items() if chance
+            }
         path[-1][0] += 1
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 3])
-@pytest.mark.parametrize("groups", [(1,), (2,), (3,), (1, 2), (2, 1)], ids=str)
+@pytest.mark.parametrize(
+    "groups",
+    [(1,), (2,), (3,), (1, 2), (2, 1), ((1, 2),), ((1, 3),), ((2, 2),), (1, (1, 2))],
+    ids=str,
+)
 def test_points_of_balls_are_exactly_uniform(groups, radius):
     """Over all values of all random numbers, with their exact probabilities."""
-    law = every_outcome(lambda: _norm._points(groups, np.array([radius]), None))
+    blocks = _norm.as_blocks(groups)
+    law = every_outcome(lambda: _norm._points(blocks, np.array([radius]), None))
     points = ball(groups, radius)
     assert set(law) == {tuple(point) for point in points.tolist()}
     assert set(law.values()) == {Fraction(1, len(points))}
@@ -143,15 +200,32 @@ def test_points_of_balls_are_exactly_uniform(groups, radius):
 
 @pytest.mark.parametrize(
     ("groups", "radii"),
-    [((2, 2), [1]), ((2, 2), [1, 0]), ((2, 1), [1, 1]), ((2, 1, 1), [1, 0])],
+    [((2, 2), [1]), ((2, 2), [1, 0]), ((2, 1), [1, 1]), ((2, 1, 1), [1, 0]),
+     (((1, 2),), [1, 1]), (((1, 2), 1), [1, 0])],
     ids=str,
-)
+)  # fmt: skip
 def test_columns_and_groups_are_independent_given_radii(groups, radii):
-    law = every_outcome(lambda: _norm._points(groups, np.array(radii), None))
+    blocks = _norm.as_blocks(groups)
+    law = every_outcome(lambda: _norm._points(blocks, np.array(radii), None))
     columns = itertools.product(*(ball(groups, radius) for radius in radii))
     tables = {tuple(np.ravel(np.transpose(table)).tolist()) for table in columns}
     assert set(law) == tables
     assert set(law.values()) == {Fraction(1, len(tables))}
+
+
+def test_totals_that_are_rejected_are_proposed_again(monkeypatch):
+    """With the same radius, until all are accepted."""
+    proposed, answers = [], iter([False, True, False, True, False, True])
+
+    def integers_below(bounds, insecure_rng=None):
+        proposed.append(bounds.tolist())
+        return np.full(len(bounds), len(proposed))
+
+    monkeypatch.setattr(_norm, "integers_below", integers_below)
+    monkeypatch.setattr(_norm, "_accepts", lambda *own: next(answers))
+    totals = _norm._totals(((2,),), np.array([3, 1, 4]), None)
+    assert proposed == [[7, 3, 9], [7, 9], [9]]
+    assert totals.tolist() == [[2 - 3, 1 - 1, 3 - 4]]
 
 
 # -------------------------------------------------------------------------- radius
@@ -174,7 +248,7 @@ def shares(weights, scale, digits=1200):
 )
 @pytest.mark.parametrize("groups", [(1,), (1, 1), (2, 3), (1,) * 12], ids=str)
 def test_expansions_equal_decimal_arithmetic(groups, scale, bits):
-    weights = _norm.shift_weights(groups)
+    weights = weights_of(groups)
     wanted = [math.floor(2**bits * c) for c in shares(weights, Fraction(scale))]
     assert _norm.cumulative_bits(weights, Fraction(scale), bits) == wanted
 
@@ -182,7 +256,7 @@ def test_expansions_equal_decimal_arithmetic(groups, scale, bits):
 @pytest.mark.parametrize("side", [-1, 1])
 def test_expansions_next_to_a_short_number(side):
     """One group of one: a shift of none has probability 1 / (1 + q), here 200 / 256."""
-    assert _norm.shift_weights((1,)) == (1, 1)
+    assert weights_of((1,)) == (1, 1)
     with decimal.localcontext(decimal.Context(prec=80)):
         rate = -Fraction((Decimal(56) / 200).ln()) + side * Fraction(1, 10**60)
     wanted = 200 if side > 0 else 199
@@ -191,7 +265,7 @@ def test_expansions_next_to_a_short_number(side):
 
 def test_expansions_at_an_epsilon_that_leaves_no_noise():
     """All probabilities of no shift are just below one, without a billion bits."""
-    weights = _norm.shift_weights((1, 2))
+    weights = weights_of((1, 2))
     assert _norm.cumulative_bits(weights, Fraction(1, 10**7), 64) == [2**64 - 1] * 3
     assert not norm_noise(Fraction(1, 10**7), (1, 2), 50).any()
     assert (norm_noise_variance(Fraction(1, 10**7), (1, 2)) == 5e-324).all()
@@ -213,12 +287,12 @@ def test_radii_are_sums_of_geometric_numbers_and_a_shift():
     """Words beside every threshold of the shift."""
     groups, scale = (1, 1, 1), Fraction(2)
     sums, first = sums_of_geometric(groups, scale, 2, np.random.default_rng(0))
-    table = _norm._shift_table(scale, groups).tolist()
+    table = _norm._shift_table(scale, _norm.as_blocks(groups)).tolist()
     assert table == sorted(table)
     assert len(table) == 3
     for shift, threshold in enumerate(table):
         script = Script(threshold - 1, threshold + 1, first=first)
-        radii = _norm._radii(scale, groups, 2, script)
+        radii = _norm._radii(scale, _norm.as_blocks(groups), 2, script)
         assert (radii - sums).tolist() == [shift, shift + 1]
         assert not script.left
 
@@ -226,13 +300,13 @@ def test_radii_are_sums_of_geometric_numbers_and_a_shift():
 def test_an_undecided_word_reads_further_ones():
     groups, scale = (1, 2), Fraction(3)
     sums, given = sums_of_geometric(groups, scale, 1, np.random.default_rng(0))
-    weights = _norm.shift_weights(groups)
+    weights = weights_of(groups)
     for shift, expansion in enumerate(_norm.cumulative_bits(weights, scale, 192)):
         first, second, third = (expansion >> s & (2**64 - 1) for s in (128, 64, 0))
         for more, step in itertools.product((0, 1), (-1, 1)):
             words = ([first, second + step], [first, second, third + step])[more]
             script = Script(*words, first=given)
-            radii = _norm._radii(scale, groups, 1, script)
+            radii = _norm._radii(scale, _norm.as_blocks(groups), 1, script)
             assert (radii - sums).tolist() == [shift + (step > 0)]
             assert not script.left
 
@@ -240,10 +314,12 @@ def test_an_undecided_word_reads_further_ones():
 # ------------------------------------------------------------------------ variances
 
 
-@pytest.mark.parametrize("groups", [(1,), (1, 1), (2, 1), (3,)], ids=str)
+@pytest.mark.parametrize(
+    "groups", [(1,), (1, 1), (2, 1), (3,), ((1, 2),), ((1, 1), 1)], ids=str
+)
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)])
 def test_variance_is_that_of_all_points(groups, scale):
-    points, law = ref.norm_law(groups, scale, 30 if sum(groups) < 3 else 22)
+    points, law = ref.norm_law(groups, scale, 30 if ref.n_rows(groups) < 3 else 22)
     wanted = law @ np.square(points)
     assert norm_noise_variance(scale, groups) == pytest.approx(wanted, rel=1e-6)
 
@@ -257,6 +333,16 @@ def test_variance_approaches_that_of_continuous_noise_from_below(groups):
         ratio = norm_noise_variance(scale, groups) / (wanted * float(scale) ** 2)
         assert (ratio < 1).all()
         assert (ratio > 1 - 0.2 / scale**2).all()
+
+
+def test_contrasts_of_equal_totals_have_less_variance():
+    """By a third and more for four values: counts of the first less the second."""
+    for n_tables, least in ((4, 0.35), (14, 0.39)):
+        groups = [1] + [4] * n_tables
+        total, row = norm_noise_variance(100, [groups])[:2]
+        # Rows have the covariance that makes theirs sum up to that of the total.
+        contrast = 2 * (row - (total - 4 * row) / 12)
+        assert contrast < (1 - least) * 2 * norm_noise_variance(100, groups)[1]
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 700), Fraction(1, 3), 5, 10**6])
@@ -290,7 +376,8 @@ def drawn_scale(values, watch_all, **settings):
     watch_all(note)
     noisy_release(values, released="x", **settings)
     (draw,) = seen
-    assert (draw.kind, draw.public["groups"]) == ("k_norm", settings["groups"])
+    blocks = _norm.as_blocks(settings["groups"])
+    assert (draw.kind, draw.public["groups"]) == ("k_norm", blocks)
     (scale,) = draw.public["parameters"]
     return scale
 
@@ -302,14 +389,15 @@ def largest_log_ratio(groups, scale, first, second):
     so that their largest ratios add up.
     """
     axis = np.arange(-2, 4)
-    outputs = np.array(list(itertools.product(axis, repeat=sum(groups))))
-    moved = sum(
-        np.abs(
-            ref.group_norm(outputs - a, groups) - ref.group_norm(outputs - b, groups)
-        ).max()
-        for a, b in zip(first.T, second.T, strict=True)
-    )
-    return int(moved) / scale
+    outputs = np.array(list(itertools.product(axis, repeat=ref.n_rows(groups))))
+    loss = Fraction(0)
+    for a, b in zip(first.T, second.T, strict=True):
+        one, other = (ref.group_norm(outputs - own, groups) for own in (a, b))
+        if (np.isinf(one) != np.isinf(other)).any():
+            return math.inf  # an output tells the two apart
+        possible = np.isfinite(one)
+        loss += int(np.abs(one[possible] - other[possible]).max()) / scale
+    return loss
 
 
 SIZES = (2, 3)
@@ -317,8 +405,9 @@ SIZES = (2, 3)
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("persons", [1, 2])
+@pytest.mark.parametrize("groups", [SIZES, (SIZES,)], ids=["groups", "equal totals"])
 def test_every_change_of_one_person_costs_epsilon_at_most(
-    persons, neighbours, watch_all
+    groups, persons, neighbours, watch_all
 ):
     """Exhaustive: tables of two attributes and two classes, all records of a person."""
     records = list(itertools.product(*map(range, SIZES), range(2)))
@@ -328,13 +417,13 @@ def test_every_change_of_one_person_costs_epsilon_at_most(
     for present in [[(0, 2, 0)] * persons, [(0, 2, 0)] * persons + [(1, 1, 1)]]:
         first = one_way_tables(present, SIZES, 2)
         scale = drawn_scale(
-            first, watch_all, sensitivity=1, groups=SIZES, epsilon=epsilon,
+            first, watch_all, sensitivity=1, groups=groups, epsilon=epsilon,
             neighbours=neighbours, records_per_person=persons,
         )  # fmt: skip
         kept = present if neighbours == "add_remove" else present[persons:]
         for other in others:
             second = one_way_tables(kept, SIZES, 2) + other
-            found.add(largest_log_ratio(SIZES, scale, first, second))
+            found.add(largest_log_ratio(groups, scale, first, second))
     assert max(found) == epsilon
 
 
@@ -348,6 +437,9 @@ def test_the_exhaustive_search_finds_what_costs_more(watch_all):
         ((1, 1, 3), once, 1),
         ((5,), once, 2),  # two attributes in one group
         ((3, 2), one_way_tables([(0, 0, 0)], SIZES, 1), 2),
+        ((SIZES,), once, 1),
+        ((SIZES,), one_way_tables([(0, 2, 0), (1, 0, 0)], SIZES, 1), 2),
+        (((1, 1), 3), once, math.inf),  # it counts in one of two groups
     ]:
         settings = {"groups": groups, "sensitivity": 1, "epsilon": 1}
         scale = drawn_scale(none, watch_all, **settings)
@@ -388,7 +480,9 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, persons, factor, watc
 
 
 @pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0)], ids=str)
-@pytest.mark.parametrize("groups", [(1, 3, 1), [5], np.array([2, 3])], ids=str)
+@pytest.mark.parametrize(
+    "groups", [(1, 3, 1), [5], np.array([2, 3]), [[2], (1, 1), 1]], ids=str
+)
 def test_shapes(groups, shape):
     values = np.full(shape, 7)
     settings = {"sensitivity": 1, "epsilon": 0.01, "released": "x"}
@@ -436,6 +530,9 @@ def test_the_ledger_is_charged_before_the_noise(watch_all):
         ({"values": 3}, ValueError, r"one or two dimensions, got shape \(\)"),
         ({"values": np.ones((3, 1, 1), int)}, ValueError, "one or two dimensions"),
         ({"groups": []}, ValueError, "at least one size, got none"),
+        ({"groups": [[], [1, 2]]}, ValueError, "at least one size, got none"),
+        ({"groups": [[1, 3]]}, ValueError, r"4 in all groups.*got shape \(3,\)"),
+        ({"groups": [[1, "2"]]}, TypeError, "size of a group must be an integer"),
         ({"groups": 3}, TypeError, "groups must be a sequence of sizes, got 3"),
         ({"groups": [3, 0]}, ValueError, "size of a group must be an integer >= 1"),
         ({"groups": [1.5, 1.5]}, TypeError, "size of a group must be an integer"),
@@ -462,6 +559,25 @@ def test_refused_input_spends_nothing(changes, kind, message, watch_all):
     with pytest.raises(kind, match=message):
         noisy_release(arguments.pop("values"), **arguments)
     assert ledger.spent == 0
+
+
+def test_totals_that_are_not_equal_are_refused_for_their_price(watch_all):
+    """Their difference would be released without noise."""
+
+    def fail(draw, sample):
+        raise AssertionError("noise was drawn")
+
+    values = np.array([[3, 1], [2, 0], [1, 1], [5, 0]])
+    arguments = {"sensitivity": 1, "epsilon": 1, "released": "x"}
+    with_table = noisy_release(values, groups=[(1, 2), 1], **arguments).values
+    assert (with_table[0] == with_table[1:3].sum(axis=0)).all()
+    watch_all(fail)
+    for column in (0, 1):
+        ledger, wrong = PrivacyLedger(1), values.copy()
+        wrong[2, column] += 1
+        with pytest.raises(ValueError, match=r"\[1, 2\] rows must have equal totals"):
+            noisy_release(wrong, groups=[(1, 2), 1], ledger=ledger, **arguments)
+        assert ledger.remaining == 0
 
 
 def test_the_largest_scale_draws():

@@ -187,12 +187,13 @@ def test_records(signed, relation, currency):
 
 
 @RELATIONS
-def test_sums_that_are_bounded_in_groups(relation):
-    sums = np.arange(10).reshape(5, 2)
+@pytest.mark.parametrize("groups", [[1, 2, 2], [[1, 2], [2]]], ids=str)
+def test_sums_that_are_bounded_in_groups(groups, relation):
+    sums = np.array([[3, 9], [1, 4], [2, 5], [0, 7], [6, 8]])
 
     def run(values, ledger):
         return noisy_release(
-            values, groups=[1, 2, 2], sensitivity=2, epsilon=PRICE, released="sums",
+            values, groups=groups, sensitivity=2, epsilon=PRICE, released="sums",
             neighbours=relation, ledger=ledger,
         )  # fmt: skip
 
