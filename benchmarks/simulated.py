@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
+from scipy.special import ndtr, softmax
 
 from mmech_rf import Attribute, Schema
 
@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 Scores = Callable[[Codes], Floats]
 
 KINDS = ("additive", "tree", "interactions", "rules", "mixed")
+SCORECARD = "scorecard"
 
 REFERENCE = 2000
 """Records of a task that shares of its classes are set by."""
@@ -71,10 +72,12 @@ class SimulatedTask:
     _scores: Scores = field(repr=False)
     _redrawn: float = field(repr=False)
     _background: Floats = field(repr=False)
+    _loadings: Floats | None = field(default=None, repr=False)
 
     def records(self, n_records: int, rng: np.random.Generator) -> Codes:
         """Return encoded records, shape (N, d)."""
-        return _drawn_records(self._clusters, self._shares, n_records, rng)
+        law = self._clusters, self._shares, self._loadings
+        return _drawn_records(*law, n_records, rng)
 
     def labels(self, codes: Codes, rng: np.random.Generator) -> Codes:
         """Return a class code for every record, drawn anew, shape (N,)."""
@@ -86,7 +89,9 @@ class SimulatedTask:
         return (1 - self._redrawn) * clear + self._redrawn * self._background
 
 
-def simulate_task(rng: np.random.Generator, kind: str | None = None) -> SimulatedTask:
+def simulate_task(
+    rng: np.random.Generator, kind: str | None = None, *, dependent: bool = False
+) -> SimulatedTask:
     """Return a task drawn from the prior, which the module describes.
 
     Parameters
@@ -94,6 +99,8 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
     rng : numpy.random.Generator
     kind : {"additive", "tree", "interactions", "rules", "mixed"}, optional
         What classes follow; drawn by default.
+    dependent : bool, default=False
+        Whether attributes depend on each other within a cluster.
 
     Returns
     -------
@@ -114,14 +121,16 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
     >>> task.probabilities(codes).sum(axis=1)
     array([1., 1., 1., 1.])
     """
-    if kind is not None and kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r}; choose from {', '.join(KINDS)}")
+    if kind not in (None, *KINDS, SCORECARD):
+        known = ", ".join((*KINDS, SCORECARD))
+        raise ValueError(f"there is no kind {kind!r}; choose from {known}")
     kind = kind or str(rng.choice(KINDS))
     sizes = _sizes(rng)
     clusters, shares = _attributes(sizes, rng)
+    loadings = _loadings(len(sizes), rng) if dependent else None
     k = 2 if rng.random() < 0.5 else int(rng.integers(3, rng.integers(4, 10)))
     background = rng.dirichlet(np.full(k, 2.0))
-    codes = _drawn_records(clusters, shares, REFERENCE, rng)
+    codes = _drawn_records(clusters, shares, loadings, REFERENCE, rng)
     if kind == "mixed":
         first, second = rng.choice(KINDS[:-1], 2, replace=False)
         parts = [
@@ -133,7 +142,8 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
     else:
         raw = _SCORES[kind](sizes, background, codes, rng)
     scores = _standard(raw, codes)
-    sharpness = 100.0 if rng.random() < 0.5 else float(rng.uniform(1, 6))
+    is_clear = rng.random() < 0.5 and kind != SCORECARD
+    sharpness = 100.0 if is_clear else float(rng.uniform(1, 6))
     redrawn = 0.0 if rng.random() < 0.3 else float(rng.uniform(0, 0.2))
     attributes = tuple(
         Attribute.ordinal(f"a{i}", range(n)) for i, n in enumerate(sizes)
@@ -146,10 +156,11 @@ def simulate_task(rng: np.random.Generator, kind: str | None = None) -> Simulate
         lambda x: sharpness * scores(x),
         redrawn,
         background,
+        loadings,
     )
     chances = task.probabilities(codes)
     gain = chances.max(axis=1).mean() - chances.mean(axis=0).max()
-    return task if gain >= LEAST_GAIN else simulate_task(rng, kind)
+    return task if gain >= LEAST_GAIN else simulate_task(rng, kind, dependent=dependent)
 
 
 def _sizes(rng: np.random.Generator) -> tuple[int, ...]:
@@ -181,17 +192,40 @@ def _attributes(
     return clusters, tuple(tables)
 
 
+def _loadings(d: int, rng: np.random.Generator) -> Floats:
+    """Return what attributes have of common factors: correlations, shape (d, f)."""
+    weights = rng.normal(size=(d, int(rng.integers(1, 4))))
+    weights /= np.sqrt(np.square(weights).sum(axis=1, keepdims=True))
+    return np.asarray(weights * np.sqrt(rng.beta(1.0, 1.0, (d, 1))))
+
+
 def _drawn_records(
-    clusters: Floats, shares: tuple[Floats, ...], n: int, rng: np.random.Generator
+    clusters: Floats,
+    shares: tuple[Floats, ...],
+    loadings: Floats | None,
+    n: int,
+    rng: np.random.Generator,
 ) -> Codes:
     of = rng.choice(clusters.size, n, p=clusters)
-    return np.column_stack([_choose(table[of], rng) for table in shares])
+    if loadings is None:
+        return np.column_stack([_choose(table[of], rng) for table in shares])
+    own = np.sqrt(1 - np.square(loadings).sum(axis=1))
+    factors = rng.normal(size=(n, loadings.shape[1])) @ loadings.T
+    places = ndtr(factors + own * rng.normal(size=(n, len(shares))))
+    return np.column_stack(
+        [_at(table[of], place) for table, place in zip(shares, places.T, strict=True)]
+    )
 
 
 def _choose(shares: Floats, rng: np.random.Generator) -> Codes:
     """Return a column for every row, by its shares."""
+    return _at(shares, rng.random(len(shares)))
+
+
+def _at(shares: Floats, places: Floats) -> Codes:
+    """Return the column of every row whose share holds a place from 0 to 1."""
     below = np.cumsum(shares, axis=1)[:, :-1]
-    return np.asarray((rng.random(len(shares))[:, None] > below).sum(axis=1), np.int64)
+    return np.asarray((places[:, None] > below).sum(axis=1), np.int64)
 
 
 def _standard(scores: Scores, codes: Codes) -> Scores:
@@ -205,8 +239,23 @@ def _standard(scores: Scores, codes: Codes) -> Scores:
 def _additive(
     sizes: tuple[int, ...], background: Floats, codes: Codes, rng: np.random.Generator
 ) -> Scores:
-    k, places = background.size, _some(sizes, rng)
-    ordered = rng.random() < 0.5
+    return _sum_of(_some(sizes, rng), sizes, background, codes, rng)
+
+
+def _scorecard(
+    sizes: tuple[int, ...], background: Floats, codes: Codes, rng: np.random.Generator
+) -> Scores:
+    return _sum_of(np.arange(len(sizes)), sizes, background, codes, rng)
+
+
+def _sum_of(
+    places: Codes,
+    sizes: tuple[int, ...],
+    background: Floats,
+    codes: Codes,
+    rng: np.random.Generator,
+) -> Scores:
+    k, ordered = background.size, rng.random() < 0.5
     strengths = rng.exponential(1.0, len(places))
     tables = []
     for i, strength in zip(places, strengths, strict=True):
@@ -346,4 +395,5 @@ _SCORES = {
     "tree": _tree,
     "interactions": _interactions,
     "rules": _rules,
+    SCORECARD: _scorecard,
 }

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks.simulated import KINDS, simulate_task
+from benchmarks.simulated import KINDS, SCORECARD, simulate_task
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, SCORECARD])
 def test_tasks_of_every_kind_can_be_learnt_from_their_attributes(kind):
     gains = []
     for seed in range(5):
@@ -49,3 +49,21 @@ def test_a_task_follows_from_its_generator_alone():
 def test_other_kinds_are_refused():
     with pytest.raises(ValueError, match="no kind 'forest'; choose from additive, "):
         simulate_task(np.random.default_rng(0), "forest")
+
+
+def test_attributes_of_a_cluster_depend_on_each_other_on_request():
+    apart = []
+    for dependent in (False, True):
+        largest = []
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            task = simulate_task(rng, "additive", dependent=dependent)
+            if len(task._clusters) > 1:
+                continue
+            codes = task.records(4000, rng)
+            codes = codes[:, codes.std(axis=0) > 0]
+            found = np.corrcoef(codes, rowvar=False)
+            largest.append(np.abs(found - np.eye(len(found))).max())
+        apart.append(np.mean(largest))
+    assert apart[0] < 0.1
+    assert apart[1] > 0.4
