@@ -42,7 +42,9 @@ Floats = NDArray[np.float64]
 Scores = Callable[[Codes], Floats]
 
 KINDS = ("additive", "tree", "interactions", "rules", "mixed")
+
 SCORECARD = "scorecard"
+"""What classes follow on request: log-odds that are a sum over all attributes."""
 
 REFERENCE = 2000
 """Records of a task that shares of its classes are set by."""
@@ -61,7 +63,7 @@ class SimulatedTask:
     Attributes
     ----------
     schema : Schema
-    kind : {"additive", "tree", "interactions", "rules", "mixed"}
+    kind : {"additive", "tree", "interactions", "rules", "mixed", "scorecard"}
         What classes follow.
     """
 
@@ -97,8 +99,8 @@ def simulate_task(
     Parameters
     ----------
     rng : numpy.random.Generator
-    kind : {"additive", "tree", "interactions", "rules", "mixed"}, optional
-        What classes follow; drawn by default.
+    kind : {"additive", "tree", "interactions", "rules", "mixed", "scorecard"}, optional
+        What classes follow; one of the first five is drawn by default.
     dependent : bool, default=False
         Whether attributes depend on each other within a cluster.
 

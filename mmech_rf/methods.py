@@ -72,6 +72,7 @@ class Method:
 
 _BOUNDED = ("n_records", "private_bins")
 _CHOOSING = (*_BOUNDED, "privacy", "delta")
+_DRAWN = (*_CHOOSING, "settings")
 _FOREST = ("n_trees", "depth", "splits")
 _COUNTED = (*_FOREST, "n_ensembles", "max_features", "voting", "random_state")
 _OPTIMIZED = (*_COUNTED, "template")
@@ -87,7 +88,7 @@ _ROWS = (
         "nothing to set but what is public",
         ("#000000", "P", "-"),
         "fit",
-        _CHOOSING,
+        _DRAWN,
     ),
     Method(
         "drawn",
@@ -99,7 +100,7 @@ _ROWS = (
         "accurate, any number of attributes",
         ("#4AA8DE", "X", "-"),
         "fit",
-        _CHOOSING,
+        _DRAWN,
     ),
     Method(
         "blocks",

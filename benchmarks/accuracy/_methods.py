@@ -18,6 +18,7 @@ from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech_rf import (
     BatchTrainingClassifier,
     BlockForestClassifier,
+    DrawnSettings,
     PrivateForestClassifier,
     Schema,
 )
@@ -32,6 +33,9 @@ PART = 5
 
 MUCH = 100
 """An epsilon at which noise should not matter any more: what is left is the model."""
+
+RANKED = "private forest, for ranking"
+"""Name of the private forest with settings for `predict_proba`."""
 
 COARSE = 10
 """Naive Bayes puts numbers in at most so many groups of neighbouring cells."""
@@ -181,6 +185,14 @@ def _methods() -> dict[str, Method]:
         "private forest, N stated": Method(_forest_of_known_size),
         "private forest, blocks": Method(_blocks),
         "private forest (ε, δ)": Method(_forest(privacy="zcdp", delta=_others.DELTA)),
+        RANKED: Method(_forest(settings=DrawnSettings.for_ranking())),
+        f"{RANKED} (ε, δ)": Method(
+            _forest(
+                settings=DrawnSettings.for_ranking(),
+                privacy="zcdp",
+                delta=_others.DELTA,
+            )
+        ),
         f"private forest, ε = {MUCH}": Method(_forest_of_much_epsilon, private=False),
         "batch training": Method(_paper, takes=_has_few_cells),
         "batch training, log-odds": Method(_paper_log_odds, takes=_has_few_cells),

@@ -656,6 +656,13 @@ SELECTING = (
         (f"{TREES}::test_every_addition_of_a_record",),
     ),
     Mutant(
+        "largest weight of a record left out: sums",
+        "mmech_rf/drawn/scores.py",
+        "        GRID * unit,\n",
+        "        GRID,\n",
+        (f"{TREES}::test_every_addition_of_a_record",),
+    ),
+    Mutant(
         "records that are predicted right count twice",
         "mmech_rf/drawn/bits.py",
         "right = weights * (predicted == class_codes)",

@@ -9,10 +9,14 @@ import argparse
 import math
 import os
 import textwrap
+from typing import TYPE_CHECKING
 
 from mmech.terminal import InputError, in_words, whole
 from mmech.writing import check_writable
 from mmech_rf.methods import METHODS, SPLITS
+
+if TYPE_CHECKING:
+    from mmech_rf.drawn.settings import DrawnSettings
 
 __all__ = [
     "PROG",
@@ -25,6 +29,7 @@ __all__ = [
     "read_depth",
     "read_memory",
     "read_probability",
+    "read_settings",
 ]
 
 PROG = "mmech-rf"
@@ -186,6 +191,15 @@ def read_memory(text: str) -> int:
             f"got {text!r}"
         )
     return size
+
+
+def read_settings(text: str) -> DrawnSettings:
+    """Read the name of settings for a purpose."""
+    if text != "ranking":
+        raise argparse.ArgumentTypeError(f'it must be "ranking", got {text!r}')
+    from mmech_rf.drawn.settings import DrawnSettings
+
+    return DrawnSettings.for_ranking()
 
 
 def read_probability(text: str) -> float:

@@ -26,6 +26,7 @@ from mmech_rf.cli.common import (
     listed_methods,
     read_memory,
     read_probability,
+    read_settings,
 )
 from mmech_rf.cli.files import (
     add_columns,
@@ -219,6 +220,13 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="P",
         help="for --privacy zcdp: probability that epsilon may not hold, well below "
         "one over the number of records",
+    )
+    command.add_argument(
+        "--settings",
+        type=read_settings,
+        metavar="ranking",
+        help="settings for ranking records by `predict_proba`, in place of those for "
+        f"the most right classes; for --method {_among('settings')}",
     )
     command.add_argument(
         "--recipe",

@@ -29,10 +29,22 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
-__all__ = ["PROBABILITIES", "DrawnForestClassifier"]
+__all__ = ["PROBABILITIES", "DrawnForestClassifier", "check_probabilities"]
 
 PROBABILITIES = ("votes", "joint")
 """What `DrawnForestClassifier.predict_proba` is made of."""
+
+
+def check_probabilities(probabilities: str, settings: DrawnSettings) -> None:
+    """Raise unless probabilities are made of what such a forest releases."""
+    check_choice(probabilities, "probabilities", PROBABILITIES)
+    if probabilities == "joint" and settings.score_weight:
+        raise ParameterError(
+            "probabilities",
+            'must be "votes" where scores have a weight among the votes',
+            repr(probabilities),
+            ("take settings with score_weight=0",),
+        )
 
 
 @storable("DrawnForestClassifier")
@@ -57,9 +69,7 @@ class DrawnForestClassifier(AccountedForest):
     $delta
     $n_records
     $private_bins
-    settings : DrawnSettings, default=None
-        Budget split, priors, smoothing and learning rate, public; ``None`` for the
-        defaults.
+    $drawn_settings
     $probabilities
     $guarantee
     $accuracy
@@ -108,7 +118,7 @@ class DrawnForestClassifier(AccountedForest):
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
-        check_choice(self.probabilities, "probabilities", PROBABILITIES)
+        check_probabilities(self.probabilities, self._settings)
         if epsilon < self._least_epsilon:
             raise ParameterError(
                 "epsilon",

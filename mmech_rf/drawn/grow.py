@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,17 +89,7 @@ class Grower:
         """Release a forest."""
         additive, further = None, []
         if plan.scores:
-            additive = release_scores(
-                self.payments,
-                cost * plan.scores,
-                self.domain_shape,
-                self.codes,
-                self.class_codes,
-                n_classes=self.n_classes,
-                n_records=self.n_records,
-                settings=self.settings,
-                multiplicities=self.multiplicities,
-            )
+            additive = self._released_scores(cost * plan.scores, plan.corrections)
             if plan.by_score:
                 further = score_views(additive, self.settings)
         seen = self._viewed(further)
@@ -156,12 +147,17 @@ class Grower:
         counts, or stand for scores of all attributes. Every further tree weighs records
         by min(1, (1 - p) / p), with p the probability that the trees before give to the
         record's own class (MadaBoost), so that no record counts for more than one. The
-        weighted class counts of leaves are released and vote with their log-odds.
+        weighted class counts of leaves are released and vote with their log-odds. Where
+        the plan has no first tree, scores take its place, for all records.
 
         References
         ----------
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
+        if not plan.first:
+            assert additive is not None
+            forest = replace(self._forest(additive), score_weight=1.0)
+            return self._further(cost, plan, seen, forest, additive.whole(self.codes))
         predicted = None if additive is None else additive.classes(self.codes)
         budget = cost * plan.first
         tree = self._draw_tree(
@@ -175,9 +171,19 @@ class Grower:
         if isinstance(forest, JointTrees):
             forest = replace(forest, boosted=True)
         forest = _with_tree(forest, tree, scores, errors, measured, 1)
-        votes = forest.whole_votes(self.codes)
-        budget = cost * plan.further
-        for number in range(1, plan.rounds + 1):
+        return self._further(cost, plan, seen, forest, forest.whole_votes(self.codes))
+
+    def _further(
+        self,
+        cost: Fraction,
+        plan: Plan,
+        seen: ViewedRecords,
+        forest: SelectedTrees,
+        votes: NDArray[np.int64],
+    ) -> SelectedTrees:
+        """Release further boosted trees, from the votes of what was before on."""
+        budget, before = cost * plan.further, len(forest.trees)
+        for number in range(before, before + plan.rounds):
             weights = boosting_weights(votes, self.class_codes)
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
@@ -190,13 +196,43 @@ class Grower:
             votes += one.whole_votes(self.codes)
         return forest
 
+    def _released_scores(self, cost: Fraction, corrections: int) -> AdditiveScores:
+        """Release scores of all attributes, and what corrects them, in equal parts.
+
+        Scores count twice what two attributes both say. Sums of records that are
+        weighed as for a boosted tree, by what the scores before say, take that back
+        (boosted naive Bayes [1]_).
+
+        References
+        ----------
+        .. [1] Elkan, "Boosting and naive Bayesian learning", 1997.
+        """
+        release = partial(
+            release_scores,
+            self.payments,
+            cost / (1 + corrections),
+            self.domain_shape,
+            self.codes,
+            self.class_codes,
+            n_classes=self.n_classes,
+            n_records=self.n_records,
+            settings=self.settings,
+        )
+        additive = release(multiplicities=self.multiplicities)
+        for _ in range(corrections):
+            weights = boosting_weights(additive.whole(self.codes), self.class_codes)
+            more = release(multiplicities=self._numbers * weights, unit=UNIT)
+            additive = additive.plus(more, self.settings.learning_rate)
+        return additive
+
     def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
         """Return a forest without trees, of what probabilities are made of."""
         ranking = self.settings.ranking
         if not self.joint:
             if additive is not None:
                 additive = replace(additive, sums=())
-            return SelectedTrees((), (), additive, ranking=ranking)
+            weight = 0.0 if additive is None else self.settings.score_weight
+            return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
         return JointTrees(
             (),
             (),

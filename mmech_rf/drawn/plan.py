@@ -30,7 +30,8 @@ class Plan:
     scores : Fraction
         Share of the sums that give scores of all attributes; zero for none.
     first : Fraction
-        Share of the first tree; without boosting, of all trees in equal parts.
+        Share of the first tree; without boosting, of all trees in equal parts; zero
+        where boosting starts from scores.
     further : Fraction
         Share of every further tree.
     rounds : int
@@ -41,6 +42,8 @@ class Plan:
         Whether scores are also among the views that trees are made of.
     first_selection, selection : Fraction
         Shares of the first and of a further tree that draw it.
+    corrections : int
+        Number of releases that correct scores, which share that of scores with them.
     """
 
     scores: Fraction
@@ -51,6 +54,7 @@ class Plan:
     by_score: bool = False
     first_selection: Fraction = DrawnSettings.first_selection
     selection: Fraction = DrawnSettings.selection
+    corrections: int = 0
 
     @classmethod
     def of(
@@ -85,15 +89,26 @@ class Plan:
             scores = max(min(scores, s.most_scores), 1 - s.most_tree_epsilon / epsilon)
             return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score, *shares)
         scores = min(scores, s.most_scores_boosting)
-        first = min(s.first_share, share_of(s.first_records, information))
+        on_scores = scores > 0 and s.score_weight > 0
+        first = Fraction(0)
+        if not on_scores:
+            first = min(s.first_share, share_of(s.first_records, information))
         rest = 1 - scores - first
         affordable = information * rest // s.round_records
         rounds = int(np.clip(affordable, 1, s.most_rounds))
         further = rest / rounds
         # Beyond that a tree learns what is chance; counts of its leaves take the rest.
         most = s.most_tree_epsilon / epsilon
-        shares = min(shares[0], most / first), min(shares[1], most / further)
-        return cls(scores, first, further, rounds, 1, by_score, *shares)
+        return cls(
+            scores,
+            first,
+            further,
+            rounds,
+            by_score=by_score,
+            first_selection=min(shares[0], most / first) if first else shares[0],
+            selection=min(shares[1], most / further),
+            corrections=s.corrections if on_scores else 0,
+        )
 
 
 def number_of_votes(epsilon: Fraction, settings: DrawnSettings | None = None) -> int:
@@ -147,7 +162,9 @@ def concentrated_plan(
     sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
     scores = min(s.most_scores_boosting, share_of(sums, float(rho)))
     scores = scores if other.scores else Fraction(0)
-    start = min(s.first_share, share_of(first, information))
+    start = Fraction(0)  # where boosting starts from scores
+    if other.first:
+        start = min(s.first_share, share_of(first, information))
     rest = 1 - scores - start
     affordable = int(information * float(rest) // round_cost)
     rounds = min(max(affordable, 1), s.most_rounds_zcdp)
@@ -157,14 +174,17 @@ def concentrated_plan(
         return None
     further = rest / rounds
     most = s.most_tree_epsilon**2 / (8 * rho)
+    if start:
+        first_selection = min(first_selection, most / start)
     return Plan(
         scores,
         start,
         further,
         rounds,
         by_score=other.by_score,
-        first_selection=min(first_selection, most / start),
+        first_selection=first_selection,
         selection=min(selection, most / further),
+        corrections=other.corrections,
     )
 
 

@@ -33,7 +33,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -61,6 +61,7 @@ from mmech_rf.private.votes import check_that
 __all__ = [
     "SUMS",
     "VOTE_STEPS",
+    "WEIGHED_SUMS",
     "AdditiveScores",
     "Sums",
     "ViewSums",
@@ -74,6 +75,9 @@ Floats = NDArray[np.float64]
 
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""
+
+WEIGHED_SUMS = f"{SUMS}, of weighed records"
+"""Name of a release that corrects scores."""
 
 VOTE_STEPS = 256
 """Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
@@ -284,6 +288,20 @@ class AdditiveScores:
         """Estimated shares of the classes, shape (k,)."""
         return np.asarray(softmax(self.constant / VOTE_STEPS))
 
+    def plus(self, other: AdditiveScores, part: float) -> AdditiveScores:
+        """Return scores to which a part of others in the same views is added.
+
+        What was released of these stays what it was.
+        """
+        tables = zip(self.tables, other.tables, strict=True)
+        errors = zip(self.errors, other.errors, strict=True)
+        return replace(
+            self,
+            constant=self.constant + np.rint(part * other.constant).astype(np.int64),
+            tables=tuple(a + np.rint(part * b).astype(np.int64) for a, b in tables),
+            errors=tuple(np.hypot(a, part * b) for a, b in errors),
+        )
+
     def check_sums(self) -> None:
         """Raise unless there are sums of all views."""
         k, sizes = self.constant.size, [1, *(view.size for view in self.views)]
@@ -332,6 +350,7 @@ def release_scores(
     n_records: float,
     settings: DrawnSettings | None = None,
     multiplicities: NDArray[np.int64] | None = None,
+    unit: int = 1,
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
@@ -352,13 +371,18 @@ def release_scores(
     settings : DrawnSettings, optional
         Resolutions, clipping and shrinkage.
     multiplicities : ndarray of int64, shape (M,), optional
-        How often each record is there; once by default. Sensitive.
+        How often each record is there, in multiples of 1 / unit; once by default.
+        Sensitive.
+    unit : int, default=1
+        Beyond 1 records are weighed: none counts more than once.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
-        noise = settings.signal_to_noise * payments.deviation(other.groups, cost)
+        noise = settings.signal_to_noise * payments.deviation(
+            other.groups, cost, by_row=settings.score_weight > 0
+        )
         chance = settings.records_per_sum * sum(other.sizes)
         if n_records / n_classes >= max(noise, chance):
             sums = other
@@ -366,10 +390,10 @@ def release_scores(
         sums.of(codes, class_codes, n_classes, multiplicities),
         sums.groups,
         cost,
-        SUMS,
-        GRID,
+        SUMS if unit == 1 else WEIGHED_SUMS,
+        GRID * unit,
     )
-    return _scores(sums, released, settings)
+    return _scores(sums, released, settings, GRID * unit)
 
 
 @dataclass(frozen=True)
@@ -432,11 +456,12 @@ def _scores(
     sums: Sums,
     released: Measurement,
     settings: DrawnSettings | None = None,
+    unit: int = GRID,
 ) -> AdditiveScores:
     settings = settings or DrawnSettings()
-    numbers, rows = _rows(sums, released, settings.largest_mean)
+    numbers, rows = _rows(sums, released, settings.largest_mean, unit)
     kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
-    values, variances = released.values / GRID, _noise(released) ** 2
+    values, variances = released.values / unit, _noise(released, unit) ** 2
     tables, errors = [], [np.sqrt(variances[0]) / numbers[None]]
     found = [ViewSums(Released(values[:1], variances[:1]), np.ones((1, numbers.size)))]
     ends = np.cumsum(sums.sizes)
@@ -483,11 +508,11 @@ def _kept(rows: list[_Rows], powers: Sequence[int]) -> Floats:
 
 
 def _rows(
-    sums: Sums, released: Measurement, farthest: float
+    sums: Sums, released: Measurement, farthest: float, unit: int = GRID
 ) -> tuple[Floats, list[_Rows]]:
     """Return numbers of records of the classes, above their noise, and all rows."""
-    values = released.values / GRID
-    noise, tied = _noise(released), released.entry.kind == "k_norm"
+    values = released.values / unit
+    noise, tied = _noise(released, unit), released.entry.kind == "k_norm"
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()
@@ -508,11 +533,11 @@ def _rows(
     return numbers, rows
 
 
-def _noise(released: Measurement) -> Floats:
+def _noise(released: Measurement, unit: int) -> Floats:
     """Return the standard deviation of every row, in records."""
     # Positions are whole units: next to no noise counts as a rounding.
     deviations = np.sqrt(np.broadcast_to(released.variance, len(released.values)))
-    return np.asarray(np.maximum(deviations, 1.0) / GRID)
+    return np.asarray(np.maximum(deviations, 1.0) / unit)
 
 
 def _steps(scores: Floats) -> NDArray[np.int64]:

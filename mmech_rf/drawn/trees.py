@@ -66,6 +66,8 @@ class SelectedTrees(Experts):
         Those of `answers`.
     ranking : float
         Calibration: part of `additive` by which it ranks the records of a label.
+    score_weight : float
+        Votes: weight of `additive` in the votes on every record, beside its leaves.
     """
 
     trees: tuple[SelectedTree, ...]
@@ -75,6 +77,7 @@ class SelectedTrees(Experts):
     errors: tuple[Floats, ...] = ()
     answer_errors: Floats | None = None
     ranking: float = DrawnSettings.ranking
+    score_weight: float = 0.0
 
     voting = "trees"
 
@@ -85,6 +88,7 @@ class SelectedTrees(Experts):
         if self.additive is not None:
             self.additive.check(domain_shape, n_classes)
         scored = self.additive is not None
+        check_that(0 <= self.score_weight <= scored, "score weight")
         square = None if self.answers is None else (n_classes, n_classes)
         check_that(square is None or scored, "answers")
         for answers in (self.answers, self.answer_errors):
@@ -112,6 +116,8 @@ class SelectedTrees(Experts):
             where = self._deferred(tree, leaves)
             if where.size:
                 out[where] += self._additive_votes(codes[where])
+        if self.score_weight and self.additive is not None:
+            out += self.score_weight * self.additive.whole(codes) / VOTE_STEPS
         return out
 
     def probabilities(self, codes: NDArray[np.int64]) -> Floats:
@@ -119,10 +125,11 @@ class SelectedTrees(Experts):
 
         Leaves tell few records apart. Where there are scores of all attributes that
         leaves do not vote with, scores rank the records of a leaf: they move its
-        log-odds by less than the lead of the likeliest class, which stays so.
+        log-odds by less than the lead of the likeliest class, which stays so. Where
+        scores have a weight among the votes, they may overturn it.
         """
         odds = self.log_odds(codes)
-        if self.additive is None or self.answers is None:
+        if self.additive is None or self.answers is None or self.score_weight:
             return np.asarray(softmax(odds, axis=1))
         first, second = np.partition(odds, -2, axis=1)[:, :-3:-1].T
         most = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
@@ -160,7 +167,9 @@ class SelectedTrees(Experts):
             else:
                 said = self.additive.classes(codes[where])
                 out[where] += np.square(self.answer_errors)[said]
-        if self.answers is not None:
+        if self.score_weight:
+            out += self.score_weight**2 * scored
+        elif self.answers is not None:
             out += self.ranking**2 * scored
         return out
 

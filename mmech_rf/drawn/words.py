@@ -26,19 +26,23 @@ SUMS_OF_POSITIONS = (
 )
 
 
+SCORES_VOTE = "Scores of attributes, times {:g}, are added for every record."
+
+
 def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
     """Yield the trees in words, and the scores that they speak of, if there are some.
 
-    A leaf of a single tree is a class. Leaves of several trees say which class they
-    speak for, and by how much log-odds.
+    A leaf of a single tree is a class. Leaves of several trees, and of one beside
+    scores that vote, say which class they speak for, and by how much log-odds.
     """
     words = _Words(schema, experts.additive)
     several = len(experts.trees) > 1
+    votes = several or experts.score_weight > 0
     for number, (tree, scores) in enumerate(
         zip(experts.trees, experts.scores, strict=True), 1
     ):
         title = f"tree {number}" if several else "tree"
-        yield ShownTree(title, words.tree(tree, scores if several else None))
+        yield ShownTree(title, words.tree(tree, scores if votes else None))
     if experts.additive is not None:
         yield from words.scores(experts.additive)
 
@@ -47,7 +51,10 @@ def notes_on(experts: SelectedTrees) -> list[str]:
     """Return what explains the views of trees."""
     views = [view for tree in experts.trees for view in tree.views]
     sums = any(view.family == "sum" for view in views)
-    return [SUMS_OF_POSITIONS] * sums + [VOTES] * (len(experts.trees) > 1)
+    weight = experts.score_weight
+    found = [SUMS_OF_POSITIONS] * sums
+    found += [VOTES] * (len(experts.trees) > 1 or weight > 0)
+    return found + [SCORES_VOTE.format(weight)] * (weight > 0)
 
 
 Known: TypeAlias = Mapping[int, Sequence[int]]

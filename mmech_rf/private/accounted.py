@@ -330,6 +330,12 @@ class AccountedForest(ShownForest):
         -------
         ndarray of float64, shape (b, k)
             Columns in the order of `classes_`.
+
+        Notes
+        -----
+        Defaults are for the most right classes. Who ranks records by probability, to
+        see the likeliest first, takes ``settings=DrawnSettings.for_ranking()`` in
+        `PrivateForestClassifier` and `DrawnForestClassifier`.
         """
         check_is_fitted(self)
         codes = self._encode_queries(X)

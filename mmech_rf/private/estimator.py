@@ -158,6 +158,11 @@ handle_unknown : str, default="clip"
     dropped, "drop" counts as "error" for them.
 handle_missing : str, default="error"
     The same of missing values.""",
+    "drawn_settings": """\
+settings : DrawnSettings, default=None
+    Budget split, priors, smoothing and learning rate, public; ``None`` for the
+    defaults, which are for the most right classes. `DrawnSettings.for_ranking` is for
+    records in the order of their probabilities.""",
     "probabilities": """\
 probabilities : {"votes", "joint"}, default="votes"
     What `predict_proba` is made of; predicted classes are the same. ``"votes"``:

@@ -108,11 +108,19 @@ class Payments:
         squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))
         return self._measure(sums, squared, GAUSSIAN, cost, what)
 
-    def deviation(self, groups: Groups, cost: Fraction) -> float:
-        """Return about what `release_sums` adds to a group of one row."""
+    def deviation(
+        self, groups: Groups, cost: Fraction, *, by_row: bool = False
+    ) -> float:
+        """Return about what `release_sums` adds to a group of one row.
+
+        By row, times the rows of a group, which share out its records: noise that is
+        shaped like the norm is less in each row of a large group, Gaussian is not.
+        """
         size = self.ledger.relation.factor
         if self.ledger.currency == "rho":
-            return size * math.sqrt(sum(map(len, as_blocks(groups))) / (2 * cost))
+            sizes = [n for block in as_blocks(groups) for n in block]
+            rows = sum(sizes) / len(sizes) if by_row else 1
+            return size * rows * math.sqrt(len(sizes) / (2 * cost))
         d = dimension(groups)
         return float(size / cost) * math.sqrt((d + 1) * (d + 2) / 3)
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import check_epsilon
 from mmech_rf.blocks.classifier import LabelForestClassifier
-from mmech_rf.drawn.classifier import PROBABILITIES, DrawnForestClassifier
+from mmech_rf.drawn.classifier import DrawnForestClassifier, check_probabilities
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.show.trees import ShownTree
@@ -38,6 +39,7 @@ class PrivateForestClassifier(AccountedForest):
     $delta
     $n_records
     $private_bins
+    $drawn_settings
     $probabilities
     $guarantee
     $accuracy
@@ -74,7 +76,9 @@ class PrivateForestClassifier(AccountedForest):
       ...
     """
 
+    settings: DrawnSettings | None = None
     probabilities: str = "votes"
+    _settings_type = DrawnSettings
 
     model_: AccountedForest = field(init=False)
 
@@ -83,8 +87,9 @@ class PrivateForestClassifier(AccountedForest):
         return check_epsilon(self.epsilon) >= self._least_epsilon
 
     def _check_parameters(self) -> Fraction:
-        check_choice(self.probabilities, "probabilities", PROBABILITIES)
-        return super()._check_parameters()
+        epsilon = super()._check_parameters()
+        check_probabilities(self.probabilities, self._settings)
+        return epsilon
 
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
@@ -93,7 +98,7 @@ class PrivateForestClassifier(AccountedForest):
             model: AccountedForest = DrawnForestClassifier(**parameters)
         else:
             # Pure epsilon implies (epsilon, delta).
-            for name in ("privacy", "delta", "probabilities"):
+            for name in ("privacy", "delta", "settings", "probabilities"):
                 del parameters[name]
             model = LabelForestClassifier(**parameters)
         model._lineage = self._family()

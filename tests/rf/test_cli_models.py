@@ -19,6 +19,7 @@ from mmech_rf import (
     BatchTrainingClassifier,
     BlockForestClassifier,
     DrawnForestClassifier,
+    DrawnSettings,
     LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
@@ -187,6 +188,13 @@ def test_a_private_forest_may_promise_epsilon_and_delta(run, files):
     assert "epsilon = 50 and delta = 1e-06, from pure epsilon = 50" in text
     model = load_model(files / "fruit.npz")
     assert (model.privacy, model.delta) == ("zcdp", 1e-6)
+
+
+@pytest.mark.parametrize("method", ["private", "drawn"])
+def test_a_private_forest_may_be_for_ranking(run, files, method):
+    code, _, err = run(*fit(files, "--method", method, "--settings", "ranking"))
+    assert (code, err) == (0, "")
+    assert load_model(files / "fruit.npz").settings == DrawnSettings.for_ranking()
 
 
 def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):

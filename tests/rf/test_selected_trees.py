@@ -149,6 +149,9 @@ SHARES = {
     "scores": Plan(Fraction(1, 4), Fraction(3, 4), Fraction(0), 0),
     "boosted": Plan(Fraction(0), Fraction(1, 2), Fraction(1, 4), 2),
     "boosted scores": Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2),
+    "boosting from scores": Plan(
+        Fraction(1, 2), Fraction(0), Fraction(1, 4), 2, corrections=1
+    ),
 }
 
 
@@ -246,19 +249,22 @@ def test_every_addition_of_a_record(shares, accounting, watch_all):
                 for pair in zip(draws, drawn, strict=True):
                     check_draw(*pair, place, cell, label)
     # Scores first; a draw and counts of each tree. All of it was seen.
-    n_trees = plan.votes + plan.rounds
+    firsts = plan.votes if plan.first else 0
+    n_trees = firsts + plan.rounds
+    n_sums = (1 + plan.corrections) * bool(plan.scores)
     assert len(draws) == n_trees
-    assert len(before) == bool(plan.scores) + n_trees
-    assert [d.exact["predicted"] is not None for d in draws] == [bool(plan.scores)] + (
-        [False] * (n_trees - 1)
+    assert len(before) == n_sums + n_trees
+    defers = [bool(plan.scores)] * (firsts > 0)
+    assert [d.exact["predicted"] is not None for d in draws] == defers + (
+        [False] * (n_trees - len(defers))
     )
     kinds = [draw.kind for draw in before]
     if accounting == "zcdp":
         assert set(kinds) == {"gaussian"}
     else:
-        assert kinds.count("k_norm") == bool(plan.scores)
+        assert kinds.count("k_norm") == n_sums
         units = [d.public["entry"].sensitivity for d in before if d.kind == "laplace"]
-        assert units == [1] * plan.votes + [UNIT] * plan.rounds
+        assert units == [1] * firsts + [UNIT] * plan.rounds
 
 
 @EVERY

@@ -29,6 +29,7 @@ FORESTS = {
     DrawnForestClassifier: DrawnSettings(count_share="1/7", resolutions=(3, 9)),
     BlockForestClassifier: BlockSettings(count_share="1/7", smoothing=3),
     LabelForestClassifier: BlockSettings(count_share="1/7", label_records=np.inf),
+    PrivateForestClassifier: replace(DrawnSettings.for_ranking(), count_share="1/7"),
 }
 
 
@@ -65,7 +66,8 @@ def test_trees_that_could_not_be_drawn_are_refused_before_anything_is_released()
 @pytest.mark.parametrize("cls", FORESTS)
 def test_settings_of_another_method_cost_nothing(cls):
     ledger = PrivacyLedger(1)
-    other = BlockSettings() if cls is DrawnForestClassifier else DrawnSettings()
+    drawn = isinstance(FORESTS[cls], DrawnSettings)
+    other = BlockSettings() if drawn else DrawnSettings()
     for wrong in (other, {}, "defaults"):
         model = cls(SCHEMA, epsilon=1, ledger=ledger, settings=wrong)
         with pytest.raises(TypeError, match="settings must be None or "):
@@ -107,6 +109,28 @@ def test_plans_follow_settings():
     rho = concentrated_plan(plan, 10**6, Fraction(1), Fraction(1), 10, settings=few)
     assert rho.rounds == 3
     assert number_of_votes(Fraction(9), DrawnSettings(epsilon_per_vote=3)) == 3
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
+@pytest.mark.parametrize("n_classes", [2, 10])
+@pytest.mark.parametrize("n_features", [1, 6, 30, 1000])
+def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_features):
+    settings = DrawnSettings.for_ranking()
+    for information in 10.0 ** np.arange(0, 9.5, 0.5):
+        public = information / float(epsilon), epsilon, n_features, n_classes
+        plan = Plan.of(*public, settings)
+        rho = min(epsilon**2 / 20, epsilon / 10)
+        other = concentrated_plan(
+            plan, public[0], epsilon, rho, n_features, better=False, settings=settings
+        )
+        assert (other is None) == (plan.rounds == 0)
+        for found in (plan, other or plan):
+            assert found.scores + found.first + found.rounds * found.further == 1
+            assert min(found.scores, found.first, found.further) >= 0
+            assert 0 < min(found.first_selection, found.selection) < 1
+            # Boosting starts from scores or from a tree, never from neither.
+            assert (found.first == 0) <= (found.scores > 0 and found.rounds > 0)
+            assert found.corrections == settings.corrections * (found.first == 0)
 
 
 def test_a_prior_against_splitting_gives_trees_of_one_level():

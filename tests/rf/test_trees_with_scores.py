@@ -16,12 +16,22 @@ from rf_cases import (
     silence,
     some_scores,
 )
+from sklearn.metrics import roc_auc_score
 
-from mmech_rf import DrawnForestClassifier, load_model
+from benchmarks.accuracy.ranking import calibration_error
+from mmech import PrivacyLedger
+from mmech_rf import (
+    Attribute,
+    DrawnForestClassifier,
+    DrawnSettings,
+    PrivateForestClassifier,
+    Schema,
+    load_model,
+)
 from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
-from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, score_views
+from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
 
@@ -121,6 +131,110 @@ def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
     assert found[first, 0] < found[last, 0]
     for alike in (SelectedTrees((tree,), (votes,)), replace(experts, ranking=0)):
         assert np.ptp(alike.probabilities(CELLS)[:, 0]) < 1e-12
+
+
+@pytest.mark.parametrize("answers", [None, ANSWERS], ids=["scores", "answers"])
+def test_scores_with_a_weight_vote_on_every_record(answers):
+    scores = some_scores(seed=3)
+    trees, votes = some_trees(scores)
+    errors = tuple(np.ones_like(own) for own in votes)
+    none = None if answers is None else np.zeros_like(answers)
+    plain = SelectedTrees(trees, votes, scores, answers, errors, none)
+    forest = replace(plain, score_weight=0.5)
+    forest.check(SHAPE, 3)
+    expected = plain.log_odds(CELLS) + 0.5 * scores.whole(CELLS) / VOTE_STEPS
+    np.testing.assert_allclose(forest.log_odds(CELLS), expected)
+    found = forest.probabilities(CELLS)
+    np.testing.assert_array_equal(found.argmax(axis=1), expected.argmax(axis=1))
+    assert len(np.unique(found[:, 0])) == len(CELLS)
+    lower, upper = forest.interval(CELLS, 0.9)
+    assert ((lower < found) & (found < upper)).all()
+    with pytest.raises(ValueError, match="score weight"):
+        replace(forest, additive=None, answers=None, answer_errors=None).check(SHAPE, 3)
+
+
+# ------------------------------------------------------------------------- for ranking
+def graded(n_records, rng):
+    """Four binary attributes twice, and two classes whose log-odds are their sum."""
+    codes = rng.integers(0, 2, (n_records, 4))
+    odds = (2 * codes - 1) @ [1.3, 1.2, 1.0, 0.6]
+    classes = (rng.random(n_records) < 1 / (1 + np.exp(-odds))).astype(int)
+    return np.tile(codes, (1, 2)), classes
+
+
+EIGHT = tuple(Attribute.categorical(f"x{i}", (0, 1)) for i in range(8))
+GRADED = Schema(EIGHT, (0, 1))
+
+
+@pytest.mark.parametrize("n_records", [300, 8000])
+def test_settings_for_ranking_rank_better(n_records):
+    """Where boosting starts from scores, and where one tree is all that is drawn."""
+    rng = np.random.default_rng(0)
+    areas = {}
+    test, truth = graded(4000, rng)
+    for settings in (DrawnSettings(), DrawnSettings.for_ranking()):
+        settings = replace(settings, most_pairs=50, most_sums=50)
+        found = areas.setdefault(settings, [])
+        for _ in range(5):
+            model = PrivateForestClassifier(
+                GRADED, epsilon=1, n_records=n_records, settings=settings
+            )
+            model.fit(*graded(n_records, rng))
+            found.append(roc_auc_score(truth, model.predict_proba(test)[:, 1]))
+            classes = model.predict_proba(test).argmax(axis=1)
+            np.testing.assert_array_equal(classes, model.predict(test))
+    plain, ranked = (np.mean(found) for found in areas.values())
+    assert ranked > plain
+
+
+def test_corrections_take_back_what_two_attributes_say_twice():
+    """With next to no noise, probabilities become those of the records."""
+    rng = np.random.default_rng(1)
+    X, y = graded(20_000, rng)
+    gaps = []
+    for corrections in (0, 1, 3):
+        settings = replace(DrawnSettings.for_ranking(), corrections=corrections)
+        grower = Grower(
+            (2,) * 8, X, y, 2, 20_000, paying("pure", Fraction(1000)), settings
+        )
+        scores = grower._released_scores(Fraction(1000), corrections)
+        odds = np.diff(scores.whole(X) / VOTE_STEPS)[:, 0]
+        found = 1 / (1 + np.exp(-odds))
+        gaps.append(calibration_error(y, found))
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < gaps[0] / 2
+
+
+@pytest.mark.parametrize("n_records", [200, 10**5])
+def test_models_for_ranking_are_saved_and_shown(n_records, tmp_path):
+    settings = DrawnSettings.for_ranking()
+    model = PrivateForestClassifier(
+        SCHEMA, epsilon=1, n_records=n_records, settings=settings
+    )
+    model.fit(*records(200))
+    assert "are added for every record" in model.describe()
+    model.save(tmp_path / "m.npz")
+    again = load_model(tmp_path / "m.npz")
+    np.testing.assert_array_equal(
+        again.predict_proba(CELLS.astype(str)), model.predict_proba(CELLS.astype(str))
+    )
+    named = [entry.released for entry in model.releases_]
+    assert (WEIGHED_SUMS in named) == (model.choice_.rounds > 0)
+
+
+def test_one_model_of_all_releases_has_no_votes_of_scores():
+    ledger = PrivacyLedger(1)
+    for cls in (PrivateForestClassifier, DrawnForestClassifier):
+        model = cls(
+            SCHEMA,
+            epsilon=1,
+            probabilities="joint",
+            settings=DrawnSettings.for_ranking(),
+            ledger=ledger,
+        )
+        with pytest.raises(ValueError, match='probabilities must be "votes" where sco'):
+            model.fit(*records(20))
+    assert ledger.spent == 0
 
 
 # ----------------------------------------------------------------- fitted, and in files

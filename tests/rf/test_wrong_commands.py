@@ -136,6 +136,8 @@ OPTIONS = [
     (f"{TRAINING} --reconstruction shrunk", "--n-records must be stated for --recons"),
     (f"{PRIVATE} --reconstruction shrunk", "choose --method training"),
     (f"{LAPLACE} --voting log-odds", "voting must be one of 'hard', 'weight', got"),
+    (f"{PRIVATE} --settings best", """it must be "ranking", got 'best'"""),
+    (f"{TRAINING} --settings ranking", "choose --method private or drawn"),
     (f"{TRAINING} --privacy zcdp", "--privacy does not go with --method training"),
     (f"{TRAINING} --delta 1e-6", "--delta does not go with --method training"),
     (f"{PRIVATE} --privacy zcdp", "--privacy zcdp needs --delta"),
