@@ -302,7 +302,7 @@ def test_intervals_hold_for_counts_without_noise(epsilon, boosted, watch_all):
         return sample()
 
     watch_all(remember)
-    for seed in (2, 5, 7, 9):
+    for seed in (2, 5):
         rng = np.random.default_rng([5, seed])
         task = simulate_task(rng)
         codes = task.records(n, rng)

@@ -29,7 +29,7 @@ from mmech_rf.drawn.views import public_views
 pytestmark = pytest.mark.statistical
 
 CONFIDENCE = 1 - 1e-6
-RUNS = {"laplace": 20_000, "tree": 4000}
+RUNS = {"laplace": 20_000, "tree": 1500}
 
 
 class Stopped(Exception):
@@ -93,7 +93,7 @@ def test_hard_votes():
 
 # ---------------------------------------------------------------------- boosted trees
 PLAN = Plan(Fraction(0), Fraction(1, 2), Fraction(1, 2), rounds=1)
-COST = Fraction(4)
+COST = Fraction(8)
 CLAIMED = [
     COST * PLAN.first * PLAN.first_selection,
     COST * PLAN.first * (1 - PLAN.first_selection),
@@ -147,4 +147,4 @@ def test_boosted_trees(place):
     found = boosted_bound(place)
     assert not found.refutes(CLAIMED[place])
     # Pilot runs may look at the class whose share differs by the smaller factor.
-    assert found.refutes(Fraction(1, 5) * CLAIMED[place])
+    assert found.refutes(Fraction(1, 4) * CLAIMED[place])

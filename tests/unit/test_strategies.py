@@ -175,7 +175,7 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
 @pytest.mark.parametrize("p", [1, 4])
 def test_losses_of_rank_deficient_workloads_stay_accurate(workload, p, seed):
     # Descent drives some weights to their bound, where digits are lost first.
-    result = optimize(workload, template="pidentity", p=p, n_starts=3, seed=seed)
+    result = optimize(workload, template="pidentity", p=p, n_starts=2, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
     assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
@@ -336,8 +336,12 @@ def test_the_same_seed_gives_the_same_strategy(workload):
     assert first.loss == again.loss
     assert np.array_equal(first.strategy.to_dense(), again.strategy.to_dense())
     assert first.history == again.history
-    for kind in (np.random.SeedSequence, np.random.default_rng):
-        assert run(kind(3)).loss == run(kind(3)).loss
+
+
+@pytest.mark.parametrize("kind", [np.random.SeedSequence, np.random.default_rng])
+def test_every_kind_of_seed_gives_the_same_strategy(kind):
+    first, again = (optimize(Prefix(20), seed=kind(3), **QUICK) for _ in range(2))
+    assert first.loss == again.loss
 
 
 @pytest.mark.parametrize("workload", [AllRange(48), UNION], ids=["ranges", "union"])
