@@ -117,19 +117,19 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
 
 
 def test_auto_lists_no_cells_of_boxes():
-    """There are 3^40 cells, and more sets of boxes than are looked at."""
-    forest = grow_random_forest((3,) * 40, n_trees=2, depth=1, seed=0)
+    """There are 2^40 cells, and more sets of boxes than are looked at."""
+    forest = grow_random_forest((2,) * 40, n_trees=2, depth=2, seed=0)
     with limits.changed(box_sets=1):
         assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
 
 
 def test_sums_of_boxes_are_projected_on_few_subsets():
     """A batch on trees of ten levels restricts hundreds of thousands of them."""
-    forest = grow_random_forest((2,) * 21, n_trees=2, depth=4, seed=0)
-    batch = prediction_workload(forest, np.zeros((2, 21), int))
-    with limits.changed(summed_subsets=20):
+    forest = grow_random_forest((2,) * 16, n_trees=2, depth=6, seed=0)
+    batch = prediction_workload(forest, np.zeros((2, 16), int))
+    with limits.changed(summed_subsets=100, lattice_attributes=15, visited_cells=1000):
         assert optimize(batch, seed=0).success
-        with pytest.raises(DomainTooLargeError, match="more than 20 subsets"):
+        with pytest.raises(DomainTooLargeError, match="more than 100 subsets"):
             optimize(batch, template="marginals", seed=0)
 
 
