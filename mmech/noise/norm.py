@@ -82,9 +82,10 @@ def norm_noise(
 ) -> NDArray[np.int64]:
     """Draw independent columns of noise for a maximum of L1 norms, exactly.
 
-    The first call for some group sizes takes O(D²) sums, and products for every size,
-    of integers of D log D bits: some milliseconds for D = 100, a second or two for
-    D = 1000.
+    A column takes O(D) steps for groups of one, and about sqrt(D) attempts of O(m)
+    steps with large integers for others. The first call for some group sizes takes
+    O(D²) sums of integers of D log D bits; for groups of equal totals as many for every
+    row of each size, and O(D²) products: some ms for D = 100, a second or two for 1000.
 
     Parameters
     ----------
@@ -183,19 +184,48 @@ def _sorted(blocks: Blocks) -> Blocks:
     return tuple(sorted(tuple(sorted(block)) for block in blocks))
 
 
-def _slices(size: int, count: int, *, squares: bool = False) -> NDArray[Any]:
-    """Return S(v + n, v) by n and v, or sums of z₁², right where n + 2 v < count."""
-    powers = np.arange(count + count // 2, dtype=object) ** [[0], [1], [2]]
+def _counts(
+    block: Block, count: int
+) -> tuple[NDArray[Any], Mapping[int, NDArray[Any]]]:
+    """Return the points of balls of radius 0..count-1, and sums of z₁² by group size.
+
+    Those of one group alone have the generating functions (1 + x)^m / (1 - x)^(m+1) and
+    2 x (1 + x)^m / (1 - x)^(m+3); others are added up over totals n and -n.
+    """
+    if len(block) == 1:
+        points = np.full(count, 1, object)
+        for _ in range(block[0]):
+            points = np.cumsum(points + np.append([0], points[:-1]))
+        twice = np.cumsum(np.cumsum(points))
+        return points, {block[0]: 2 * np.append([0], twice[:-1])}
+    powers = {size: _powers(size, count) for size in set(block)}
+    points = np.zeros(count, object)
+    squares = {size: np.zeros(count, object) for size in powers}
+    for n in range(count):
+        v, both = np.arange(count - n) // 2, 2 if n else 1
+        slices = {size: _slices(size, n, own) for size, own in powers.items()}
+        row = math.prod(slices[m][0] ** times for m, times in Counter(block).items())
+        points[n:] += both * row[v]
+        for size, (own, sums) in slices.items():
+            squares[size][n:] += both * (row // own * sums)[v]
+    return points, squares
+
+
+def _powers(size: int, count: int) -> NDArray[Any]:
+    """Return coefficients of Σ p^j x^p / (1 - x)^(m-1) for j = 0, 1, 2."""
+    powers = np.arange(count, dtype=object) ** [[0], [1], [2]]
     for _ in range(size - 1):
         powers = np.cumsum(powers, axis=1)
-    ones, firsts, seconds = powers
-    v = np.arange((count + 1) // 2)
-    u = np.arange(count)[:, None] + v
-    if squares:
-        table = seconds[u] * ones[v] - 2 * firsts[u] * firsts[v] + ones[u] * seconds[v]
-    else:
-        table = ones[u] * ones[v]
-    return _differences(table, size - 1)
+    return powers
+
+
+def _slices(size: int, n: int, powers: NDArray[Any]) -> NDArray[Any]:
+    """Return S(v + n, v), and sums of z₁² there, for v + n + v below the count."""
+    length = (powers.shape[1] - n + 1) // 2
+    (one, first, second), u = powers[:, :length], powers[:, n : n + length]
+    points = u[0] * one
+    squares = u[2] * one - 2 * u[1] * first + u[0] * second
+    return _differences(np.stack([points, squares]), size - 1)
 
 
 def _differences(values: NDArray[Any], times: int) -> NDArray[Any]:
@@ -203,15 +233,6 @@ def _differences(values: NDArray[Any], times: int) -> NDArray[Any]:
     for _ in range(times):
         values = np.diff(values, prepend=0)
     return values
-
-
-def _over_totals(table: NDArray[Any]) -> NDArray[Any]:
-    """Add up what slices of the ball of radius r have, for all r < count."""
-    totals = [np.arange(r + 1) for r in range(len(table))]
-    return np.array(
-        [2 * table[n, (n[-1] - n) // 2].sum() - table[0, n[-1] // 2] for n in totals],
-        object,
-    )
 
 
 def _numerator(values: NDArray[Any], degree: int) -> tuple[int, ...]:
@@ -233,23 +254,12 @@ def numerators(
     Σ V(r) x^r = h(x) / (1 - x)^(D+1), and sums of z₁² have g(x) / (1 - x)^(D+3).
     """
     degree = dimension(blocks)
-    count = degree // 2 + 2
-    slices = {m: _slices(m, count) for m in {m for block in blocks for m in block}}
-    inside = np.add.outer(np.arange(count), 2 * np.arange((count + 1) // 2)) < count
-    tables = {
-        block: math.prod(slices[m] ** times for m, times in Counter(block).items())
-        * inside
-        for block in set(blocks)
-    }
-    points = {block: _over_totals(table) for block, table in tables.items()}
-    every: Any = math.prod(
-        points[block] ** times for block, times in Counter(blocks).items()
-    )
+    found = {block: _counts(block, degree // 2 + 2) for block in set(blocks)}
+    every: Any = math.prod(found[block][0] for block in blocks)
     squares = {
-        (block, m): _over_totals(table // slices[m] * _slices(m, count, squares=True))
-        * (every // points[block])
-        for block, table in tables.items()
-        for m in set(block)
+        (block, size): own * (every // points)
+        for block, (points, sums) in found.items()
+        for size, own in sums.items()
     }
     return _numerator(every, degree), {
         key: _numerator(values, degree + 2) for key, values in squares.items()

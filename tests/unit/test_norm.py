@@ -76,7 +76,13 @@ def test_balls_have_as_many_points_as_are_found_one_by_one(groups):
 def test_slices_have_as_many_points_as_are_found_one_by_one(m):
     """And none of a ball has more than that whose total is nearest to zero."""
     count = 7
-    points, squares = (_norm._slices(m, count, squares=own) for own in (False, True))
+    powers = _norm._powers(m, count)
+    points, squares = ({}, {})
+    for n in range(count):
+        for table, row in zip(
+            (points, squares), _norm._slices(m, n, powers), strict=True
+        ):
+            table.update({(n, v): number for v, number in enumerate(row)})
     z = np.array(list(itertools.product(range(-count, count), repeat=m)))
     up, down = np.maximum(z, 0).sum(axis=1), np.maximum(-z, 0).sum(axis=1)
     for u, v in np.argwhere(np.add.outer(np.arange(count), np.arange(count)) < count):
