@@ -29,6 +29,8 @@ __all__ = [
     "check_epsilon",
     "check_finite_array",
     "check_integer",
+    "check_positive",
+    "check_seed",
     "check_tolerance",
     "magnitude",
     "plain_array",
@@ -70,6 +72,28 @@ def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
     if value < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
     return int(value)
+
+
+def check_positive(value: Any, name: str) -> float:
+    """Return `value` as a float above zero."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a finite number > 0, got {_describe(value)}")
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return float(value)
+
+
+def check_seed(value: Any, name: str, remedy: str = "") -> np.random.Generator:
+    """Return a generator of random numbers that nothing private depends on."""
+    import numpy as np
+
+    try:
+        return np.random.default_rng(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{name} must be an integer >= 0, a generator of NumPy, or None, got "
+            f"{_describe(value)}{remedy}"
+        ) from None
 
 
 def check_choice(value: Any, name: str, choices: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import check_seed
 from mmech.exceptions import EntropyError, PrivacyLeakWarning
 
 __all__ = ["check_insecure_rng", "random_bytes", "random_words"]
@@ -64,11 +65,6 @@ def check_insecure_rng(insecure_rng: Any) -> PredictableGenerator | None:
         PrivacyLeakWarning,
         stacklevel=3,
     )
-    try:
-        generator = np.random.default_rng(insecure_rng)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            "insecure_rng must be a seed, an integer >= 0, or a generator of NumPy, "
-            f"got {insecure_rng!r}; leave it out for noise that protects"
-        ) from None
+    remedy = "; leave it out for noise that protects"
+    generator = check_seed(insecure_rng, "insecure_rng", remedy)
     return PredictableGenerator(generator.bit_generator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -30,6 +30,8 @@ SPARSE_ADVANTAGE = 8
 
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
+    if isinstance(parts, QueryMatrix) or not isinstance(parts, Iterable):
+        raise TypeError(f"{name} takes a list of operators, got {parts!r}; pass a list")
     found = tuple(as_query_matrix(part, f"a part of {name}") for part in parts)
     if not found:
         raise ValueError(f"{name} needs at least one operator, got none")

@@ -193,6 +193,11 @@ def check_weights(
     weights: Mapping[Any, float], n_attributes: int, kind: str
 ) -> dict[tuple[int, ...], float]:
     """Return weights by sorted subsets of attributes; at least one is not zero."""
+    if not isinstance(weights, Mapping):
+        raise TypeError(
+            "weights must be a dict of attributes to weights, such as {(0, 1): 1.0}, "
+            f"got {type(weights).__name__}"
+        )
     checked: dict[tuple[int, ...], float] = {}
     for attributes, weight in dict(weights).items():
         key = check_attributes(attributes, n_attributes)

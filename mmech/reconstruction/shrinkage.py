@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array
+from mmech.checks import check_finite_array, check_positive
 from mmech.operators.base import product_of
 from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
@@ -231,8 +231,7 @@ def shrink(
     array = np.asarray(array, dtype=np.float64)
     if array.ndim == 1:
         array = array[:, None]
-    if not n_records > 0 or not math.isfinite(n_records):
-        raise ValueError(f"n_records must be a finite number > 0, got {n_records!r}")
+    check_positive(n_records, "n_records")
     if not spread >= 0 or not math.isfinite(spread):
         raise ValueError(f"spread must be a finite number >= 0, got {spread!r}")
     sizes = strategy.domain_shape

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice, check_epsilon, check_integer
+from mmech.checks import check_choice, check_epsilon, check_integer, check_positive
 from mmech.marginals.designs import (
     MAX_BLOCK_CELLS,
     block_partitions,
@@ -211,8 +211,7 @@ def bayes_risk_strategy(
         )
     gaussian = rho is not None
     budget = float(check_epsilon(rho, "rho") if gaussian else check_epsilon(epsilon))
-    if not n_records > 0 or not math.isfinite(n_records):
-        raise ValueError(f"n_records must be a finite number > 0, got {n_records!r}")
+    check_positive(n_records, "n_records")
     check_integer(n_columns, "n_columns")
     check_integer(order, "order")
     if floor is None:

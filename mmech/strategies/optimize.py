@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech.checks import check_choice
+from mmech.checks import check_choice, check_seed
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
@@ -185,6 +185,11 @@ def optimize(
     norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
     _check_p(options.get("p"), workload.shape[1])
     check_options(template, norm, options)
+    check_seed(seed, "seed")
+    if callback is not None and not callable(callback):
+        raise TypeError(
+            f"callback must be a function of a StrategyResult, got {callback!r}"
+        )
 
     def told(result: StrategyResult) -> StrategyResult:
         return replace(result, workload=workload, norm=norm)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice, check_integer
+from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
 from mmech.reconstruction import MarginalEstimate
@@ -309,7 +309,7 @@ class Tables:
             is the middle of its bin.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
-        codes = draw_codes(self.counts.model, number, np.random.default_rng(seed))
+        codes = draw_codes(self.counts.model, number, check_seed(seed, "seed"))
         columns = {
             attribute.name: as_column(_readable(attribute), codes[:, i])
             for i, attribute in enumerate(self.plan.domain.attributes)

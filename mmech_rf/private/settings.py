@@ -92,7 +92,7 @@ class CountSettings(Settings):
     """
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
-    fewest_records: float = setting(8.0, least=1)
+    fewest_records: float = setting(8.0, least=1, most=1e15)
     bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
     most_bins: int = setting(8, least=2, most=64)
     bin_signal: float = setting(1.5)

@@ -52,6 +52,12 @@ def test_shares_are_exact_and_equal_settings_are_equal(settings):
     assert hash(settings()) == hash(settings())
 
 
+@SETTINGS
+def test_a_noisy_number_of_records_stays_finite(settings):
+    with pytest.raises(ValueError, match="fewest_records must be a number from 1 to"):
+        settings(fewest_records=np.inf)
+
+
 def test_shares_leave_something_for_further_trees():
     with pytest.raises(ValueError, match="must leave some of the budget"):
         DrawnSettings(first_share="3/4", most_scores_boosting="1/4")

@@ -24,6 +24,7 @@ from mmech import (
     Sparse,
     Sum,
     VStack,
+    bayes_risk_strategy,
     dual_bound,
     expected_error,
     loss,
@@ -251,3 +252,38 @@ def test_the_bound_of_a_report_is_one_on_the_expected_error():
     assert svd_bound(QUERIES, epsilon=0.5) <= found.bound * (1 + 1e-9)
     assert found.bound <= best.bound * (1 + best.gap)
     assert found.bound_ratio == pytest.approx(found.expected_error / found.bound)
+
+
+WRONG_ARGUMENTS = {
+    "a seed in words": (lambda: optimize(QUERIES, seed="x"), "seed must be an integer"),
+    "a negative seed": (lambda: optimize(QUERIES, seed=-1), "seed must be an integer"),
+    "a number to call": (
+        lambda: optimize(QUERIES, callback=5),
+        "callback must be a function of a StrategyResult, got 5",
+    ),
+    "one factor": (
+        lambda: Kronecker(Prefix(2)),
+        r"takes a list of operators, got Pref",
+    ),
+    "no stack": (lambda: VStack(3), "takes a list of operators, got 3; pass a list"),
+    "tables without weights": (
+        lambda: Marginals((2, 2), [(0,)]),
+        "weights must be a dict of attributes to weights, .* got list",
+    ),
+    "records in words": (
+        lambda: bayes_risk_strategy((2, 2), epsilon=1, n_records="many"),
+        "n_records must be a finite number > 0, got 'many'",
+    ),
+    "no records": (
+        lambda: shrink(TABLES, np.ones(4), variance=1, n_records=None),
+        "n_records must be a finite number > 0, got None",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ARGUMENTS)
+def test_wrong_arguments_get_one_sentence(case):
+    call, message = WRONG_ARGUMENTS[case]
+    with pytest.raises((TypeError, ValueError), match=message) as error:
+        call()
+    assert "\n" not in str(error.value)

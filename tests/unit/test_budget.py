@@ -177,7 +177,7 @@ def test_what_is_no_ledger_pays_for_nothing(call):
 def test_wrong_seeds_of_tests_say_so(wrong):
     with (
         pytest.warns(PrivacyLeakWarning),
-        pytest.raises((TypeError, ValueError), match="insecure_rng must be a seed, an"),
+        pytest.raises((TypeError, ValueError), match="insecure_rng must be an integer"),
     ):
         MatrixMechanism(Identity(2), epsilon=1, insecure_rng=wrong)
 
