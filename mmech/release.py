@@ -415,7 +415,8 @@ def _check_totals(values: NDArray[np.int64], blocks: Blocks) -> None:
     if not blocks:
         return
     stops = np.cumsum(np.concatenate(blocks))
-    totals = np.add.reduceat(values, [0, *stops[:-1]])
+    # Sums of 64-bit numbers may wrap around, and then agree.
+    totals = np.add.reduceat(values.astype(object), [0, *stops[:-1]])
     ends = np.cumsum([len(block) for block in blocks])
     for block, own in zip(blocks, np.split(totals, ends), strict=False):
         if (own != own[0]).any():

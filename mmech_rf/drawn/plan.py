@@ -20,6 +20,10 @@ from mmech_rf.drawn.views import most_terms
 
 __all__ = ["Plan", "concentrated_plan", "number_of_votes", "share_of"]
 
+LEAST_BOOSTED = Fraction(1, 5000)
+"""Numerical guard: smallest epsilon that boosted trees share. A thousandth of less, the
+least share, may be too little to draw with."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -70,7 +74,8 @@ class Plan:
         shares = s.first_selection, s.selection
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
-        scores, boosting = Fraction(0), information >= s.boosting_from
+        scores = Fraction(0)
+        boosting = information >= s.boosting_from and epsilon >= LEAST_BOOSTED
         least = s.scores_from
         if most_terms(n_features, s) >= n_features and not boosting:
             # Of few attributes public sums of views say as much, while records are few.

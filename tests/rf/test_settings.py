@@ -139,6 +139,16 @@ def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_fe
             assert found.corrections == settings.corrections * (found.first == 0)
 
 
+@pytest.mark.parametrize("epsilon", ["1e-5", "5e-5", "2e-4", "1e-3"])
+@pytest.mark.parametrize("settings", [None, DrawnSettings.for_ranking()])
+def test_shares_of_next_to_nothing_can_be_drawn_with(epsilon, settings):
+    model = DrawnForestClassifier(
+        SCHEMA, epsilon=epsilon, n_records=10**12, settings=settings
+    )
+    model.fit(*records(20))
+    assert model.ledger_.spent == Fraction(epsilon)
+
+
 def test_a_prior_against_splitting_gives_trees_of_one_level():
     X, y = records(60)
     settings = DrawnSettings(splitting=1e-300)

@@ -584,6 +584,9 @@ def test_totals_that_are_not_equal_are_refused_for_their_price(watch_all):
         with pytest.raises(ValueError, match=r"\[1, 2\] rows must have equal totals"):
             noisy_release(wrong, groups=[(1, 2), 1], ledger=ledger, **arguments)
         assert ledger.remaining == 0
+    around = np.array([0, *[2**62] * 4])  # which add up to 2^64
+    with pytest.raises(ValueError, match="must have equal totals"):
+        noisy_release(around, groups=[(1, 4)], **arguments)
 
 
 def test_the_largest_scale_draws():
