@@ -168,7 +168,7 @@ def check_delta(value: Any) -> float:
 
 
 def plain_array(value: Any, name: str) -> NDArray[Any]:
-    """Return a value as an array, or raise if it has a mask, which would be lost."""
+    """Return a value as an array, or raise if it has none, or a mask to be lost."""
     import numpy as np
 
     if isinstance(value, np.ma.MaskedArray):
@@ -176,7 +176,12 @@ def plain_array(value: Any, name: str) -> NDArray[Any]:
             f"{name} must not be masked, got a masked array; fill what the mask hides, "
             "or leave it out"
         )
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{name} must have rows of equal length, got {_describe(value)}"
+        ) from None
 
 
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:

@@ -180,6 +180,11 @@ def _grid(
         "mode": list(MODES),
         "template": ["auto"],
     }
+    if not isinstance(candidates, Mapping | None):
+        raise TypeError(
+            "candidates must be a mapping of a parameter to the values to try, got "
+            f"{type(candidates).__name__}"
+        )
     for name, values in (candidates or {}).items():
         if name not in grid:
             raise ValueError(

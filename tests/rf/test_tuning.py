@@ -332,6 +332,7 @@ def test_nothing_but_the_feature_draw_depends_on_the_seed():
         ({"gamma": 0}, ValueError, r"gamma must lie in \(0, 1\], got 0"),
         ({"decay": "1"}, TypeError, "decay must be a number, got str"),
         ({"criterion": "best"}, ValueError, "criterion must be one of"),
+        ({"candidates": 5}, TypeError, "candidates must be a mapping of .*, got int"),
         ({"candidates": {"trees": [1]}}, ValueError, "has no parameter 'trees'; it"),
         ({"candidates": {"depth": []}}, ValueError, r"candidates\['depth'\] is empty"),
         ({"candidates": {"max_features": [9]}}, ValueError, "at most 6, the number"),

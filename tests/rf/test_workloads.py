@@ -159,3 +159,16 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
     forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
     with pytest.raises(error, match=message):
         build(forest, queries)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        training_workload,
+        lambda forest: aggregation_workload(forest, [[0, 1]]),
+        lambda forest: prediction_workload(forest, [[0, 1]]),
+    ],
+)
+def test_what_is_no_forest_is_refused_in_words(build):
+    with pytest.raises(TypeError, match="forest must be a Forest, got list; grow one"):
+        build([1, 2])

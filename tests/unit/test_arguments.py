@@ -222,6 +222,11 @@ def test_other_things_are_refused_in_words(function, value):
         function(value)
 
 
+def test_rows_of_other_lengths_are_no_matrix():
+    with pytest.raises(ValueError, match="must have rows of equal length, got"):
+        Dense([[1], [1, 2]])
+
+
 @pytest.mark.parametrize("name", ["expected_error", "loss", "report", "rmse"])
 def test_results_for_other_noise_are_refused(name):
     with pytest.raises(ValueError, match=r"optimized for L2 .* pass result.strategy"):
