@@ -175,11 +175,16 @@ def test_settings_for_ranking_rank_better(n_records):
     for settings in (DrawnSettings(), DrawnSettings.for_ranking()):
         settings = replace(settings, most_pairs=50, most_sums=50)
         found = areas.setdefault(settings, [])
-        for _ in range(5):
+        for seed in range(5):
             model = PrivateForestClassifier(
-                GRADED, epsilon=1, n_records=n_records, settings=settings
+                GRADED,
+                epsilon=1,
+                n_records=n_records,
+                settings=settings,
+                insecure_rng=seed,
             )
-            model.fit(*graded(n_records, rng))
+            with pytest.warns(UserWarning, match="insecure_rng"):
+                model.fit(*graded(n_records, rng))
             found.append(roc_auc_score(truth, model.predict_proba(test)[:, 1]))
             classes = model.predict_proba(test).argmax(axis=1)
             np.testing.assert_array_equal(classes, model.predict(test))
