@@ -76,10 +76,6 @@ class LaplaceForestClassifier(CountedForest):
         check_choice(self.data, "data", ("shared", "disjoint"))
         return super()._check_parameters()
 
-    def _assign(self, n_records: int, n_trees: int) -> NDArray[np.int64]:
-        """Draw the tree of every record, independently of all others."""
-        return assign_records(n_records, n_trees)
-
     def _exact_counts(
         self,
         ensemble: Ensemble,
@@ -90,7 +86,7 @@ class LaplaceForestClassifier(CountedForest):
         visible = ensemble.select(codes)
         if self.data == "shared":
             return ensemble.forest.count_leaves(visible, class_codes, k)
-        trees = self._assign(codes.shape[0], ensemble.forest.n_trees)
+        trees = assign_records(len(codes), ensemble.forest.n_trees)
         return ensemble.forest.count_assigned_leaves(visible, class_codes, k, trees)
 
     def _fit_counts(self, records: EncodedRecords) -> None:

@@ -91,10 +91,6 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     def _record_contribution(self) -> int:
         return 2 if self.voting == "hard" else 1
 
-    def _assign(self, n_records: int, n_trees: int) -> NDArray[np.int64]:
-        """Draw the tree of every record, independently of all others."""
-        return assign_records(n_records, n_trees)
-
     def _exact_counts(
         self,
         ensemble: Ensemble,
@@ -103,7 +99,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         k = self.schema_.n_classes
         forest = ensemble.forest
         codes, class_codes = records.one_by_one()
-        trees = self._assign(codes.shape[0], forest.n_trees)
+        trees = assign_records(len(codes), forest.n_trees)
         counts = forest.count_assigned_leaves(
             ensemble.select(codes), class_codes, k, trees
         )

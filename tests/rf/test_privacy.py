@@ -20,7 +20,6 @@ from rf_cases import (
     CLASSES,
     PER_BATCH,
     PRIVATE,
-    SCHEMA,
     classifier,
     records,
     release,
@@ -28,17 +27,15 @@ from rf_cases import (
 from scipy.stats import beta
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech.noise import assign_records
 from mmech_rf import (
     Attribute,
-    LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
-    SubsampleAggregateClassifier,
 )
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)
-ASSIGNING_CLASSES = (SubsampleAggregateClassifier, LaplaceForestClassifier)
 EVERY_RECORD = [(cell, label) for cell in RAW.tolist() for label in CLASSES]
 
 
@@ -241,10 +238,9 @@ def test_random_state_does_not_assign(name, watched):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("cls", ASSIGNING_CLASSES)
-def test_the_assignment_is_uniform_and_independent(cls):
+def test_the_assignment_is_uniform_and_independent():
     """Counts of trees and of pairs of neighbours, 7 standard errors: < 1e-10."""
-    trees = cls(SCHEMA, epsilon=1)._assign(60_000, 3)
+    trees = assign_records(60_000, 3)
     for counts in (
         np.bincount(trees, minlength=3),
         np.bincount(3 * trees[::2] + trees[1::2], minlength=9),
