@@ -197,12 +197,11 @@ def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all
         return sample()
 
     watch_all(note)
-    for records_per_person in (1, 2):
+    for size in (1, 2):
+        # Trees are planned by the number of records of so many persons.
+        stated = {name: size * n for name, n in MODES[mode].items()}
         model = make(
-            mode,
-            neighbours=neighbours,
-            records_per_person=records_per_person,
-            epsilon=1,
+            mode, neighbours=neighbours, records_per_person=size, epsilon=1, **stated
         ).fit(*records(40))
         statements.append(model.privacy_statement_)
     half = len(scales) // 2
