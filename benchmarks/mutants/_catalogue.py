@@ -693,8 +693,8 @@ SELECTING = (
     Mutant(
         "records assigned by their position",
         "mmech_rf/private/laplace_forest.py",
-        "return assign_records(n_records, n_trees)",
-        "return np.arange(n_records) % n_trees",
+        "trees = assign_records(len(codes), ensemble.forest.n_trees)",
+        "trees = np.arange(len(codes)) % ensemble.forest.n_trees",
         (
             f"{PRIVACY}::test_the_assignment_comes_from_the_system_and_one_draw_per_record",
         ),
