@@ -84,7 +84,7 @@ def check_positive(value: Any, name: str) -> float:
 
 
 def check_seed(value: Any, name: str, remedy: str = "") -> np.random.Generator:
-    """Return a generator of random numbers that nothing private depends on."""
+    """Return NumPy's generator for a seed, or raise in words of `name`."""
     import numpy as np
 
     try:
@@ -168,7 +168,7 @@ def check_delta(value: Any) -> float:
 
 
 def plain_array(value: Any, name: str) -> NDArray[Any]:
-    """Return a value as an array, or raise if it has none, or a mask to be lost."""
+    """Return a value as an array; raise for ragged rows, and for a mask."""
     import numpy as np
 
     if isinstance(value, np.ma.MaskedArray):

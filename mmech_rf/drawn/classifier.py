@@ -139,7 +139,8 @@ class DrawnForestClassifier(AccountedForest):
         shared = self._accounting == "zcdp"
         cost = bounded_range_epsilon(rho) if shared else epsilon
         settings = self._settings
-        # What hides r records of a person hides the signal of r others.
+        # Noise that hides r records of a person is r times as large, so that the signal
+        # of n records stands out of it like that of n / r.
         signal = n_records / self._terms.records_per_person
         plan = Plan.of(signal, cost, d, self.schema_.n_classes, settings)
         other = concentrated_plan(

@@ -21,8 +21,8 @@ from mmech_rf.drawn.views import most_terms
 __all__ = ["Plan", "concentrated_plan", "number_of_votes", "share_of"]
 
 LEAST_BOOSTED = Fraction(1, 5000)
-"""Numerical guard: smallest epsilon that boosted trees share. A thousandth of less, the
-least share, may be too little to draw with."""
+"""Numerical guard: smallest epsilon of a fit with boosting. A share may be a thousandth
+of it, and roundings of a draw, which are paid for, would use up a smaller one."""
 
 
 @dataclass(frozen=True)
