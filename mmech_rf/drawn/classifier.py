@@ -141,8 +141,9 @@ class DrawnForestClassifier(AccountedForest):
         settings = self._settings
         # Noise that hides r records of a person is r times as large, so that the signal
         # of n records stands out of it like that of n / r.
-        signal = n_records / self._terms.records_per_person
-        plan = Plan.of(signal, cost, d, self.schema_.n_classes, settings)
+        relation, k = self._terms.relation, self.schema_.n_classes
+        signal = n_records / relation.records_per_person
+        plan = Plan.of(signal, cost, d, k, settings, factor=relation.factor)
         other = concentrated_plan(
             plan, signal, cost, rho, d, better=not shared, settings=settings
         )
@@ -155,7 +156,7 @@ class DrawnForestClassifier(AccountedForest):
             domain_shape,
             records.codes,
             records.class_codes,
-            n_classes=self.schema_.n_classes,
+            n_classes=k,
             n_records=n_records,
             payments=self._payments(),
             settings=settings,

@@ -21,8 +21,9 @@ from mmech_rf.drawn.views import most_terms
 __all__ = ["Plan", "concentrated_plan", "number_of_votes", "share_of"]
 
 LEAST_BOOSTED = Fraction(1, 5000)
-"""Numerical guard: smallest epsilon of a fit with boosting. A share may be a thousandth
-of it, and roundings of a draw, which are paid for, would use up a smaller one."""
+"""Numerical guard: smallest epsilon of a fit with boosting, for each record that comes
+or goes. A share may be a thousandth of it, and roundings of a draw, which are paid
+for, would use up a smaller one."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,19 @@ class Plan:
         n_features: int,
         n_classes: int,
         settings: DrawnSettings | None = None,
+        *,
+        factor: int = 1,
     ) -> Plan:
-        """Return the plan for a budget of pure epsilon."""
+        """Return the plan for a budget of pure epsilon.
+
+        Neighbours differ by so many records that come or go (`Relation.factor`).
+        """
         s = settings or DrawnSettings()
         shares = s.first_selection, s.selection
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores = Fraction(0)
-        boosting = information >= s.boosting_from and epsilon >= LEAST_BOOSTED
+        boosting = information >= s.boosting_from and epsilon >= factor * LEAST_BOOSTED
         least = s.scores_from
         if most_terms(n_features, s) >= n_features and not boosting:
             # Of few attributes public sums of views say as much, while records are few.

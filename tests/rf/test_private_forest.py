@@ -213,3 +213,16 @@ def test_a_budget_too_small_to_draw_trees_names_what_works(epsilon):
     assert ledger.spent == 0
     LabelForestClassifier(SCHEMA, epsilon=epsilon, ledger=ledger).fit(*records(20))
     assert ledger.spent == Fraction(epsilon)
+
+
+@pytest.mark.parametrize(
+    "persons", [{"records_per_person": 10}, {"neighbours": "replace"}]
+)
+@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
+def test_small_budgets_of_many_stated_records_pay_for_the_whole_fit(privacy, persons):
+    model = PrivateForestClassifier(
+        SCHEMA, epsilon="1/4000", n_records=10**13, **persons
+    )
+    if privacy == "zcdp":
+        model.set_params(**ZCDP)
+    assert model.fit(*records(20)).ledger_.remaining == 0
