@@ -235,15 +235,15 @@ def unlabelled_records(
 
 
 def progress_words(n_read: int, expected: int | None, seconds: float) -> str:
-    """Return how far reading is, for the person at the terminal."""
-    rate = n_read / max(seconds, 1e-3)
-    words = f"{n_read:,} records, {rate:,.0f} a second"
+    """Return how far reading is, for the person at the terminal.
+
+    How many records there are may be private, and is not for who looks over a shoulder.
+    """
     if not expected or not n_read:
-        return f"reading: {words}"
+        return "reading"
     done = min(n_read / expected, 1)
-    bar = "#" * round(20 * done)
-    left = max(expected - n_read, 0) / rate
-    return f"reading: [{bar:20}] {done:.0%}, {words}, {left:.0f} s left"
+    left = seconds * (1 / done - 1)
+    return f"reading: [{'#' * round(20 * done):20}] {done:.0%}, {left:.0f} s left"
 
 
 def _rows_within(memory: int | None, schema: Schema) -> int:

@@ -83,10 +83,9 @@ def test_an_interrupt_leaves_nothing(run, files, folder, method, monkeypatch):
     assert set(files.iterdir()) == before
 
 
-def test_progress_says_how_fast_and_how_long():
-    assert progress_words(0, 1000, 0.0) == "reading: 0 records, 0 a second"
-    assert progress_words(500, None, 2.0) == "reading: 500 records, 250 a second"
-    assert progress_words(500, 1000, 2.0) == (
-        "reading: [##########          ] 50%, 500 records, 250 a second, 2 s left"
-    )
-    assert "100%" in progress_words(1010, 1000, 2.0)
+def test_progress_says_how_far_and_how_long_but_not_how_many_records():
+    assert progress_words(0, 1000, 0.0) == "reading"
+    assert progress_words(500, None, 2.0) == "reading"
+    half = "reading: [##########          ] 50%, 2 s left"
+    assert progress_words(500, 1000, 2.0) == progress_words(700, 1400, 2.0) == half
+    assert progress_words(1010, 1000, 2.0).endswith("100%, 0 s left")
