@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import noisy_release
+from mmech import ParameterError, noisy_release
 from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
 from mmech.noise import random_key
@@ -62,6 +62,14 @@ class ShownForest(ForestClassifier):
         if not isinstance(self.estimate_accuracy, bool):
             raise TypeError(
                 f"estimate_accuracy must be a bool, got {self.estimate_accuracy!r}"
+            )
+        ledger = self.ledger
+        if self.estimate_accuracy and getattr(ledger, "whole", ledger) is not ledger:
+            raise ParameterError(
+                "estimate_accuracy",
+                "splits the records once more, which a part of a ledger has no account "
+                "of",
+                remedy=("pass the whole ledger", "leave {estimate_accuracy} out"),
             )
         return super()._check_parameters()
 

@@ -11,7 +11,7 @@ import pytest
 from rf_cases import SCHEMA, records, rule
 from rf_cases import classifier as toy
 
-from mmech import BudgetExceededError, PrivacyLedger
+from mmech import BudgetExceededError, ParameterError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
 from mmech_rf import (
@@ -231,6 +231,7 @@ def test_a_recipe_for_two_sorts_of_persons_is_refused():
 def test_a_part_of_a_ledger_is_refused_before_anything_is_drawn():
     ledger = PrivacyLedger(1)
     model = toy("batch training", estimate_accuracy=True, ledger=ledger.part("a", "b"))
-    with pytest.raises(TypeError, match="a part of a partition cannot be split again"):
-        model.fit(*of_a_rule(9))
+    for given in (of_a_rule(9), ("no records", None)):
+        with pytest.raises(ParameterError, match="pass the whole ledger, or leave"):
+            model.fit(*given)
     assert not ledger.entries
