@@ -33,7 +33,7 @@ from mmech_rf.cli.common import (
 )
 from mmech_rf.cli.files import add_csv, csv_format, opened
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
-from mmech_rf.methods import METHODS
+from mmech_rf.methods import METHODS, Method
 
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Evaluation, Records
@@ -57,6 +57,9 @@ SETTINGS = {
     "voting": _taking("voting"),
 }
 """Options of `evaluate`, and the methods that have such a setting."""
+
+SUBSAMPLE_WORDS = {"n_trees": "--subsample-trees", "depth": "--subsample-depth"}
+"""What its settings are called in place of those of other forests."""
 
 DEMO_TREES = 128
 DEMO_DEPTH = 4
@@ -260,6 +263,7 @@ def _demo(args: argparse.Namespace) -> None:
         subsample_trees=DEMO_SUBSAMPLE_TREES,
         subsample_depth=DEMO_SUBSAMPLE_DEPTH,
     )
+    _check(args, records, methods, [args.epsilon])
     splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? A private "
@@ -317,10 +321,10 @@ def _demo(args: argparse.Namespace) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    from mmech_rf import evaluation
-
     names = list(METHODS) if "all" in args.methods else args.methods
     settings = _settings(args, names)
+    from mmech_rf import evaluation
+
     if args.plot is not None:
         evaluation.check_plot_path(args.plot)
     for path in (args.plot, args.csv):
@@ -333,6 +337,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         **csv_format(args),
     )
     methods = evaluation.make_methods(names, **settings)
+    _check(args, records, methods, args.epsilon)
     _warm_up(names, quiet=args.quiet)
     found = evaluation.evaluate(
         records,
@@ -377,6 +382,22 @@ def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
             )
         settings[name] = value
     return settings
+
+
+def _check(
+    args: argparse.Namespace,
+    records: Records,
+    methods: Sequence[Method],
+    epsilons: Sequence[Fraction],
+) -> None:
+    """Raise for a wrong setting before kernels are compiled and anything is fitted."""
+    from mmech_rf import evaluation
+
+    words = getattr(args, "words", {})
+    for method in methods:
+        args.words = words | (SUBSAMPLE_WORDS if method.name == "subsample" else {})
+        evaluation.check_method(method, records.schema, epsilons)
+    args.words = words
 
 
 def how_many(n_trees: float) -> str:

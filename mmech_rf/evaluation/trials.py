@@ -18,12 +18,15 @@ from mmech.checks import check_epsilon, check_integer
 from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.records import Records, load_records
 from mmech_rf.methods import METHODS, Method
+from mmech_rf.private.public_model import PublicModel
+from mmech_rf.schema import Schema
 
 __all__ = [
     "STAGES",
     "Evaluation",
     "Summary",
     "Trial",
+    "check_method",
     "evaluate",
     "summarize",
     "warm_up",
@@ -156,6 +159,8 @@ def evaluate(
     """
     budgets = sorted({check_epsilon(epsilon) for epsilon in epsilons})
     check_integer(repeats, "repeats")
+    for method in methods:
+        check_method(method, records.schema, budgets)
     trials: list[Trial] = []
     skipped: dict[str, ValueError] = {}
     left_out: set[tuple[str, Fraction | None]] = set()
@@ -190,6 +195,19 @@ def evaluate(
                         left_out.add((method.label, epsilon))
                 bar.update()
     return Evaluation(trials, skipped)
+
+
+def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> None:
+    """Raise for a setting that no fit of a method takes, before anything is fitted."""
+    for epsilon in epsilons:
+        budget = {"epsilon": epsilon} if method.is_private else {}
+        model = method.make(schema, **budget)
+        try:
+            if isinstance(model, PublicModel):
+                model._check_parameters()
+        except ValueError as error:
+            if not _is_refusal(error):
+                raise
 
 
 def _is_refusal(error: ValueError) -> bool:

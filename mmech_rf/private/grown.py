@@ -86,13 +86,19 @@ class GrownForest(ForestClassifier):
             )
         check_choice(self.voting, "voting", self._votings)
         check_choice(self.ties, "ties", ("random", "first"))
-        return super()._check_parameters()
+        epsilon = super()._check_parameters()
+        if self.schema is not None:
+            self._check_depths(self.schema)
+        return epsilon
+
+    def _check_depths(self, schema: Schema) -> None:
+        for depth in depths_of(self.depth, self.n_ensembles):
+            if depth != "auto":
+                check_depth(schema, int(depth), self.splits)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         d, q = schema.n_features, self.n_ensembles
-        for depth in depths_of(self.depth, q):
-            if depth != "auto":
-                check_depth(schema, int(depth), self.splits)
+        self._check_depths(schema)
         *seeds, deal = spawn(self.random_state, q + 1)
         rngs = [np.random.default_rng(seed) for seed in seeds]
         ensembles = []
