@@ -10,7 +10,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = [
+    "answers_to_queries",
     "add_columns",
     "add_csv",
     "add_output",
@@ -39,11 +40,10 @@ __all__ = [
     "csv_format",
     "opened",
     "count_records",
-    "labels_of_queries",
     "progress_words",
     "read_header",
     "same_content",
-    "write_labels",
+    "write_table",
     "writing",
 ]
 
@@ -264,10 +264,13 @@ def _check_memory(memory: int | None, needed: int) -> None:
         )
 
 
-def labels_of_queries(
-    args: argparse.Namespace, path: str, model: ForestClassifier
+def answers_to_queries(
+    args: argparse.Namespace, path: str, model: Any, *, proba: bool = False
 ) -> Any:
-    """Predict classes of queries in a file; a class column is not looked at."""
+    """Predict classes of queries in a file, or the probabilities of all classes.
+
+    A class column is not looked at.
+    """
     from mmech_rf.datasets import load_csv
     from mmech_rf.forest.checks import located
 
@@ -282,10 +285,10 @@ def labels_of_queries(
         ).data
         with located(f"cannot use the data {path!r}"):
             codes = model._encode_queries(data)
-        labels = model._labels(codes)
+        found = model.predict_proba(data) if proba else model._labels(codes)
     if remark:
         say(remark)
-    return labels
+    return found
 
 
 def same_content(first: str, second: str) -> bool:
@@ -317,9 +320,9 @@ def _opened_to_write(path: Path, *, compressed: bool) -> TextIO:
     return open(path, "w", encoding="utf-8", newline="")
 
 
-def write_labels(path: str | None, name: str, labels: Any) -> None:
-    """Write one label per line under the name of the class column."""
+def write_table(path: str | None, header: Iterable[Any], rows: Iterable[Any]) -> None:
+    """Write rows, such as one label each, under names of columns."""
     with writing(path) as stream:
-        rows = csv.writer(stream, lineterminator="\n")
-        rows.writerow([name])
-        rows.writerows([label] for label in labels.tolist())
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(rows)

@@ -31,12 +31,12 @@ from mmech_rf.cli.common import (
 from mmech_rf.cli.files import (
     add_columns,
     add_output,
+    answers_to_queries,
     check_output,
     count_records,
-    labels_of_queries,
     same_content,
     unlabelled_records,
-    write_labels,
+    write_table,
 )
 from mmech_rf.methods import METHODS
 
@@ -91,7 +91,8 @@ examples:
 """
 _PREDICT = """\
 Predict the classes of records with a saved model. Spends no budget. Prints the labels,
-one a line under the name of the class, in the order of the records.
+one a line under the name of the class, in the order of the records; or with --proba the
+probabilities of all classes, a column each under the label of the class.
 """
 _PREDICT_EXAMPLES = f"""\
 The records need the columns of the attributes, in any order; a column with the
@@ -101,6 +102,7 @@ the fit, and "drop" counts as "error", because every record needs an answer.
 examples:
   {PROG} predict mine.npz new.csv
   {PROG} predict mine.npz new.csv --out labels.csv
+  {PROG} predict mine.npz new.csv --proba --out probabilities.csv
 """
 _BATCH = """\
 Release the classes of one batch of queries, without releasing a model. This often is
@@ -265,7 +267,13 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "data", metavar="CSV", help="records to classify; - reads the standard input"
     )
-    add_output(command, help="csv file for the labels (default: print them)")
+    add_output(command, help="csv file for what is predicted (default: print it)")
+    command.add_argument(
+        "--proba",
+        action="store_true",
+        help="probabilities of all classes in place of labels; models of the methods "
+        "training, laplace and laplace-disjoint have none",
+    )
     add_columns(command)
     # The schema of a model is what it is.
     command.set_defaults(words={"schema": None, **_QUERY_WORDS})
@@ -535,8 +543,18 @@ def _predict(args: argparse.Namespace) -> None:
             f"the model {args.model!r} was fitted without a schema and does not name "
             "its columns as a csv file does; use it from Python"
         )
-    labels = labels_of_queries(args, args.data, model)
-    write_labels(args.out, model.schema_.target, labels)
+    if not args.proba:
+        labels = answers_to_queries(args, args.data, model).tolist()
+        write_table(args.out, [model.schema_.target], ([label] for label in labels))
+        return
+    if not hasattr(model, "predict_proba"):
+        raise InputError(
+            f"the model {args.model!r} is a {type(model).__name__}, which predicts "
+            "labels and has no probabilities; leave --proba out, or fit another model "
+            "with --method private"
+        )
+    found = answers_to_queries(args, args.data, model, proba=True)
+    write_table(args.out, model.schema_.class_labels, found.tolist())
 
 
 def _predict_batch(args: argparse.Namespace) -> None:
@@ -550,9 +568,9 @@ def _predict_batch(args: argparse.Namespace) -> None:
     count_records(args, args.data, model)
     with showing(releasing(model)):
         model.release()
-    labels = labels_of_queries(args, args.queries, model)
+    labels = answers_to_queries(args, args.queries, model)
     model.close()
-    write_labels(args.out, schema.target, labels)
+    write_table(args.out, [schema.target], ([label] for label in labels.tolist()))
     trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "

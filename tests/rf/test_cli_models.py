@@ -8,6 +8,7 @@ import threading
 import warnings
 from contextlib import redirect_stderr, suppress
 
+import numpy as np
 import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
@@ -219,6 +220,31 @@ def test_labels_go_to_a_file_plain_or_compressed(run, files):
         assert (code, out) == (0, "")
         with opener(files / name, "rt") as stream:
             assert stream.read().split() == ["sold", *TRUTH]
+
+
+@pytest.mark.parametrize("method", ["private", "drawn", "blocks", "labels", "recipe"])
+def test_probabilities_have_a_column_for_every_class(run, files, method):
+    run(*fit(files, "--method", method))
+    model = load_model(files / "fruit.npz")
+    query = ("predict", files / "fruit.npz", files / "new.csv", "--proba")
+    code, out, _ = run(*query)
+    assert code == 0
+    header, *rows = csv.reader(out.splitlines())
+    assert header == list(model.schema_.class_labels) == ["no", "yes"]
+    queries = load_csv(files / "new.csv", model.schema_, with_target=False).data
+    found = np.array(rows, float)
+    np.testing.assert_array_equal(found, model.predict_proba(queries))
+    assert run(*query, "--out", files / "out.csv")[:2] == (0, "")
+    assert (files / "out.csv").read_text() == out
+
+
+@pytest.mark.parametrize("method", ["training", "laplace", "laplace-disjoint"])
+def test_models_without_probabilities_say_so(run, files, method):
+    run(*fit(files, "--method", method))
+    query = ("predict", files / "fruit.npz", files / "new.csv", "--proba")
+    assert_refused(run(*query), "has no probabilities; leave --proba out, or fit")
+    assert_refused(run(*query, "--out", files / "o.csv"), "has no probabilities")
+    assert not (files / "o.csv").exists()
 
 
 def test_existing_files_are_kept_unless_forced(run, files):
