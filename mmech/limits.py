@@ -94,8 +94,8 @@ class Limits(ChangeableLimits):
     warned_entries : int
         Entries of an explicit matrix, 1 GiB of float64, above which making it warns.
     exhaustive_entries : int
-        Most entries that are visited where an operator has no closed form. More is
-        refused.
+        Most entries that are visited where an operator has no closed form, and that
+        `to_dense` lists. More is refused.
     block_entries : int
         Entries that are explicit at a time there: 32 MiB of float64.
     enumerated_cells : int

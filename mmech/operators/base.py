@@ -377,7 +377,20 @@ class QueryMatrix:
             )
 
     def to_dense(self) -> Array:
-        """Return the explicit matrix, shape (m, n); warns when it is large."""
+        """Return the explicit matrix, shape (m, n); warns when it is large.
+
+        Raises
+        ------
+        DomainTooLargeError
+            If it has more entries than `Limits.exhaustive_entries`.
+        """
+        entries = self.shape[0] * self.shape[1]
+        if entries > LIMITS.exhaustive_entries:
+            raise DomainTooLargeError(
+                f"{self._label()} of shape {self.shape} has too many entries "
+                f"({magnitude(entries)}) to list; use its products, gram() or pinv(), "
+                "which list none"
+            )
         self._warn_dense("to_dense")
         return self._dense()
 

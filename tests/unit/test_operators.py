@@ -433,6 +433,15 @@ def test_huge_domains_without_allocation():
     assert Identity(2**50).sensitivity() == 1.0
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [Identity(10**9), 2 * Identity(10**9), Prefix(10**6).gram(), Prefix(10**6).pinv()],
+)
+def test_what_no_memory_holds_is_not_listed(operator):
+    with pytest.raises(DomainTooLargeError, match=r"\(about 10\^\d+\) to list; use"):
+        operator.to_dense()
+
+
 def test_what_cannot_be_enumerated_says_so():
     forest = Product(Prefix(10**6), Prefix(10**6))
     difference = forest - forest
