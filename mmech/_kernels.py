@@ -346,12 +346,16 @@ def cover_greedily(
         for j in range(starts[t], starts[t + 1]):
             base[attributes[j]] += weights[t] * powers[missing[t]]
     score = np.empty(d)
-    floor = 1e-12 * base.sum()  # what differences leave of a score that is zero
+    total = 0.0
+    for i in range(d):
+        total += base[i]
+    floor = 1e-12 * total  # what differences leave of a score that is zero
     left = n_targets
     n_blocks = 0
     while left > 0:
         block = out[n_blocks]
-        score[:] = base
+        for i in range(d):
+            score[i] = base[i]
         size = 0.0
         filled = 0
         while True:
@@ -448,10 +452,13 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
     lists = np.zeros((n, d), np.int64)
     lengths = np.zeros(n, np.int64)
     gain = np.empty(n)
-    mate = np.full(n, -1)
-    stale = np.ones(n, np.bool_)
-    costs = np.cbrt(mass * cells)
+    mate = np.empty(n, np.int64)
+    stale = np.empty(n, np.bool_)
+    costs = np.empty(n)
     for a in range(n):
+        mate[a] = -1
+        stale[a] = True
+        costs[a] = np.cbrt(mass[a] * cells[a])
         for i in range(d):
             if inside[a, i]:
                 lists[a, lengths[a]] = i
@@ -460,7 +467,7 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
     # and not further than to a mate that reaches it.
     gain[:] = np.inf
     while True:
-        a = -1
+        a = np.int64(-1)
         for c in range(n):
             if alive[c] and gain[c] > 0.0 and (a < 0 or gain[c] > gain[a]):
                 a = c

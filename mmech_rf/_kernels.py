@@ -78,101 +78,74 @@ def _next_sibling(level, node, last):
 
 
 @kernel
-def _grow_tree(
-    seed, sizes, depth, root, write, available, node, last, drawn, state, feature, child
-):
-    # one tree, depth first, from uint64 seed; sizes (d,) int64; available (m,) int64:
-    # the attributes that may be split on, left as found; node, last, drawn
-    # (depth + 1,) int64 and state (depth + 1,) uint64: workspace; feature, child
-    # (n_nodes,) int32, written only if `write`; returns (n_nodes, n_leaves)
-    n_nodes = 1
-    n_leaves = 0
-    level = 0
-    node[0] = root
-    last[0] = root
-    state[0] = seed
-    while level >= 0:
-        current = node[level]
-        if level > 0:
-            n_siblings = sizes[available[level - 1]]
-            branch = current - (last[level] - n_siblings + 1)
-            state[level] = _child_state(state[level - 1], branch)
-        climb_from = level
-        if level == depth:
-            # only the root of a tree of depth 0: see below
-            if write:
-                feature[current] = -1
-                child[current] = n_leaves
-            n_leaves += 1
-        else:
-            # The path holds available[:level]; what is left is drawn from.
-            drawn[level] = level + _draw_below(available.shape[0] - level, state[level])
-            _swap(available, level, drawn[level])
-            attribute = available[level]
-            size = sizes[attribute]
-            first = root + n_nodes
-            n_nodes += size
-            if write:
-                feature[current] = attribute
-                child[current] = first
-            if level + 1 < depth:
-                level += 1
-                node[level] = first
-                last[level] = first + size - 1
-                continue
-            # All children are leaves: most nodes of a tree are written here.
-            if write:
-                for value in range(size):
-                    feature[first + value] = -1
-                    child[first + value] = n_leaves + value
-            n_leaves += size
-            climb_from = level + 1
-        level = _next_sibling(level, node, last)
-        for undone in range(climb_from - 1, max(level, 0) - 1, -1):
-            _swap(available, undone, drawn[undone])
-    return n_nodes, n_leaves
-
-
-@kernel
-def count_nodes(seeds, sizes, splittable, depth, max_nodes, node_offsets, leaf_offsets):
-    # offsets (n_trees + 1,) int64 of the forest that `grow_trees` would write for
-    # seeds (n_trees,) uint64, sizes (d,) int64, splittable (m,) int64, depth <= m;
-    # returns the number of trees counted, less than n_trees if max_nodes is passed
+def grow_trees(
+    seeds, sizes, splittable, depth, max_nodes, write, node_offsets, leaf_offsets,
+    feature, child
+):  # fmt: skip
+    # random multiway trees, depth first: seeds (n_trees,) uint64, sizes (d,) int64,
+    # splittable (m,) int64, depth <= m; offsets (n_trees + 1,) int64 from 0, written
+    # unless `write`; feature, child (n_nodes,) int32, written if `write`; returns the
+    # number of trees, less than n_trees if max_nodes is passed
     available = splittable.copy()
     node = np.empty(depth + 1, np.int64)
     last = np.empty(depth + 1, np.int64)
     drawn = np.empty(depth + 1, np.int64)
     state = np.empty(depth + 1, np.uint64)
-    nothing = np.empty(0, np.int32)
-    node_offsets[0] = 0
-    leaf_offsets[0] = 0
     for tree in range(seeds.shape[0]):
-        n_nodes, n_leaves = _grow_tree(
-            seeds[tree], sizes, depth, 0, False,
-            available, node, last, drawn, state, nothing, nothing,
-        )  # fmt: skip
-        node_offsets[tree + 1] = node_offsets[tree] + n_nodes
-        leaf_offsets[tree + 1] = leaf_offsets[tree] + n_leaves
-        if node_offsets[tree + 1] > max_nodes:
-            return tree
+        root = node_offsets[tree]
+        n_nodes = 1
+        n_leaves = 0
+        level = np.int64(0)
+        node[0] = root
+        last[0] = root
+        state[0] = seeds[tree]
+        while level >= 0:
+            current = node[level]
+            if level > 0:
+                n_siblings = sizes[available[level - 1]]
+                branch = current - (last[level] - n_siblings + 1)
+                state[level] = _child_state(state[level - 1], branch)
+            climb_from = level
+            if level == depth:
+                # only the root of a tree of depth 0: see below
+                if write:
+                    feature[current] = -1
+                    child[current] = n_leaves
+                n_leaves += 1
+            else:
+                # The path holds available[:level]; what is left is drawn from.
+                drawn[level] = level + _draw_below(
+                    available.shape[0] - level, state[level]
+                )
+                _swap(available, level, drawn[level])
+                attribute = available[level]
+                size = sizes[attribute]
+                first = root + n_nodes
+                n_nodes += size
+                if write:
+                    feature[current] = attribute
+                    child[current] = first
+                if level + 1 < depth:
+                    level += 1
+                    node[level] = first
+                    last[level] = first + size - 1
+                    continue
+                # All children are leaves: most nodes of a tree are written here.
+                if write:
+                    for value in range(size):
+                        feature[first + value] = -1
+                        child[first + value] = n_leaves + value
+                n_leaves += size
+                climb_from = level + 1
+            level = _next_sibling(level, node, last)
+            for undone in range(climb_from - 1, max(level, 0) - 1, -1):
+                _swap(available, undone, drawn[undone])
+        if not write:
+            node_offsets[tree + 1] = root + n_nodes
+            leaf_offsets[tree + 1] = leaf_offsets[tree] + n_leaves
+            if node_offsets[tree + 1] > max_nodes:
+                return tree
     return seeds.shape[0]
-
-
-@kernel
-def grow_trees(seeds, sizes, splittable, depth, node_offsets, feature, child):
-    # random multiway trees: seeds (n_trees,) uint64, sizes (d,) int64, splittable
-    # (m,) int64, depth <= m, node_offsets (n_trees + 1,) int64 from `count_nodes`;
-    # feature, child (n_nodes,) int32
-    available = splittable.copy()
-    node = np.empty(depth + 1, np.int64)
-    last = np.empty(depth + 1, np.int64)
-    drawn = np.empty(depth + 1, np.int64)
-    state = np.empty(depth + 1, np.uint64)
-    for tree in range(seeds.shape[0]):
-        _grow_tree(
-            seeds[tree], sizes, depth, node_offsets[tree], True,
-            available, node, last, drawn, state, feature, child,
-        )  # fmt: skip
 
 
 @kernel
@@ -305,7 +278,8 @@ def label_domain(sizes, feature, child, tests, node_offsets, labels):
     for start in range(0, n_cells, BLOCK):
         stop = min(start + BLOCK, n_cells)
         for row in range(stop - start):
-            codes[row] = cell
+            for i in range(n_attributes):  # `codes[row] = cell` compiles for seconds
+                codes[row, i] = cell[i]
             # The next cell: the last attribute runs fastest.
             position = n_attributes - 1
             while position >= 0 and cell[position] + 1 == sizes[position]:
@@ -685,7 +659,7 @@ def complete_trees(sizes, subsets, node_offsets, feature, child):
     for tree in range(subsets.shape[0]):
         free = node_offsets[tree] + 1
         n_leaves = 0
-        level = 0
+        level = np.int64(0)
         node[0] = node_offsets[tree]
         last[0] = node[0]
         while level >= 0:
@@ -827,11 +801,11 @@ def _add_bits(masks, map_, words, k, n_planes, table, start):
 
 
 @kernel
-def _mask_planes(slots, planes, masks):
-    # masks (p, words) uint64: the bits of planes at slots (n,) int64
+def _mask_planes(rows, slots, planes, masks):
+    # masks (p, words) uint64: the bits of planes at slots (n,) int64 of some rows
     mask = np.zeros(planes.shape[1], np.uint64)
-    for slot in slots:
-        mask[slot >> 6] |= np.uint64(1) << np.uint64(slot & 63)
+    for i in rows:
+        mask[slots[i] >> 6] |= np.uint64(1) << np.uint64(slots[i] & 63)
     for b in range(planes.shape[0]):
         for w in range(mask.shape[0]):
             masks[b, w] = planes[b, w] & mask[w]
@@ -925,7 +899,7 @@ def _ways(tables, sizes, offsets, k, rate, log_prior, log_stop, out):
         for c in range(k):
             node[c] += tables[offsets[0] + z * k + c]
     out[n_views, 1] = log_stop
-    _add_log_mean_weight(node, 0, k, rate, negligible, out[n_views])
+    _add_log_mean_weight(node, np.int64(0), k, rate, negligible, out[n_views])
 
 
 @kernel
@@ -965,13 +939,19 @@ def split_log_weights(
     for x in range(1, n_cells):
         stops[x] += stops[x - 1]
     rows = np.empty(n, np.int64)
+    own_classes = np.empty(n, np.int64)
+    own_weights = np.empty(n, np.int64)
+    own_right = np.empty(right.shape[0], np.int64)
     place = stops.copy()
     for j in range(n):
         i = n - 1 - j
         place[cell[i]] -= 1
-        rows[place[cell[i]]] = i
-    own_classes, own_weights = classes[rows], weights[rows]
-    own_right = right if right.shape[0] == 0 else right[rows]
+        row = place[cell[i]]
+        rows[row] = i
+        own_classes[row] = classes[i]
+        own_weights[row] = weights[i]
+        if right.shape[0]:
+            own_right[row] = right[i]
     # The node with most records holds what the others do not.
     rest = totals.copy()
     tables = np.empty_like(totals)
@@ -980,13 +960,14 @@ def split_log_weights(
         if x == largest:
             continue
         start, stop = stops[x - 1] if x else 0, stops[x]
-        _mask_planes(slots[rows[start:stop]], planes, masks)
+        _mask_planes(rows[start:stop], slots, planes, masks)
         _node_tables(
             rows[start:stop], views, sizes, own_classes[start:stop],
             own_weights[start:stop], own_right[start:stop], k, words, maps, starts,
             factors, masks, n_planes, offsets, tables
         )  # fmt: skip
-        rest -= tables
+        for i in range(rest.shape[0]):
+            rest[i] -= tables[i]
         _ways(tables, sizes, offsets, n_columns, rate, log_prior, log_stop, out[x])
     _ways(rest, sizes, offsets, n_columns, rate, log_prior, log_stop, out[largest])
 
@@ -1028,17 +1009,32 @@ def fork_log_weights(
     tables = np.empty(offsets[-1], np.int64)
     masks = np.empty_like(planes)
     for x in range(n_cells):
-        rows = np.flatnonzero(cell == x)
-        own_views, own_classes, own_weights = (
-            views[:, rows],
-            classes[rows],
-            weights[rows],
-        )
-        own_slots = slots[rows]
-        own_right = right if right.shape[0] == 0 else right[rows]
-        _mask_planes(own_slots, planes, masks)
+        n = 0
+        for i in range(cell.shape[0]):
+            n += cell[i] == x
+        members = np.empty(n, np.int64)
+        own_views = np.empty((views.shape[0], n), np.uint8)
+        own_classes = np.empty(n, np.int64)
+        own_weights = np.empty(n, np.int64)
+        own_right = np.empty(n if right.shape[0] else 0, np.int64)
+        own_slots = np.empty(n, np.int64)
+        row = 0
+        for i in range(cell.shape[0]):
+            if cell[i] == x:
+                members[row] = i
+                own_classes[row] = classes[i]
+                own_weights[row] = weights[i]
+                if right.shape[0]:
+                    own_right[row] = right[i]
+                own_slots[row] = slots[i]
+                row += 1
+        for v in range(views.shape[0]):
+            for row in range(n):
+                own_views[v, row] = views[v, members[row]]
+        rows = np.arange(n)
+        _mask_planes(rows, own_slots, planes, masks)
         _node_tables(
-            np.arange(rows.shape[0]), own_views, sizes, own_classes, own_weights,
+            rows, own_views, sizes, own_classes, own_weights,
             own_right, k, words, maps, starts, factors, masks, n_planes, offsets,
             tables
         )  # fmt: skip

@@ -280,9 +280,10 @@ def select_tree(
         multiplicities = np.ones(class_codes.size, np.int64)
 
     roots = _roots(views, n_records, n_rows, settings)
+    # Contiguous: numba would compile the kernels anew for any other layout.
     nodes = _Nodes(
-        views, cells, class_codes, weights * multiplicities, predicted, n_classes,
-        rate, settings.splitting, maps,
+        views, np.ascontiguousarray(cells), np.ascontiguousarray(class_codes),
+        weights * multiplicities, predicted, n_classes, rate, settings.splitting, maps,
     )  # fmt: skip
 
     def draw() -> SelectedTree:

@@ -217,16 +217,27 @@ def _grow_multiway(
     """Return the arrays of multiway trees."""
     from mmech_rf import _kernels
 
-    node_offsets = np.empty(seeds.size + 1, dtype=np.int64)
-    leaf_offsets = np.empty(seeds.size + 1, dtype=np.int64)
-    counted = _kernels.count_nodes(
-        seeds, sizes, splittable, depth, LIMITS.forest_nodes, node_offsets, leaf_offsets
-    )
-    if counted < seeds.size:
-        raise _too_many_nodes(seeds.size, depth)
-    feature = np.empty(node_offsets[-1], dtype=np.int32)
-    child = np.empty(node_offsets[-1], dtype=np.int32)
-    _kernels.grow_trees(seeds, sizes, splittable, depth, node_offsets, feature, child)
+    node_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
+    leaf_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
+    feature, child = np.empty((2, 0), np.int32)
+    for write in (False, True):
+        if write:
+            feature = np.empty(node_offsets[-1], dtype=np.int32)
+            child = np.empty_like(feature)
+        grown = _kernels.grow_trees(
+            seeds,
+            sizes,
+            splittable,
+            depth,
+            LIMITS.forest_nodes,
+            write,
+            node_offsets,
+            leaf_offsets,
+            feature,
+            child,
+        )
+        if grown < seeds.size:
+            raise _too_many_nodes(seeds.size, depth)
     return frozen(
         feature=feature,
         child=child,

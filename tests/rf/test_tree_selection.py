@@ -5,6 +5,7 @@ import math
 import os
 from fractions import Fraction
 
+import numba
 import numpy as np
 import pytest
 from entropy import system_entropy
@@ -36,8 +37,13 @@ from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf._kernels import fork_log_weights, root_log_weights, split_log_weights
-from mmech_rf.drawn.draw import Fork
+from mmech_rf._kernels import (
+    fork_log_weights,
+    root_log_weights,
+    split_log_weights,
+    view_tables,
+)
+from mmech_rf.drawn.draw import Fork, select_tree
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import Views, public_views
 
@@ -251,7 +257,7 @@ def test_a_third_level_tells_what_two_do_not(rng):
     cells = views.cells(codes)
     right = {}
     for third_level in (0, 0.5):
-        tree = tree_selection.select_tree(
+        tree = select_tree(
             views, cells, classes, n_classes=4, epsilon=Fraction(10), n_records=1000,
             settings=DrawnSettings(third_level=third_level), relation=Relation(),
             pay=lambda: None, noise=None,
@@ -366,7 +372,7 @@ def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
 def drawn_of(records, views, seed, **settings):
     """Return a tree drawn under a seed, in a form that compares."""
     cells, classes, weights, k = records
-    tree = tree_selection.select_tree(
+    tree = select_tree(
         views, cells, classes, n_classes=k, weights=weights, unit=16,
         epsilon=Fraction(1, 8), n_records=100, relation=Relation(), pay=lambda: None,
         noise=np.random.default_rng(seed), **settings,
@@ -394,6 +400,21 @@ def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):
     assert len(found) > 1
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_no_layout_of_records_is_compiled_anew():
+    """It would take seconds."""
+    kernels = view_tables, root_log_weights, split_log_weights
+    draw(SMALL, *DATA[2])
+    known = [kernel.signatures.copy() for kernel in kernels]
+    codes = np.zeros((3, 2), np.int64)
+    cells = np.asfortranarray(SMALL.cells(codes))
+    select_tree(
+        SMALL, cells, codes[:, 0], n_classes=2, epsilon=Fraction(1), n_records=100,
+        relation=Relation(), pay=lambda: None, noise=None,
+    )  # fmt: skip
+    assert [kernel.signatures for kernel in kernels] == known
+
+
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
 def test_labels_of_empty_leaves_are_drawn(data):
     """A leaf has the label that was drawn for it, whoever reaches it."""
@@ -411,7 +432,7 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records):
         device = Script()
         codes = np.zeros((size, 4), np.int64)
         with choosing(device):
-            tree_selection.select_tree(
+            select_tree(
                 views, views.cells(codes), codes[:, 0], n_classes=2,
                 epsilon=Fraction(1), n_records=n_records, relation=Relation(),
                 pay=lambda: None, noise=None,

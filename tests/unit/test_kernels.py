@@ -131,6 +131,8 @@ def test_conjunctions(sizes, k, dtype, rng):
     )
     x, y = values(rng, (n, k), dtype), values(rng, (6, k), dtype)
     layout = [masks, starts, strides]
+    for array in layout:
+        array.setflags(write=False)
     assert_twins("conjunction_matmat", [*layout, x], np.zeros((6, k), dtype))
     assert_twins("conjunction_rmatmat", [*layout, y], np.zeros((n, k), dtype))
 
@@ -245,6 +247,7 @@ def test_weighted_rows(rng):
     logarithms[:, 2] = 0
     words = rng.integers(0, 2**64, 500, dtype=np.uint64)
     words[:3] = 0, 2**63, 2**64 - 1
+    words.setflags(write=False)
     out, exact = np.empty((2, 500), np.int64)
     _kernels.weighted_rows(logarithms, words, np.empty(5), out)
     reference.weighted_rows(logarithms, words, np.empty(5), exact)
