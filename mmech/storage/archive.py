@@ -49,7 +49,7 @@ def write_archive(
     """Write a file, or leave the old one where the writing is interrupted."""
     header = {"format": FORMAT, "version": VERSION, "holds": what}
     description = {**header, "arrays": len(arrays), **content}
-    text = json.dumps(description, indent=1, allow_nan=False)
+    text = json.dumps(description, allow_nan=False)
     with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w") as archive:
         _write_member(archive, DESCRIPTION, text.encode())
         for index, array in enumerate(arrays):

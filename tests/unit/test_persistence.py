@@ -171,6 +171,7 @@ def test_files_are_reproducible_zips_that_numpy_opens(path, tmp_path):
     with zipfile.ZipFile(path) as archive:
         description = json.loads(archive.read("description.json"))
         assert archive.namelist() == ["description.json", "array_0.npy"]
+        assert b"\n" not in archive.read("description.json")  # as C writes it: sooner
     assert (description["format"], description["version"]) == ("mmech", 1)
     assert description["holds"] == "strategy"
     with np.load(path, allow_pickle=False) as arrays:
