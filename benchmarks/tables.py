@@ -9,7 +9,8 @@ public bounds, without the records that miss a value; car is generated.
 Peers are MST and AIM of OpenDP's ``dp.mbi``, and private-pgm beneath them by itself
 (the extra ``peers`` does not hold them; ``pip install "opendp[mbi]"`` into an
 environment of its own, named with ``--peers PYTHON``). One that takes half an hour is
-stopped. ``--classify`` also trains a classifier on synthetic records.
+stopped (``--limit``). Their own parameters follow their name, as in ``--methods
+"AIM max_size=1"``. ``--classify`` also trains a classifier on synthetic records.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ Codes = NDArray[np.int64]
 Tables = dict[tuple[int, int], NDArray[np.float64]]
 LIMIT = 1800
 """Seconds that a peer has for one release."""
+Release = Callable[..., tuple[Tables, float, Codes] | str]
+Say = Callable[[str], None]
 PEER = Path(__file__).with_name("_tables_peer.py")
 
 
@@ -107,7 +111,12 @@ def readable(domain: Domain, codes: Codes) -> Any:
 
 
 def peer(
-    python: str, method: str, shape: Sequence[int], codes: Codes, epsilon: str
+    python: str,
+    method: str,
+    shape: Sequence[int],
+    codes: Codes,
+    epsilon: str,
+    limit: float = LIMIT,
 ) -> tuple[Tables, float, Codes] | str:
     """Run a method in an environment of its own; a sentence where that fails."""
     with tempfile.TemporaryDirectory() as folder:
@@ -116,10 +125,10 @@ def peer(
         command = [python, str(PEER), method, epsilon, str(given), str(made)]
         try:
             run = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=LIMIT
+                command, capture_output=True, text=True, check=False, timeout=limit
             )
         except subprocess.TimeoutExpired:
-            return f"did not finish in {LIMIT // 60} minutes"
+            return f"did not finish in {limit / 60:g} minutes"
         if run.returncode:
             return (run.stderr.strip().splitlines() or ["it failed"])[-1]
         with np.load(made) as found:
@@ -155,7 +164,7 @@ def accuracy(train: Codes, test: Codes) -> float:
 
 
 def compare(
-    name: str, epsilon: str, python: str | None, methods: Sequence[str], say: Callable
+    name: str, epsilon: str, release: Release, methods: Sequence[str], say: Say
 ) -> None:
     domain, codes = load(name)
     domain, codes = domain.select(domain.names[:-1]), codes[:, :-1]
@@ -164,8 +173,8 @@ def compare(
     held = found.pop("held")
     del found["sample"]
     rows: dict[str, Any] = dict(found)
-    for method in methods if python else ():
-        rows[label(method)] = peer(python, method, domain.shape, codes, epsilon)
+    for method in methods:
+        rows[label(method)] = release(method, domain.shape, codes, epsilon)
     for method, result in rows.items():
         if isinstance(result, str):
             say(f"| {name} | {epsilon} | {method} | {result} | | |")
@@ -178,7 +187,7 @@ def compare(
 
 
 def classify(
-    name: str, epsilon: str, python: str | None, methods: Sequence[str], say: Callable
+    name: str, epsilon: str, release: Release, methods: Sequence[str], say: Say
 ) -> None:
     """Train on synthetic records of four fifths, test on the real other fifth."""
     domain, codes = load(name)
@@ -190,8 +199,8 @@ def classify(
     say(f"| {name} | | the most common class | {common:.3f} |")
     own = ours(domain, train, epsilon, truth)["sample"](len(train))
     say(f"| {name} | {epsilon} | mmech release_tables | {accuracy(own, test):.3f} |")
-    for method in methods if python else ():
-        found = peer(python, method, domain.shape, train, epsilon)
+    for method in methods:
+        found = release(method, domain.shape, train, epsilon)
         result = found if isinstance(found, str) else f"{accuracy(found[2], test):.3f}"
         say(f"| {name} | {epsilon} | {label(method)} | {result} |")
 
@@ -203,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilon", nargs="+", default=["1"])
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter with dp.mbi")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a peer")
     parser.add_argument("--methods", nargs="+", default=["MST", "AIM", "private-pgm"])
     parser.add_argument("--classify", action="store_true")
     args = parser.parse_args(arguments)
@@ -216,10 +226,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say("| records | ε | method | Σ abs. error / N | error of a cell | seconds |")
         say("|---|---|---|---|---|---|")
     run = classify if args.classify else compare
+    release = partial(peer, args.peers, limit=args.limit)
+    methods = args.methods if args.peers else ()
     for name in args.data:
         for epsilon in args.epsilon:
             for _ in range(args.repeats):
-                run(name, epsilon, args.peers, args.methods, say)
+                run(name, epsilon, release, methods, say)
 
 
 if __name__ == "__main__":
