@@ -130,13 +130,16 @@ class CategoryTable:
         """Return the code of one raw value, MISSING or UNKNOWN."""
         try:
             code = self._exact.get(value)
-        except TypeError:  # unhashable
+            if code is not None:
+                return code
+            if is_missing(value):  # before texts: None is not the category "None"
+                return self._missing
+            words = texts(value)
+        except Exception:
+            # Unhashable, or with more digits than Python prints: nothing that one value
+            # does may stop the reading of all others.
             return self._missing if is_missing(value) else UNKNOWN
-        if code is not None:
-            return code
-        if is_missing(value):  # before texts: None is not the category "None"
-            return self._missing
-        for text in texts(value):
+        for text in words:
             if text in self._text:
                 return self._text[text]
         return UNKNOWN
@@ -150,7 +153,7 @@ class CategoryTable:
         cells = values.tolist()
         try:
             return self._codes_of_texts(cells)
-        except (_NotText, TypeError):  # unhashable
+        except Exception:  # not text, maybe unhashable
             pass
         memos = {kind: _Memo(self.code, kind) for kind in set(map(type, cells))}
         if len(memos) == 1 and next(iter(memos.values())).cacheable:
@@ -226,13 +229,13 @@ def number_values(
     bad = np.zeros(len(cells), dtype=bool)
     try:
         return np.array(list(map(float, cells)), dtype=np.float64), bad
-    except (TypeError, ValueError, OverflowError):
+    except Exception:
         out = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             try:
                 out[row] = float(cell)
             except OverflowError:  # an integer or a fraction beyond all doubles
                 out[row] = math.inf if cell > 0 else -math.inf
-            except (TypeError, ValueError):
+            except Exception:
                 bad[row] = not is_missing(cell)
         return out, bad

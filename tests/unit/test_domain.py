@@ -213,6 +213,30 @@ def test_what_is_no_table_of_the_domain(X, error, message):
         TOY.encode(X)
 
 
+class Unreadable:
+    """A value that nothing can be done with."""
+
+    def fail(self, *_):
+        raise RuntimeError
+
+    __hash__ = __eq__ = __str__ = __float__ = fail
+
+
+@pytest.mark.parametrize("column", range(3))
+@pytest.mark.parametrize("case", ["digits", "several", "class"])
+def test_a_value_that_cannot_be_read_drops_its_record_only(case, column):
+    value = {
+        "digits": 10**5000,
+        "several": np.array([1, 2]),
+        "class": Unreadable(),
+    }[case]
+    rows = [list(row) for row in ROWS]
+    rows[1][column] = value
+    policies = {"handle_unknown": "drop", "handle_missing": "category"}
+    codes = TOY.encode(rows, **policies)
+    np.testing.assert_array_equal(codes, np.delete(CODES, 1, axis=0))
+
+
 def test_a_record_is_read_by_itself():
     alone = [PLAIN.encode([row], handle_unknown="clip").tolist() for row in MISFITS[:1]]
     among = PLAIN.encode([MISFITS[0], MISFITS[2]], handle_unknown="clip")
