@@ -27,7 +27,7 @@ from benchmarks.accuracy._data import (
 )
 from benchmarks.accuracy._methods import METHODS
 from benchmarks.accuracy._plot import draw
-from benchmarks.accuracy._table import EPSILONS, parity_table, table
+from benchmarks.accuracy._table import EPSILONS, Values, parity_table, table
 
 SPLITS, QUICK, ABLATION_SPLITS, PARITY_SPLITS = 20, 3, 10, 5
 PARITY_EPSILON = 1.0
@@ -136,10 +136,9 @@ def _introduction() -> str:
 def _parity(known: _trials.Known) -> str:
     """Return the section of the stress table."""
     values = _trials.grouped(known, list(PARITIES))
-    n_splits = max(map(len, values.values()))
     return (
         "## Labels that are the parity of 1 to 7 attributes\n\n"
-        f"Means over {n_splits} splits at ε = {PARITY_EPSILON:g}, by number of "
+        f"Means over {_splits(values)} splits at ε = {PARITY_EPSILON:g}, by number of "
         f"attributes of the parity, among {PARITY_ATTRIBUTES} of 0 and 1; "
         f"{PARITY_FLIPPED:.0%} of labels are flipped, so that "
         f"{1 - PARITY_FLIPPED:.2f} is the most.\n\n"
@@ -149,13 +148,18 @@ def _parity(known: _trials.Known) -> str:
 
 def _ablation(known: _trials.Known) -> str:
     values = _trials.grouped(known, DATA_SETS)
-    n_splits = {len(found) for found in values.values()}
-    splits = " to ".join(str(n) for n in sorted({min(n_splits), max(n_splits)}))
     budgets = ", ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     return (
         "## Each idea taken away in turn\n\n"
-        f"Means over {splits} splits at ε = {budgets}.\n\n" + ablation_table(values)
+        f"Means over {_splits(values)} splits at ε = {budgets}.\n\n"
+        + ablation_table(values)
     )
+
+
+def _splits(values: Values) -> str:
+    """Return the number of splits in words; the least and the most where they vary."""
+    numbers = {len(found) for found in values.values()}
+    return " to ".join(str(n) for n in sorted({min(numbers), max(numbers)}))
 
 
 if __name__ == "__main__":
