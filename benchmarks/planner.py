@@ -231,7 +231,7 @@ class Trial:
             rows, numbers = _records(
                 task, records, np.random.default_rng([self.seed, 20])
             )
-        settings = replace(settings, **FEWER)
+        plan, settings = self.plan(settings), replace(settings, **FEWER)
         noise = np.random.default_rng([self.seed, 19])
         payments = SimulatedPayments(
             PrivacyLedger(self.epsilon), noise, lambda entry: None, frozenset(exact)
@@ -246,7 +246,6 @@ class Trial:
             settings=settings,
             multiplicities=numbers.astype(np.int64),
         )
-        plan = self.plan(settings)
         with limits.changed(**LESS):
             forest = grower.grow(self.epsilon, plan)
         found = forest.log_odds(tested).argmax(axis=1)

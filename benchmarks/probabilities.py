@@ -80,7 +80,7 @@ def forests(
             multiplicities=numbers,
             joint=True,
         )
-        plan = Plan.of(round(n), epsilon, *sizes, settings)
+        plan = Plan.of(round(n), epsilon, *sizes)
         with limits.changed(**LESS):
             forest = grower.grow(epsilon, plan)
         assert isinstance(forest, JointTrees)
@@ -126,7 +126,7 @@ def ranked(
                 settings=settings,
                 multiplicities=numbers,
             )
-            plan = Plan.of(n, epsilon, task.schema.n_features, 2, settings)
+            plan = Plan.of(n, epsilon, task.schema.n_features, 2, own)
             with limits.changed(**LESS):
                 forest = grower.grow(epsilon, plan)
             found.append(

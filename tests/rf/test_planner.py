@@ -87,6 +87,23 @@ def test_changes_that_leave_a_forest_as_it_is_do_not_count():
     assert kept == [changes[1:], [changes[0], changes[2]]]
 
 
+def test_fewer_views_of_a_trial_leave_its_budget_split_as_it_is(monkeypatch):
+    """Of six attributes public sums reach all, and three classes then get no scores."""
+    trial = planner.Trial(17, (3.2, 3.4))
+    schema = trial.task.schema
+    assert (schema.n_features, schema.n_classes > 2) == (6, True)
+    grow, grown = planner.Grower.grow, []
+
+    def seen(self, cost, plan):
+        grown.append(plan)
+        return grow(self, cost, plan)
+
+    monkeypatch.setattr(planner.Grower, "grow", seen)
+    trial.excess(DrawnSettings())
+    assert grown == [trial.plan(DrawnSettings())]
+    assert not grown[0].scores
+
+
 def test_a_setting_that_helps_is_taken_where_it_helps(tmp_path):
     """Forests are stood in for by risks that are known."""
 
