@@ -201,6 +201,10 @@ def _read_level(text: str) -> float:
     return level
 
 
+def _names(table: str) -> list[str]:
+    return [name.strip() for name in table.split(",")]
+
+
 def _tables(args: argparse.Namespace) -> None:
     if not args.dry_run and (args.data is None or args.out is None):
         raise InputError(
@@ -221,7 +225,7 @@ def _tables(args: argparse.Namespace) -> None:
             None if args.dry_run else args.data,
             args.domain,
             ways=args.ways,
-            tables=args.tables and [table.split(",") for table in args.tables],
+            tables=args.tables and [_names(table) for table in args.tables],
             epsilon=args.epsilon,
             rho=args.rho,
             neighbours=args.neighbours,

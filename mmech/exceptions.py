@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "PerformanceWarning",
     "PrivacyLeakWarning",
     "UnsupportedWorkloadError",
+    "located",
 ]
 
 
@@ -134,6 +136,17 @@ class ParameterError(ValueError):
 
 _NAMED = re.compile(r"\{(?P<name>[A-Za-z_][\w.]*)(?:=(?P<value>[^{}]*))?\}")
 """A name of Python in a text, with or without a value."""
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Let errors of a block say where they were found, such as in which file."""
+    try:
+        yield
+    except ParameterError as error:
+        raise error.at(place) from error
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
 
 
 class ConvergenceWarning(UserWarning):

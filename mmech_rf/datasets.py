@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 from mmech.domain.readers import CsvFormat, Source, read_cells
+from mmech.exceptions import located
 from mmech_rf.data import generated, openml
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.data.generated import (
@@ -26,7 +27,6 @@ from mmech_rf.data.generated import (
     load_nursery,
     load_tic_tac_toe,
 )
-from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
 __all__ = [

@@ -25,7 +25,7 @@ import numpy as np
 from mmech.checks import check_integer
 from mmech.domain import readers
 from mmech.domain.readers import CsvFormat, in_memory, read_table
-from mmech_rf.forest.checks import located
+from mmech.exceptions import located
 from mmech_rf.schema import Schema
 
 __all__ = ["Part", "read"]

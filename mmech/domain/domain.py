@@ -478,7 +478,7 @@ class Domain:
             if "target" in document:  # a schema: the class is one more attribute
                 entries.append(files.described_target(document["target"]))
         else:
-            raise files.unknown_kind(cls._noun, "'features'")
+            raise files.unknown_kind(cls._noun, "'features'", document)
         return entries, {"name": document.get("name")}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:

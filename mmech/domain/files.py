@@ -129,10 +129,12 @@ def parsing(noun: str) -> Iterator[None]:
         ) from error
 
 
-def unknown_kind(noun: str, kinds: str) -> ValueError:
+def unknown_kind(noun: str, kinds: str, document: Mapping[str, Any]) -> ValueError:
     """Return the error for a document of none of the kinds that are read."""
+    found = ", ".join(map(repr, list(document)[:5])) or "nothing"
     return ValueError(
-        f"the {noun} is of no known kind: it needs {kinds}; add what is missing"
+        f"the {noun} is of no known kind: it needs {kinds}, got {found}; add what is "
+        "missing"
     )
 
 

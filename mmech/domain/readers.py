@@ -444,8 +444,8 @@ def read_rows(
                         remedy=(f"pass {{sep='{near[0]}'}}", "rename the column"),
                     )
                 raise ValueError(
-                    f"the header of the file has {found} named {name!r}, but the "
-                    "schema needs exactly one; rename the column or use another schema"
+                    f"the header of the file has {found} named {name!r}, but exactly "
+                    "one is needed; rename the column, or leave the attribute out"
                 )
         positions = [header.index(name) for name in wanted]
         for number, fields in records:

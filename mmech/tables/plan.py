@@ -14,7 +14,7 @@ import numpy as np
 
 from mmech.checks import check_choice, check_integer, magnitude
 from mmech.domain.domain import Domain
-from mmech.exceptions import ParameterError
+from mmech.exceptions import ParameterError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
@@ -167,7 +167,8 @@ def make_plan(
                 f"domain must be a Domain, or a file of one, got "
                 f"{type(domain).__name__}; see Domain.from_json"
             )
-        domain = Domain.from_json(domain)
+        with located(f"cannot use the domain {_shown(domain)}"):
+            domain = Domain.from_json(domain)
     asked = _asked(domain, ways, tables)
     used = sorted({i for subset in asked for i in subset})
     own = Domain(tuple(domain.attributes[i] for i in used), name=domain.name)
@@ -185,6 +186,12 @@ def make_plan(
         **options,
     )
     return TablePlan(own, subsets, result, currency, cost, relation, frame)
+
+
+def _shown(domain: Any) -> str:
+    """Return the name of a file, or what is given in place of one, shortened."""
+    text = os.fspath(domain) if isinstance(domain, os.PathLike) else domain
+    return f"{text!r:.60}"
 
 
 def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmech.domain.domain import Domain
 from mmech.domain.readers import read_cells
+from mmech.exceptions import ParameterError, located
 from mmech.marginals.records import Records
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
@@ -154,6 +155,13 @@ def release_tables(
     )
     if dry_run:
         return plan
+    if data is None:
+        raise ParameterError(
+            "data",
+            "must be the records, unless {dry_run=True} asks for the plan only, got "
+            "None",
+            remedy="pass a frame, rows or the path of a csv file",
+        )
     codes = _encoded(
         data, plan.domain, handle_unknown=handle_unknown, handle_missing=handle_missing
     )
@@ -184,9 +192,10 @@ def release(
 
 def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
     if isinstance(data, (str, os.PathLike)):
-        return domain.encode(
-            read_cells(data, domain.names), columns=domain.names, **policies
-        )
+        with located(f"cannot use the data {os.fspath(data)!r}"):
+            return domain.encode(
+                read_cells(data, domain.names), columns=domain.names, **policies
+            )
     return domain.encode(data, **policies)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
+from mmech.limits import LIMITS
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
@@ -254,6 +255,10 @@ class Tables:
     ) -> list[int]:
         """Return the positions of attributes whose rows are sums along their order."""
         positions = []
+        if not isinstance(names, Iterable):
+            raise TypeError(
+                f"{option} must be names of attributes with an order, got {names!r}"
+            )
         for name in (names,) if isinstance(names, str) else names:
             check_choice(name, "an attribute", self.plan.domain.names)
             position = self.plan.domain.names.index(name)
@@ -309,6 +314,14 @@ class Tables:
             is the middle of its bin.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
+        most = LIMITS.table_entries // len(self.plan.domain.names)
+        if number > most:
+            raise ParameterError(
+                "n",
+                f"must be at most {most:,}, as many records as are drawn at once",
+                f"{number:,}",
+                "draw parts, each with a seed of its own",
+            )
         codes = draw_codes(self.counts.model, number, check_seed(seed, "seed"))
         columns = {
             attribute.name: as_column(_readable(attribute), codes[:, i])

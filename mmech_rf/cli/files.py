@@ -138,7 +138,7 @@ def check_output(args: argparse.Namespace) -> None:
 def read_header(args: argparse.Namespace, path: str) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech.domain import readers
-    from mmech_rf.forest.checks import located
+    from mmech.exceptions import located
 
     with located(f"cannot use the data {path!r}"):
         header = readers.read_header(opened(args, path), **csv_format(args))
@@ -172,8 +172,8 @@ def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
 
 def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
     """Count records with their classes; wrong values are errors that name the file."""
+    from mmech.exceptions import located
     from mmech_rf.datasets import load_csv
-    from mmech_rf.forest.checks import located
     from mmech_rf.reading import Part, expected_rows, read
 
     schema = model.schema
@@ -210,8 +210,8 @@ def unlabelled_records(
     args: argparse.Namespace, path: str, model: ForestClassifier
 ) -> Any:
     """Return records without labels; raise before any budget is spent on them."""
+    from mmech.exceptions import located
     from mmech_rf.datasets import load_csv
-    from mmech_rf.forest.checks import located
 
     schema = model.schema
     assert schema is not None
@@ -271,8 +271,8 @@ def answers_to_queries(
 
     A class column is not looked at.
     """
+    from mmech.exceptions import located
     from mmech_rf.datasets import load_csv
-    from mmech_rf.forest.checks import located
 
     schema = model.schema_
     remark = _unread_columns(args, path, schema)

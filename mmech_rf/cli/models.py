@@ -194,7 +194,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     command.add_argument(
         "--n-records",
-        type=whole(1),
+        type=whole(1, 10**15),
         metavar="N",
         help="roughly how many records there are, where that is public; for --method "
         f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon, where it "

@@ -271,7 +271,7 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     say(f"{PROG}: {_LEAK}")
     from mmech.domain.attribute import distinct_values
     from mmech.domain.readers import read_cells
-    from mmech_rf.forest.checks import located
+    from mmech.exceptions import located
     from mmech_rf.schema import Schema
 
     with located(f"cannot use the data {args.data!r}"):

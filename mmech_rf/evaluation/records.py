@@ -9,10 +9,9 @@ from typing import Any, Unpack
 from numpy.typing import NDArray
 
 from mmech.domain.readers import CsvFormat
-from mmech.exceptions import ParameterError
+from mmech.exceptions import ParameterError, located
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
-from mmech_rf.forest.checks import located
 from mmech_rf.schema import Schema
 
 __all__ = ["Records", "load_records", "read_schema"]

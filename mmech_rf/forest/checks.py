@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer
-from mmech.exceptions import DomainTooLargeError, ParameterError
+from mmech.exceptions import DomainTooLargeError
 
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
@@ -23,7 +22,6 @@ __all__ = [
     "check_shape",
     "frozen",
     "in_words",
-    "located",
     "read_only_vector",
 ]
 
@@ -106,17 +104,6 @@ def read_only_vector(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArr
     frozen = np.array(array, dtype=dtype, order="C")
     frozen.flags.writeable = False
     return frozen
-
-
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Let errors of a block say where they were found, such as in which file."""
-    try:
-        yield
-    except ParameterError as error:
-        raise error.at(place) from error
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
 
 
 def brief(array: NDArray[Any]) -> str:

@@ -15,7 +15,7 @@ from operator import add
 from typing import Any
 
 from mmech import Counts
-from mmech_rf.forest.checks import located
+from mmech.exceptions import located
 from mmech_rf.private.records import count_rows, encoded_blocks
 from mmech_rf.schema import Schema
 

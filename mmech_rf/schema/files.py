@@ -27,7 +27,7 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         return _parse_mrf(document)
     else:
         raise files.unknown_kind(
-            noun, "'features' with 'target', or 'attributes' with 'target'"
+            noun, "'features' with 'target', or 'attributes' with 'target'", document
         )
     files.check_keys(target, ("name", "type", labels), "the target")
     return entries, {

@@ -191,6 +191,12 @@ def test_a_private_forest_may_promise_epsilon_and_delta(run, files):
     assert (model.privacy, model.delta) == ("zcdp", 1e-6)
 
 
+def test_billions_of_records_may_be_stated(run, files):
+    stated = ["--method", "private", "--n-records", 3 * 10**9]
+    assert run(*fit(files, *stated))[::2] == (0, "")
+    assert load_model(files / "fruit.npz").n_records == 3 * 10**9
+
+
 @pytest.mark.parametrize("method", ["private", "drawn"])
 def test_a_private_forest_may_be_for_ranking(run, files, method):
     code, _, err = run(*fit(files, "--method", method, "--settings", "ranking"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -50,7 +51,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(line, capsys):
-    code = main(line.split())
+    code = main(shlex.split(line))
     return code, *capsys.readouterr()
 
 
@@ -76,7 +77,7 @@ def test_tables_are_released_into_a_folder(folder, capsys):
 
 
 def test_chosen_tables_under_rho(folder, capsys):
-    line = "tables in.csv --domain d.json --table size,sex --table age --rho 0.1"
+    line = "tables in.csv --domain d.json --table 'size, sex' --table age --rho 0.1"
     code, out, _ = run(f"{line} --neighbours replace --out made", capsys)
     assert code == 0
     assert "rho = 1/10 (zero-concentrated" in out
@@ -112,7 +113,10 @@ WRONG = {
     "no command of this name": ("table", "invalid choice: 'table'"),
     "no domain": ("tables in.csv --ways 2 --epsilon 1 --out made", "--domain"),
     "no file of a domain": (USUAL.replace("d.json", "x.json"), "'x.json'"),
-    "a domain that is no JSON": (USUAL.replace("d.json", "no.json"), "not valid JSON"),
+    "a domain that is no JSON": (
+        USUAL.replace("d.json", "no.json"),
+        "cannot use the domain 'no.json': the domain is not valid JSON",
+    ),
     "a domain that is a table": (USUAL.replace("d.json", "in.csv"), "not valid JSON"),
     "no file of records": (USUAL.replace("in.csv", "x.csv"), "'x.csv'"),
     "a folder of records": (USUAL.replace("in.csv", "full"), "'full'"),
@@ -153,7 +157,11 @@ WRONG = {
         "bounds of the domain, or choose --handle-unknown",
     ),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
-    "a column that is missing": (USUAL.replace("in.csv", "other.csv"), "'age'"),
+    "a column that is missing": (
+        USUAL.replace("in.csv", "other.csv"),
+        "cannot use the data 'other.csv': the header of the file has no column named "
+        "'age', but exactly one is needed",
+    ),
     "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "'sex'"),
 }
 

@@ -593,6 +593,7 @@ WRONG = {
     "too large": ({"domain": MANY, "ways": 2, "epsilon": 1}, ValueError, "cells"),
     "column": ({"domain": TAKEN, "ways": 1, "epsilon": 1}, ValueError, "'count'"),
     "no domain": ({"domain": 7, "ways": 1, "epsilon": 1}, TypeError, "domain must be"),
+    "no data": ({"data": None, "ways": 1, "epsilon": 1}, ValueError, "dry_run=True"),
     "data": ({"data": 7, "ways": 1, "epsilon": 1}, ValueError, "two-dim"),
     "values": (
         {"data": [["f", "xl", 30, "north"]], "ways": 1, "epsilon": 1},
@@ -630,6 +631,7 @@ def test_wrong_input_is_one_sentence_and_costs_nothing(case):
         ({"names": "age", "ranges": "age", "cumulative": "age"}, "in one option"),
         ({"names": "sex", "frame": "excel"}, "frame must be one of"),
         ({"names": 5}, "names must be the attributes of a table, such as"),
+        ({"names": "age", "ranges": True}, "ranges must be names of attributes"),
     ],
 )
 def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
@@ -638,6 +640,12 @@ def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
         released.table(**arguments)
     assert "\n" not in str(error.value)
     assert isinstance(released, Tables)
+
+
+def test_more_records_than_memory_holds_are_drawn_in_parts():
+    released = release_tables(frame_of(people(5)), DOMAIN, ways=1, epsilon=1)
+    with pytest.raises(ValueError, match=r"n must be at most .* draw parts, each"):
+        released.sample(10**12)
 
 
 # ---- many attributes ---------------------------------------------------------------
