@@ -119,11 +119,12 @@ def partition_gram_matmat(labels, offsets, x, buffer, out):
 
 
 @kernel
-def _open_box(mask, starts, strides, allowed, first):
+def _open_box(mask, starts, strides, allowed, first, cursor):
     # Offsets of the values that a mask (sum n_i,) uint8 allows, attribute by attribute,
-    # into allowed (sum n_i,) int64 from first (d+1,) int64, where attributes with a
-    # single value are left out. Returns their cell and the number of the others, or -1
-    # where no cell is allowed.
+    # into allowed (sum n_i + 1,) int64 from first (d+2,) int64, where attributes with a
+    # single value are left out, but for one if there is no other; cursor (d,) int64
+    # begins with them. Returns the first cell and the last of the attributes that are
+    # left, or -1 where no cell is allowed.
     d = strides.shape[0]
     filled = 0
     cell = np.int64(0)
@@ -143,7 +144,14 @@ def _open_box(mask, starts, strides, allowed, first):
             first[n_open] = begin
             n_open += 1
     first[n_open] = filled
-    return cell, n_open
+    if n_open == 0:
+        allowed[0] = 0
+        first[1] = 1
+        n_open = 1
+    for i in range(n_open - 1):
+        cursor[i] = first[i]
+        cell += allowed[first[i]]
+    return cell, n_open - 1
 
 
 @kernel
@@ -169,20 +177,13 @@ def conjunction_matmat(masks, starts, strides, x, out):
     k = x.shape[1]
     d = strides.shape[0]
     allowed = np.empty(starts[d] + 1, np.int64)
-    first = np.empty(d + 1, np.int64)
+    first = np.empty(d + 2, np.int64)
     cursor = np.empty(d, np.int64)
     for row in range(masks.shape[0]):
-        cell, n_open = _open_box(masks[row], starts, strides, allowed, first)
-        if n_open < 0:
+        cell, last = _open_box(masks[row], starts, strides, allowed, first, cursor)
+        if last < 0:
             continue
-        last = n_open - 1
-        begin = first[last] if n_open else 0
-        stop = first[n_open] if n_open else 1
-        if n_open == 0:
-            allowed[0] = 0
-        for i in range(last):
-            cursor[i] = first[i]
-            cell += allowed[first[i]]
+        begin, stop = first[last], first[last + 1]
         while cell >= 0:
             if k == 1:
                 total = x[cell + allowed[begin], 0]
@@ -203,20 +204,13 @@ def conjunction_rmatmat(masks, starts, strides, values, out):
     k = values.shape[1]
     d = strides.shape[0]
     allowed = np.empty(starts[d] + 1, np.int64)
-    first = np.empty(d + 1, np.int64)
+    first = np.empty(d + 2, np.int64)
     cursor = np.empty(d, np.int64)
     for row in range(masks.shape[0]):
-        cell, n_open = _open_box(masks[row], starts, strides, allowed, first)
-        if n_open < 0:
+        cell, last = _open_box(masks[row], starts, strides, allowed, first, cursor)
+        if last < 0:
             continue
-        last = n_open - 1
-        begin = first[last] if n_open else 0
-        stop = first[n_open] if n_open else 1
-        if n_open == 0:
-            allowed[0] = 0
-        for i in range(last):
-            cursor[i] = first[i]
-            cell += allowed[first[i]]
+        begin, stop = first[last], first[last + 1]
         while cell >= 0:
             for v in range(begin, stop):
                 for c in range(k):

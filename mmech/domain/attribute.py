@@ -480,7 +480,7 @@ def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
             )
         else:
             found.setdefault(str(value), value)
-    distinct = list({value: None for value in found.values()})
+    distinct = list(dict.fromkeys(found.values()))
     try:
         return sorted(distinct), has_missing
     except TypeError:  # text and numbers mixed

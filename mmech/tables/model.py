@@ -61,7 +61,7 @@ def fit_model(
         for subset, table in {**pairs, **(larger or {})}.items()
         if table.sum() > 0
     }
-    chosen = _choose(sizes, shares, total, tables)
+    chosen = _choose(sizes, total, tables)
     alone = [(i,) for i in range(len(sizes))]
     cliques = junction_tree([*chosen, *alone], sizes)
     logs = []
@@ -90,10 +90,7 @@ def _along(values: Floats, axis: int, ndim: int) -> Floats:
 
 
 def _choose(
-    sizes: Sequence[int],
-    shares: Sequence[Floats],
-    total: int,
-    tables: Mapping[Subset, Floats],
+    sizes: Sequence[int], total: int, tables: Mapping[Subset, Floats]
 ) -> list[Subset]:
     """Return tables, most telling first, as long as their junction tree stays small."""
     gains = {s: total * _information(table) for s, table in tables.items()}
