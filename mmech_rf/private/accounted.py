@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,6 +50,12 @@ LEAST_EPSILON = Fraction(1, 100_000)
 """Numerical guard: smallest epsilon that trees are drawn with, for each record that
 comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
 one."""
+
+
+@cache
+def _default(settings_type: type[CountSettings]) -> CountSettings:
+    """Return the default settings, which are checked once."""
+    return settings_type()
 
 
 @estimator
@@ -122,7 +129,7 @@ class AccountedForest(ShownForest):
     @property
     def _settings(self) -> Any:
         """Settings in use, of the type of the subclass."""
-        return self._settings_type() if self.settings is None else self.settings
+        return _default(self._settings_type) if self.settings is None else self.settings
 
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
