@@ -461,7 +461,9 @@ def differences(a, b, path="", known=None):
     """Yield in words where two things differ."""
     # Keeps what was compared: a number that stands for an object is not given again.
     known = {} if known is None else known
-    if a is b or (id(a), id(b)) in known:
+    if a is b or (type(a) is type(b) and type(a) in (int, str, bytes) and a == b):
+        return
+    if (id(a), id(b)) in known:
         return
     known[id(a), id(b)] = a, b
     if type(a) is not type(b):

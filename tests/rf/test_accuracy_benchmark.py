@@ -156,15 +156,16 @@ def test_the_table_is_drawn(tmp_path):
 def test_a_run_goes_on_and_methods_can_be_run_again(tmp_path, monkeypatch):
     monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
     common = ["--output", str(tmp_path), "--datasets", "iris", "adult"]
+    common += ["--epsilon", "0.5", "1"]
     main([*common, "--methods", FOREST, "naive Bayes", "--splits", "1"])
     path = tmp_path / "trials.csv"
     first = _trials.read(path)
-    assert len(first) == 2 * 4
+    assert len(first) == 2 * 2
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*lines[:-1], lines[-1][:-9]]), encoding="utf-8")
     main([*common, "--methods", FOREST, "naive Bayes", "--splits", "2"])
     second = _trials.read(path)
-    assert len(second) == 2 * 4 * 2
+    assert len(second) == 2 * 2 * 2
     kept = [key for key in first if second[key] == first[key]]
     assert len(kept) >= len(first) - 1
     assert "| iris | *floor* |" in (tmp_path / "accuracy.md").read_text("utf-8")

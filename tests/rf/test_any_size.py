@@ -90,7 +90,7 @@ def follow(name, d, n):
 
 
 @pytest.mark.parametrize("size", CHEAP, ids=str)
-@pytest.mark.parametrize("name", ["private", "trees", "blocks", "labels"])
+@pytest.mark.parametrize("name", ["private", "blocks", "labels"])
 def test_private_forests_are_for_any_size(name, size):
     assert fitted(name, *size) is None
 

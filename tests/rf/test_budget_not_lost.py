@@ -118,7 +118,7 @@ def random_forest(rng):
     return kind(schema, ledger=ledger, **settings), schema
 
 
-@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("number", range(20))
 def test_no_setting_of_a_forest_loses_budget(number):
     rng = np.random.default_rng(number)
     model, schema = random_forest(rng)

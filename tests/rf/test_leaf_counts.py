@@ -143,7 +143,7 @@ def small_tasks(n_tasks):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("epsilon", "boosted", "n_tasks"), [(1, False, 10), (8, True, 5)]
+    ("epsilon", "boosted", "n_tasks"), [(1, False, 6), (8, True, 3)]
 )
 def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks):
     """Of 90 % at least 65 %: 12 tasks had .87 and .97, one of them .38.

@@ -142,7 +142,7 @@ def random_recipe(rng):
             continue
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(16))
 def test_recipes_of_random_choices(monkeypatch, number, seed):
     recipe = random_recipe(np.random.default_rng([number, seed]))
     monkeypatch.setitem(SMALL, "random", recipe)

@@ -52,7 +52,6 @@ def expected_failures(estimator):
 @parametrize_with_checks(
     [
         BatchTrainingClassifier(n_trees=4, **MATRIX),
-        BatchTrainingClassifier(n_trees=4, voting="weight", **MATRIX),
         LaplaceForestClassifier(n_trees=4, **CHECKED),
         LaplaceForestClassifier(n_trees=1, data="disjoint", **CHECKED),
         BatchPredictionClassifier(n_trees=4, **MATRIX),
@@ -65,7 +64,6 @@ def expected_failures(estimator):
             epsilon=300, insecure_rng=0, n_records=100, settings=ONE_ROUND
         ),
         BlockForestClassifier(epsilon=1e6, insecure_rng=0),
-        BlockForestClassifier(epsilon=1e6, insecure_rng=0, voting="weight"),
     ],
     expected_failed_checks=expected_failures,
 )

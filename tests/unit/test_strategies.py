@@ -175,7 +175,7 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
 @pytest.mark.parametrize("p", [1, 4])
 def test_losses_of_rank_deficient_workloads_stay_accurate(workload, p, seed):
     # Descent drives some weights to their bound, where digits are lost first.
-    result = optimize(workload, template="pidentity", p=p, n_starts=2, seed=seed)
+    result = optimize(workload, template="pidentity", p=p, n_starts=1, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
     assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
@@ -522,7 +522,7 @@ def test_arrays_and_sparse_matrices_are_wrapped(privacy):
         assert mechanism.answer([1, 2, 3, 4, 5]).shape == (5,)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_auto_survives_rank_deficient_forests(seed):
     """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
     forest = grow_random_forest((4, 4, 4, 3, 3, 3), 16, 1, seed=seed)
