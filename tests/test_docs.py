@@ -79,8 +79,15 @@ def run_python(*arguments, folder=ROOT):
 # ---- pages -------------------------------------------------------------------
 
 
+RUN = [
+    # Workers of a cluster take seconds to start.
+    pytest.param(page, marks=pytest.mark.slow) if page.stem == "scale" else page
+    for page in PAGES
+]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_runs(page, tmp_path, monkeypatch):
     """Blocks run in order, in one folder and one namespace.
 
