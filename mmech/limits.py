@@ -149,6 +149,10 @@ class Limits(ChangeableLimits):
         Largest domain without an order for template "pidentity". More is refused.
     union_cells : int
         Largest domain of template "union". More is refused.
+    norm_dimensions : int
+        Most dimensions of K-norm noise that template "equal_totals" takes for a set:
+        drawing it starts with a polynomial of that degree. Attributes beyond make
+        another set, which costs next to nothing.
     dual_cells : int
         Largest smaller side of a workload for the dual bound, and for template "dense"
         which starts from it. More is refused.
@@ -212,6 +216,7 @@ class Limits(ChangeableLimits):
     box_set_bytes: int = 2**28
     pidentity_cells: int = 2**15
     union_cells: int = 2**22
+    norm_dimensions: int = 400
     dual_cells: int = 3000
     dual_entries: int = 2**27
     dual_distribution: int = 2**22

@@ -17,6 +17,11 @@ from mmech.checks import (
 )
 from mmech.error import expected as error
 from mmech.error import pairs
+from mmech.error.shared_totals import (
+    EqualTotals,
+    cells_of,
+    measured_sets,
+)
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import (
     IntegerStrategy,
@@ -25,9 +30,17 @@ from mmech.integer_strategy import (
 )
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
-from mmech.noise import Law, check_insecure_rng, law_and_cost
+from mmech.noise import (
+    K_NORM,
+    LAWS,
+    Law,
+    check_insecure_rng,
+    k_norm,
+    law_and_cost,
+)
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
+from mmech.operators.subsets import Subset
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation
@@ -71,8 +84,10 @@ class MatrixMechanism(Settled):
         Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
         turns a sum of rho into (epsilon, delta).
     noise : str, default=None
-        Name of a law of noise (`mmech.noise.LAWS`); ``None`` is Laplace noise for
-        `epsilon` and Gaussian noise for `rho`.
+        Name of a law of noise (`mmech.noise.LAWS`); ``None`` is that of the result of
+        an optimization, else Laplace noise for `epsilon` and Gaussian noise for `rho`.
+        "k_norm" is for strategies of marginals: those in a row of equal weight are
+        measured together, with noise of equal totals.
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
         Whether neighbours differ by adding or removing one record, or by replacing
         one (which doubles the sensitivity) or only its label, attributes being public.
@@ -117,7 +132,8 @@ class MatrixMechanism(Settled):
 
     Notes
     -----
-    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``.
+    Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and
+    ``notebooks/proofs/k_norm.md``.
 
     References
     ----------
@@ -161,13 +177,20 @@ class MatrixMechanism(Settled):
         ledger: PrivacyLedger | None = None,
         insecure_rng: Any = None,
     ) -> None:
-        self.law, self.cost = law_and_cost(epsilon, rho, noise)
+        law, self.cost = law_and_cost(epsilon, rho, noise)
         self.relation = Relation(neighbours, records_per_person)
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
-        self.ledger = _checked_ledger(ledger, self.law, self.relation)
-        self.workload, self.strategy = _checked_pair(workload, strategy, self.law)
-        self.released = _measurable(self.workload, self.strategy, self.law.norm)
+        self.ledger = _checked_ledger(ledger, law, self.relation)
+        self.workload, self.strategy, law = _checked_pair(
+            workload, strategy, law, noise
+        )
+        self.released = _measurable(self.workload, self.strategy, law.norm)
+        self._sets: list[list[Subset]] = []
+        if law.name == K_NORM.name:
+            sizes, self._sets = measured_sets(self.released)
+            law = k_norm(cells_of(sizes, self._sets))
+        self.law = law
         self._noise = check_insecure_rng(insecure_rng)
 
     @property
@@ -269,24 +292,45 @@ class MatrixMechanism(Settled):
             )
 
     def _runs(self) -> list[Run]:
-        """Return runs of rows, and how much one record changes them."""
-        size = self.contribution**self.law.power * self.released.sensitivity
+        """Return runs of rows, and how much one record changes them.
+
+        Every marginal of a run, where their noise has equal totals.
+        """
+        runs = self.released.row_weights()
+        size = self.released.sensitivity
+        if self._sets:
+            size = sum(weight for *_, weight in runs)
+        size *= self.contribution**self.law.power
+        return [(start, stop, Fraction(size, weight)) for start, stop, weight in runs]
+
+    def _parameters(self) -> list[Fraction]:
+        """Return the exact parameter of the noise, one per run."""
+        factor = self.relation.factor**self.law.power
         return [
-            (start, stop, Fraction(size, weight))
-            for start, stop, weight in self.released.row_weights()
+            self.law.of_rows(start, stop).parameter(factor * own, self.cost)
+            for start, stop, own in self._runs()
         ]
 
     def _variances(self) -> list[float]:
-        """Return the exact variance of the noise, one per run."""
-        factor = self.relation.factor**self.law.power
-        return [
-            self.law.variance(self.law.parameter(factor * own, self.cost))
-            for _, _, own in self._runs()
-        ]
+        """Return the exact variance of independent noise, one per run."""
+        return [self.law.variance(parameter) for parameter in self._parameters()]
+
+    @cached_property
+    def equal_totals(self) -> EqualTotals | None:
+        """What is known of noise with equal totals; ``None`` of other noise."""
+        if not self._sets:
+            return None
+        form: Any = self.released.form
+        return EqualTotals.of(form.domain_shape, self._sets, self._parameters())
 
     @cached_property
     def _whitened(self) -> tuple[QueryMatrix, NDArray[np.float64]]:
-        """The measured strategy with noise of variance one, and the factors (p,)."""
+        """The measured strategy with noise of variance one, and the factors (p,).
+
+        Under noise with equal totals, what makes the same errors, without factors.
+        """
+        if self.equal_totals is not None:
+            return self.equal_totals.residuals(), np.ones(0)
         sizes = [stop - start for start, stop, _ in self._runs()]
         variances = np.array(self._variances())
         # At a huge budget variances underflow; only their ratios matter then.
@@ -345,6 +389,8 @@ class MatrixMechanism(Settled):
                 f"mechanism measures {self.released.shape[0]} queries; pass what its "
                 "own measure() returned"
             )
+        if self.equal_totals is not None:
+            return METHODS[method](*self.equal_totals.weighed(measurement.values))
         if len(self._runs()) == 1:
             return METHODS[method](self.released.form, measurement.values)
         strategy, factors = self._whitened
@@ -364,7 +410,7 @@ class MatrixMechanism(Settled):
         float
             In squared counts.
         """
-        if len(self._runs()) == 1:
+        if len(self._runs()) == 1 and self.equal_totals is None:
             gain = pairs.gain(self.workload, self.released.form)
             return float(gain * self._variances()[0])
         return float(pairs.gain(self.workload, self._whitened[0]))
@@ -426,18 +472,26 @@ def _checked_ledger(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
 
 
 def _checked_pair(
-    workload: Any, strategy: Any, law: Law
-) -> tuple[QueryMatrix, QueryMatrix]:
-    """Return a workload and a strategy that supports it, optimized if there is none."""
+    workload: Any, strategy: Any, law: Law, noise: str | None
+) -> tuple[QueryMatrix, QueryMatrix, Law]:
+    """Return a workload, a strategy that supports it, and the law of its noise.
+
+    The strategy is optimized if there is none, for the noise if that is named.
+    """
     if strategy is None and isinstance(workload, StrategyResult):
         strategy = workload
     elif strategy is None:
         workload = as_query_matrix(workload, "workload")
-        strategy = optimize(workload, privacy="pure" if law.norm == "L1" else "zcdp")
+        privacy = "pure" if law.norm == "L1" else "zcdp"
+        template = "equal_totals" if law is K_NORM else "auto"
+        strategy = optimize(workload, template=template, privacy=privacy)
+    if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
+        own = LAWS[strategy.noise]
+        law = own if own.norm == law.norm else law
     workload, strategy = as_pair(workload, strategy, law.norm)
     if not error.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)
-    return workload, strategy
+    return workload, strategy, law
 
 
 def _measurable(

@@ -294,7 +294,10 @@ def measure(
     """
     factor = relation.factor**law.power
     sizes = [factor * own for _, _, own in runs]
-    parameters = [law.parameter(size, cost) for size in sizes]
+    laws = [law.of_rows(start, stop) for start, stop, _ in runs]
+    parameters = [
+        own.parameter(size, cost) for own, size in zip(laws, sizes, strict=True)
+    ]
     size = min(sizes)
     sensitivity = math.sqrt(size) if law.power == 2 else float(size)
     entry = charge(
@@ -311,9 +314,9 @@ def measure(
     def add_noise() -> NDArray[np.int64]:
         noisy = exact.copy()
         flat = noisy.reshape(-1) if noisy.ndim == 0 else noisy
-        for (start, stop, _), parameter in zip(runs, parameters, strict=True):
+        for (start, stop, _), own, t in zip(runs, laws, parameters, strict=True):
             rows = flat[start:stop]
-            rows += law.draw(parameter, rows.shape, insecure_rng=noise)
+            rows += own.draw(t, rows.shape, insecure_rng=noise)
         return noisy
 
     noisy = drawn(
@@ -327,8 +330,10 @@ def measure(
     )
     return Measurement(
         noisy,
-        per_row([law.scale(parameter) for parameter in parameters], runs),
-        per_row([law.variance(parameter) for parameter in parameters], runs),
+        per_row([own.scale(t) for own, t in zip(laws, parameters, strict=True)], runs),
+        per_row(
+            [own.variance(t) for own, t in zip(laws, parameters, strict=True)], runs
+        ),
         entry,
     )
 
@@ -366,10 +371,15 @@ def charge(
 
 
 def per_row(numbers: Sequence[Any], runs: Sequence[Run]) -> Any:
-    """Return one number per row, or the number itself where all rows share it."""
+    """Return one number per row, or what stands for all rows where they share it."""
     if len(numbers) == 1:
         return numbers[0]
-    return np.repeat(numbers, [stop - start for start, stop, _ in runs])
+    return np.concatenate(
+        [
+            np.broadcast_to(number, stop - start)
+            for number, (start, stop, _) in zip(numbers, runs, strict=True)
+        ]
+    )
 
 
 def _own_size(sensitivity: Any, squared: Any, law: Law) -> Fraction:

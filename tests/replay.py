@@ -334,15 +334,20 @@ def loss(before, after):
             Fraction(0),
         )
     if before.kind == "k_norm":
-        norms, rows = [], iter(change)
-        for block in public["groups"]:
-            groups = [np.array([next(rows) for _ in range(size)]) for size in block]
-            if np.ptp([group.sum(axis=0) for group in groups], axis=0).any():
-                return math.inf  # totals that noise does not hide
-            norms += [abs(group).sum(axis=0) for group in groups]
-        # The noise of the columns is independent.
-        (scale,) = public["parameters"]
-        return Fraction(np.max(norms, axis=0).sum()) / scale
+        total, row, blocks = Fraction(0), 0, iter(public["groups"])
+        for (_, stop, _), scale in _runs(public):
+            norms = []
+            while row < stop:
+                sizes = next(blocks)
+                ends = row + np.cumsum(sizes)
+                groups = np.split(change[row : ends[-1]], ends[:-1] - row)
+                if np.ptp([group.sum(axis=0) for group in groups], axis=0).any():
+                    return math.inf  # totals that noise does not hide
+                norms += [abs(group).sum(axis=0) for group in groups]
+                row = ends[-1]
+            # The noise of the columns is independent, and that of the runs.
+            total += Fraction(np.max(norms, axis=0).sum()) / scale
+        return total
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
     return public["rate"] * Fraction(change.max() - change.min())
 

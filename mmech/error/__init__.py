@@ -3,6 +3,7 @@
 ==============  ====================================================
 expected        expected errors, in closed form
 pairs           what a strategy knows of a workload: a rule per type
+shared_totals   marginals whose K-norm noise has equal totals
 bounds          what no strategy can beat
 closed_bounds   bounds from singular values in closed form
 partial_bounds  bounds from some singular values and their moments

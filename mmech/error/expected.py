@@ -6,7 +6,8 @@ the L1 sensitivity, and Gaussian noise for rho of zCDP, to the L2 sensitivity. W
 loss :math:`\|A\|^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the expected
 total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau, Hay, McGregor,
 Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7), or
-:math:`\mathrm{loss}/(2 \rho)`.
+:math:`\mathrm{loss}/(2 \rho)`. The result of an optimization for K-norm noise has the
+errors of that noise (`mmech.error.shared_totals`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_choice
 from mmech.error import pairs
-from mmech.noise import law_and_cost
+from mmech.error.shared_totals import of_residuals
+from mmech.noise import K_NORM, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 
@@ -28,6 +30,7 @@ __all__ = [
     "loss",
     "per_query_error",
     "rmse",
+    "sized_pair",
     "supports",
 ]
 
@@ -86,9 +89,21 @@ def _priced(
 ) -> tuple[QueryMatrix, QueryMatrix, float]:
     """Return the pair as operators, and the variance of the noise on the strategy."""
     law, cost = law_and_cost(epsilon, rho)
-    workload, strategy = as_pair(workload, strategy, law.norm)
-    size = sensitivity_in(strategy, law.norm)
+    workload, strategy, size = sized_pair(workload, strategy, law.norm)
     return workload, strategy, law.continuous(cost) * size**2
+
+
+def sized_pair(
+    workload: Any, strategy: Any, norm: str
+) -> tuple[QueryMatrix, QueryMatrix, float]:
+    """Return the pair as operators, and the sensitivity in the norm of the noise.
+
+    A result for K-norm noise stands for residuals that cost one.
+    """
+    queries, measured = as_pair(workload, strategy, norm)
+    if getattr(strategy, "noise", None) == K_NORM.name:
+        return queries, of_residuals(measured), 1.0
+    return queries, measured, sensitivity_in(measured, norm)
 
 
 def rmse(
@@ -196,8 +211,8 @@ def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     16.0
     """
     norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
-    workload, strategy = as_pair(workload, strategy, norm)
-    return sensitivity_in(strategy, norm) ** 2 * pairs.gain(workload, strategy)
+    workload, strategy, size = sized_pair(workload, strategy, norm)
+    return size**2 * pairs.gain(workload, strategy)
 
 
 def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:

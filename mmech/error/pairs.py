@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-Tables = Marginals | Marginal
+Tables = Marginals | Marginal | Residuals
 
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
@@ -390,9 +390,7 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
 class _SubsetsRule(PairRule):
     """Strategies that see a workload by its energies on subsets of attributes."""
 
-    def missing(
-        self, workload: QueryMatrix, strategy: Marginals | Marginal
-    ) -> Subset | None:
+    def missing(self, workload: QueryMatrix, strategy: Tables) -> Subset | None:
         asked = mean_spectrum(workload, strategy.domain_shape)
         if asked is None:
             return None
@@ -400,19 +398,15 @@ class _SubsetsRule(PairRule):
         missing = (s for s, k in zip(asked, precisions, strict=True) if k <= 0)
         return next(missing, None)
 
-    def supports(
-        self, workload: QueryMatrix, strategy: Marginals | Marginal
-    ) -> bool | None:
+    def supports(self, workload: QueryMatrix, strategy: Tables) -> bool | None:
         asked = mean_spectrum(workload, strategy.domain_shape)
         if asked is None:
             return None
         return bool((_precisions(strategy, asked) > 0).all())
 
-    def rows(
-        self, workload: QueryMatrix, strategy: Marginals | Marginal
-    ) -> Floats | None:
+    def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
         if is_uniform(workload):
-            value = marginals_gain(workload, strategy)
+            value = self.gain(workload, strategy)
             if value is not None:
                 return np.full(workload.shape[0], value / workload.shape[0])
         spectra = query_spectra(workload, strategy.domain_shape)
@@ -443,8 +437,11 @@ class _MarginalRule(_SubsetsRule):
 
 
 def _precisions(
-    strategy: Marginals | Marginal, subsets: Iterable[tuple[int, ...]]
+    strategy: Tables, subsets: Iterable[tuple[int, ...]]
 ) -> NDArray[np.float64]:
+    if isinstance(strategy, Residuals):
+        weights = [strategy.weights.get(subset, 0.0) for subset in subsets]
+        return np.square(weights)
     terms = marginal_terms(strategy)
     assert terms is not None
     return marginal_precisions(terms, tuple(subsets), strategy.domain_shape)
@@ -466,41 +463,25 @@ def marginals_gain(
             if missing.size:
                 raise _unsupported(workload, strategy, attributes_of(int(missing[0])))
             return float((energies[used] / eigenvalues[used]).sum())
-    asked = mean_spectrum(workload, shape)
+    return _gain_by_subsets(workload, strategy)
+
+
+def _gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
+    """Return Σ_s m_s τ_s / k_s over the subsets asked for."""
+    asked = mean_spectrum(workload, strategy.domain_shape)
     if asked is None:
         return None
     precisions = _precisions(strategy, asked)
     if (precisions <= 0).any():
         raise unsupported(workload, strategy)
-    energies = ranks_of(asked, shape) * list(asked.values())
+    energies = ranks_of(asked, strategy.domain_shape) * list(asked.values())
     return float((energies / precisions).sum())
 
 
 @register(Residuals)
-class _ResidualsRule(PairRule):
-    def supports(self, workload: QueryMatrix, strategy: Residuals) -> bool | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
-            return None
-        return all(strategy.weights.get(subset, 0.0) != 0 for subset in asked)
-
+class _ResidualsRule(_SubsetsRule):
     def gain(self, workload: QueryMatrix, strategy: Residuals) -> float | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
-            return None
-        total = 0.0
-        for subset, value in asked.items():
-            weight = strategy.weights.get(subset, 0.0)
-            if weight == 0:
-                raise _unsupported(workload, strategy)
-            total += strategy.rank(subset) * value / weight**2
-        return total
-
-    def rows(self, workload: QueryMatrix, strategy: Residuals) -> Floats | None:
-        value = self.gain(workload, strategy) if is_uniform(workload) else None
-        if value is None:
-            return None
-        return np.full(workload.shape[0], value / workload.shape[0])
+        return _gain_by_subsets(workload, strategy)
 
 
 # ---- without a rule --------------------------------------------------------------

@@ -173,12 +173,12 @@ def report(
     standard errors     min 1.41421, median 2.22474, max 2.82843
     """
     result = strategy if isinstance(strategy, StrategyResult) else None
-    workload, operator = as_pair(workload, strategy, "L1")
+    operator = as_pair(workload, strategy, "L1")[1]
+    workload, measured, sensitivity = error.sized_pair(workload, strategy, "L1")
     exact = float(check_epsilon(epsilon))
     m, n = workload.shape
-    sensitivity = operator.sensitivity()
     try:
-        loss = error.loss(workload, operator)
+        loss = sensitivity**2 * pairs.gain(workload, measured)
     except DomainTooLargeError:
         if result is None:
             raise
@@ -186,13 +186,17 @@ def report(
     total = 2.0 * loss / exact**2
     rmse = math.sqrt(total / m)
     loss_bound, bound_name = cheap_loss_bound(workload)
+    k_norm = result is not None and bool(result.noise)
+    loss_bound = loss_bound / 2 if k_norm else loss_bound
     bound, ratio = 2.0 * loss_bound / exact**2, _ratio(loss, loss_bound)
-    extremes = _extremes(workload, operator)
+    extremes = _extremes(workload, measured)
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
         ("strategy", f"{operator._label()}, {operator.shape[0]} measurements"),
         ("epsilon", f"{exact:g}"),
-        ("sensitivity", f"{sensitivity:.6g}"),
+        ("noise", "K-norm, of equal totals")
+        if k_norm
+        else ("sensitivity", f"{sensitivity:.6g}"),
         ("loss", f"{loss:.6g}"),
         ("expected error", f"{total:.6g}"),
         ("rmse", f"{rmse:.6g}"),

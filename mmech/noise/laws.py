@@ -38,7 +38,7 @@ from mmech.noise.norm import (
 )
 from mmech.privacy.cost import one_cost
 
-__all__ = ["GAUSSIAN", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
+__all__ = ["GAUSSIAN", "K_NORM", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,19 @@ class Law:
         """Power of sensitivities that is handed on: squares of L2 ones are exact."""
         return 2 if self.norm == "L2" else 1
 
+    def of_rows(self, start: int, stop: int) -> Law:
+        """Return the law of the noise of some rows of a release, a run of it.
+
+        Of a K-norm law they are whole blocks, with noise of their own: a group that is
+        alone among them has Laplace noise, which that law is.
+        """
+        ends = np.cumsum([sum(block) for block in self.groups])
+        first, last = np.searchsorted(ends, [start, stop - 1], side="right")
+        own = self.groups[first : last + 1]
+        if own == self.groups:
+            return self
+        return LAPLACE if len(own) == len(own[0]) == 1 else k_norm(own)
+
 
 def _laplace_scale(size: Fraction, epsilon: Fraction) -> Fraction:
     return check_scale(size / epsilon)
@@ -133,9 +146,6 @@ GAUSSIAN = Law(
 )
 r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
 
-LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN)}
-"""The laws that a mechanism can be asked for by name."""
-
 
 def k_norm(groups: Groups) -> Law:
     r"""Return the law of noise shaped like :math:`\max_g \|z_g\|_1`: pure epsilon.
@@ -171,6 +181,13 @@ def k_norm(groups: Groups) -> Law:
         variance=variance,
         groups=sizes,
     )
+
+
+K_NORM = k_norm(())
+"""K-norm noise of groups that follow from what is measured."""
+
+LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN, K_NORM)}
+"""The laws that a mechanism can be asked for by name."""
 
 
 def law_and_cost(

@@ -63,12 +63,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.noise.choice import integers_below
-from mmech.noise.laplace import check_scale, discrete_laplace
+from mmech.noise.laplace import (
+    check_scale,
+    discrete_laplace,
+    discrete_laplace_variance,
+)
 from mmech.noise.system import random_words
 from mmech.noise.thresholds import exp_bounds
 from mmech.noise.weighted import position_by_weight
 
-__all__ = ["dimension", "norm_noise", "norm_noise_variance"]
+__all__ = [
+    "dimension",
+    "norm_noise",
+    "norm_noise_components",
+    "norm_noise_variance",
+]
 
 Rng = np.random.Generator | None
 Groups = Sequence[int | Sequence[int]]
@@ -177,6 +186,50 @@ def norm_noise_variance(scale: Any, groups: Groups) -> NDArray[np.float64]:
     return np.array([found[row] for row in rows])
 
 
+def norm_noise_components(
+    scale: Any, sizes: Sequence[int]
+) -> tuple[float, NDArray[np.float64]]:
+    r"""Return the variance of the total of a block, and of contrasts of its groups.
+
+    Rows of a group are alike, and groups depend on each other by their total T alone,
+    so that the covariance of rows i of g and j of h is
+    :math:`(\delta_{ij} - 1 / m_g)\,\delta_{gh} \tau_g + \mathrm{Var}(T) / (m_g m_h)`.
+    With the variance v of a row, :math:`(m - 1) \tau = m v - \mathrm{Var}(T) / m`.
+
+    Parameters
+    ----------
+    scale : Fraction or float
+        Scale t > 0, in counts.
+    sizes : sequence of int
+        Sizes of the groups of one block.
+
+    Returns
+    -------
+    total : float
+        Variance of T.
+    contrasts : ndarray of float64, shape (groups,)
+        Variance τ of a contrast of unit length between the rows of each group; of a
+        group of one row, which has none, that of the row.
+
+    Examples
+    --------
+    >>> from mmech.noise.norm import norm_noise_components
+    >>> total, contrasts = norm_noise_components(10, (4, 4))
+    >>> round(total, 1), contrasts.round(1)
+    (1550.7, array([485.6, 485.6]))
+    """
+    if len(sizes) == 1:  # Laplace noise
+        row = discrete_laplace_variance(scale)
+        return sizes[0] * row, np.array([row])
+    (block,) = _sorted(as_blocks([sizes]))
+    found = _variances(1 / Fraction(scale), (block,))
+    total = found[block, 1]
+    rows = np.array([found[block, size] for size in sizes])
+    m = np.array(sizes)
+    contrasts = (m * rows - total / m) / np.maximum(m - 1, 1)
+    return total, np.where(m > 1, contrasts, rows)
+
+
 # ------------------------------------------------------------------ counting points
 
 
@@ -190,15 +243,16 @@ def _counts(
     """Return the points of balls of radius 0..count-1, and sums of z₁² by group size.
 
     Those of one group alone have the generating functions (1 + x)^m / (1 - x)^(m+1) and
-    2 x (1 + x)^m / (1 - x)^(m+3); others are added up over totals n and -n.
+    2 x (1 + x)^m / (1 - x)^(m+3); others are added up over totals n and -n. A group of
+    one is the total, so that its sums are there in any case.
     """
     if len(block) == 1:
         points = np.full(count, 1, object)
         for _ in range(block[0]):
             points = np.cumsum(points + np.append([0], points[:-1]))
-        twice = np.cumsum(np.cumsum(points))
-        return points, {block[0]: 2 * np.append([0], twice[:-1])}
-    powers = {size: _powers(size, count) for size in set(block)}
+        own = 2 * np.append([0], np.cumsum(np.cumsum(points))[:-1])
+        return points, {1: block[0] * own, block[0]: own}
+    powers = {size: _powers(size, count) for size in {1, *block}}
     points = np.zeros(count, object)
     squares = {size: np.zeros(count, object) for size in powers}
     for n in range(count):
@@ -249,7 +303,7 @@ def _numerator(values: NDArray[Any], degree: int) -> tuple[int, ...]:
 def numerators(
     blocks: Blocks,
 ) -> tuple[tuple[int, ...], Mapping[tuple[Block, int], tuple[int, ...]]]:
-    """Return h₀..h_D and, for a group of each size in each block, g₀..g_(D+2).
+    """Return h₀..h_D and, for the total and groups of each block, g₀..g_(D+2).
 
     Σ V(r) x^r = h(x) / (1 - x)^(D+1), and sums of z₁² have g(x) / (1 - x)^(D+3).
     """
@@ -268,7 +322,10 @@ def numerators(
 
 @lru_cache(maxsize=256)
 def _variances(rate: Fraction, blocks: Blocks) -> Mapping[tuple[Block, int], float]:
-    """Return the variance of a coordinate in a group of each size in each block."""
+    """Return the variance of a coordinate of groups, and of the total, of each block.
+
+    By the block and the size of the group; 1 for the total.
+    """
     weights, squares = numerators(blocks)
     precision = sum(weights).bit_length() + 1200  # q may be as small as a double
     ratio, _ = exp_bounds(rate, precision)

@@ -12,6 +12,7 @@ marginals         weighted marginals under L1 sensitivity
 marginal_search   its search: starts, growth and local moves
 marginal_designs  the designs that it starts from
 marginal_weights  weighted marginals under L2 sensitivity, with their gap
+equal_totals      single attributes, for K-norm noise with equal totals
 hierarchy         trees over an ordered domain, with the best budgets
 ordered           workloads whose cells have an order
 reweight          better weights for the rows of any strategy

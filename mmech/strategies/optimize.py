@@ -17,6 +17,7 @@ from mmech.reduction.columns import merge_rows
 from mmech.strategies.closed_form import IDENTITY, RESIDUALS, WORKLOAD
 from mmech.strategies.deadline import time_is_up, time_limit
 from mmech.strategies.dual import DENSE
+from mmech.strategies.equal_totals import EQUAL_TOTALS
 from mmech.strategies.hierarchy import HIERARCHY
 from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
 from mmech.strategies.marginal_weights import MARGINALS_L2
@@ -43,6 +44,7 @@ for _template in (
     IDENTITY,
     WORKLOAD,
     MARGINALS,
+    EQUAL_TOTALS,
     HIERARCHY,
     PIDENTITY,
     KRONECKER,
@@ -87,6 +89,9 @@ def optimize(
         * "workload": the queries themselves.
         * "marginals": weighted marginals over any number of attributes, by a search
           over block designs.
+        * "equal_totals": marginals of single attributes, in sets whose K-norm noise has
+          equal totals. The result says so, with the loss of that noise, and a mechanism
+          that is given the result draws it; "auto" leaves it out.
         * "hierarchy": a tree over an ordered domain, of the best levels.
         * "pidentity": identity queries and p extra queries, by descent.
         * "kronecker": one p-Identity per attribute of a (union of) products.

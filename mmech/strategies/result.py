@@ -77,6 +77,10 @@ class StrategyResult:
         epsilon, "L2" for Gaussian noise and zCDP, where the loss is ‖A‖₂² ‖W A⁺‖_F²
         and the expected error at rho is loss / (2 rho). A mechanism refuses the
         result of the other norm.
+    noise : str or None
+        Name of the law of noise that the loss is about, where that is not Laplace or
+        Gaussian noise: "k_norm". A mechanism and error formulas that are given the
+        result, and not its strategy alone, take it from there.
 
     Examples
     --------
@@ -96,13 +100,15 @@ class StrategyResult:
     candidates: tuple[Candidate, ...] = field(default=())
     workload: QueryMatrix | None = field(default=None)
     norm: str = "L1"
+    noise: str | None = None
 
     @cached_property
     def bound_ratio(self) -> float:
         """Loss over a lower bound on the loss of every strategy.
 
         At least one. The bound is one for Gaussian noise: under pure epsilon a ratio of
-        two is typical of small domains, and it grows with the domain.
+        two is typical of small domains, and it grows with the domain. K-norm noise may
+        have half the variance of a bound for Laplace noise, and is compared with that.
         Computed on first use, in about a second at most: small workloads against
         the dual bound (`dual_bound`), larger ones against weaker bounds.
         """
@@ -114,12 +120,14 @@ class StrategyResult:
                 "expected_error by dual_bound of the workload instead"
             )
         bound, _ = cheap_loss_bound(self.workload)
+        bound = bound / 2 if self.noise else bound
         if bound == 0:
             return 1.0 if self.loss == 0 else math.inf
         return self.loss / bound
 
     def __repr__(self) -> str:
         norm = "" if self.norm == "L1" else f", norm={self.norm!r}"
+        norm += f", noise={self.noise!r}" if self.noise else ""
         return (
             f"StrategyResult(template={self.template!r}, loss={self.loss:.6g}, "
             f"strategy={self.strategy._label()}, n_iter={self.n_iter}, "

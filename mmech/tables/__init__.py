@@ -4,16 +4,17 @@
 whole, non-negative and agree with each other (`counts`, `model`, `rounding`), and
 returns them with intervals, a statement and synthetic records (`result`).
 
-========  ===============================================================
-release   `release_tables`: records in, tables out
-plan      what will be measured and how exact it will be; reads no record
-counts    whole, non-negative counts that agree across tables
-rounding  whole numbers that keep given margins
-model     the model of maximum entropy, and records drawn from it
-noise     the law of the errors of tables, exactly
-result    tables with intervals, a statement, and files
-frames    columns as a frame of the library at hand
-========  ===============================================================
+============  ===============================================================
+release       `release_tables`: records in, tables out
+plan          what will be measured and how exact it will be; reads no record
+counts        whole, non-negative counts that agree across tables
+rounding      whole numbers that keep given margins
+model         the model of maximum entropy, and records drawn from it
+noise         the law of the errors of tables, exactly
+shared_noise  the same of single attributes under noise of equal totals
+result        tables with intervals, a statement, and files
+frames        columns as a frame of the library at hand
+============  ===============================================================
 """
 
 from mmech.tables.plan import TablePlan

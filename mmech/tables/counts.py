@@ -31,6 +31,7 @@ from mmech.tables.rounding import (
     nearest_with_sums,
     with_margins,
 )
+from mmech.tables.shared_noise import SharedNoise
 
 __all__ = ["ROUNDING", "Counts", "settle"]
 
@@ -79,7 +80,7 @@ class Counts:
 
 def settle(
     estimate: MarginalEstimate,
-    noise: Noise,
+    noise: Noise | SharedNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
 ) -> Counts:
@@ -89,7 +90,7 @@ def settle(
     ----------
     estimate : MarginalEstimate
         Unbiased.
-    noise : Noise
+    noise : Noise or SharedNoise
         Law of its errors.
     subsets : sequence of tuple of int
         Attributes of the tables.
@@ -148,7 +149,10 @@ def _table(model: MaximumEntropy, subset: Subset, sizes: Sequence[int]) -> Float
 
 
 def _toward(
-    target: Floats, estimate: MarginalEstimate, noise: Noise, subset: Subset
+    target: Floats,
+    estimate: MarginalEstimate,
+    noise: Noise | SharedNoise,
+    subset: Subset,
 ) -> Floats:
     r"""Return the posterior mean of a table, between a target and its estimate.
 

@@ -60,11 +60,15 @@ class ErrorLaw:
         the values of an error that is whole.
     characteristic : ndarray
         Characteristic function of this sum at `FREQUENCIES` over `scale`.
+    apart : float, default=None
+        How far an error is from whole numbers at most, where it is near them; ``None``
+        where it is not.
     """
 
     standard_error: float
     scale: float
     characteristic: Floats
+    apart: float | None = None
     _widths: dict[float, float] = field(default_factory=dict, repr=False)
 
     def probability(self, half: float) -> float:
@@ -87,8 +91,11 @@ class ErrorLaw:
                 low = middle
             else:
                 high = middle
-        self._widths[level] = high * self.scale
-        return self._widths[level]
+        half = high * self.scale
+        if self.apart is not None:  # probabilities do not change between whole numbers
+            half = math.ceil(half - 0.5) + self.apart
+        self._widths[level] = half
+        return half
 
 
 class Noise:
@@ -181,7 +188,8 @@ class Noise:
             half = np.sin(frequencies * coefficient / 2) / math.sinh(0.5 / parameter)
             logs -= number * np.log1p(np.square(half))
         smooth = np.sinc(frequencies * uniform / (2 * math.pi))
-        return ErrorLaw(math.sqrt(variance), scale, np.exp(logs) * smooth)
+        whole = 0.0 if self._cells.size == 1 else None
+        return ErrorLaw(math.sqrt(variance), scale, np.exp(logs) * smooth, whole)
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -14,7 +15,7 @@ import numpy as np
 
 from mmech.checks import check_choice, check_integer, magnitude
 from mmech.domain.domain import Domain
-from mmech.exceptions import ParameterError, located
+from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
@@ -24,6 +25,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
+from mmech.tables.shared_noise import SharedNoise
 
 __all__ = ["TablePlan", "make_plan"]
 
@@ -105,9 +107,11 @@ class TablePlan:
         )
 
     @cached_property
-    def noise(self) -> Noise:
+    def noise(self) -> Noise | SharedNoise:
         """The law of the errors of the tables."""
-        return Noise(self.mechanism())
+        mechanism = self.mechanism()
+        shared = mechanism.equal_totals is not None
+        return SharedNoise(mechanism) if shared else Noise(mechanism)
 
     def errors(self, *, frame: str | None = None) -> Any:
         """Return the errors to expect, one row per table.
@@ -174,17 +178,7 @@ def make_plan(
     own = Domain(tuple(domain.attributes[i] for i in used), name=domain.name)
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
-    workload = _workload(own.shape, subsets)
-    pure = currency == "epsilon"
-    options = {"max_evaluations": EVALUATIONS} if pure else {}
-    result = optimize(
-        workload,
-        template="marginals",
-        privacy="pure" if pure else "zcdp",
-        seed=0,
-        callback=callback,
-        **options,
-    )
+    result = _strategy(_workload(own.shape, subsets), currency, callback)
     return TablePlan(own, subsets, result, currency, cost, relation, frame)
 
 
@@ -192,6 +186,30 @@ def _shown(domain: Any) -> str:
     """Return the name of a file, or what is given in place of one, shortened."""
     text = os.fspath(domain) if isinstance(domain, os.PathLike) else domain
     return f"{text!r:.60}"
+
+
+def _strategy(
+    workload: Marginals,
+    currency: str,
+    callback: Callable[[StrategyResult], Any] | None,
+) -> StrategyResult:
+    """Return the best of what measures marginals: weighted, or of equal totals."""
+    if currency == "rho":
+        return optimize(
+            workload, template="marginals", privacy="zcdp", seed=0, callback=callback
+        )
+    found = [
+        optimize(
+            workload,
+            template="marginals",
+            seed=0,
+            callback=callback,
+            max_evaluations=EVALUATIONS,
+        )
+    ]
+    with suppress(UnsupportedWorkloadError):
+        found.append(optimize(workload, template="equal_totals", callback=callback))
+    return min(found, key=lambda result: result.loss)
 
 
 def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:

@@ -30,6 +30,13 @@ __all__ = ["Tables", "check_new_folder"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+NOISE = {
+    "laplace": "Laplace noise",
+    "gaussian": "Gaussian noise",
+    "k_norm": "K-norm noise, with equal totals in tables that are measured together,",
+}
+"""Laws of noise in words."""
+
 Subset = tuple[int, ...]
 Span = tuple[tuple[Any, ...], Integers, Integers]
 
@@ -342,7 +349,7 @@ class Tables:
             f"Privacy: {self.plan.currency} = {self.plan.cost} ({kind} differential "
             f"privacy), for data sets that differ {self.plan.relation.words}.",
             f"Measured: {facts['measured']}, once, with exact discrete "
-            f"{facts['noise']} noise from the operating system's entropy. All else "
+            f"{NOISE[facts['noise']]} from the operating system's entropy. All else "
             "follows from these noisy numbers and from public facts: the total, the "
             "tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",

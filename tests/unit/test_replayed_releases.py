@@ -186,6 +186,42 @@ def test_records(signed, relation, currency):
     assert found == PRICE or (found > 0 and not signed and relation == "replace")
 
 
+TOTALS = {
+    "one set": {(0,): 1, (1,): 1, (2,): 1},
+    "two sets": {(0,): 2, (2,): 2, (1,): 3},
+    "sets of one": {(0,): 1, (1,): 2, (2,): 5},
+    "pairs": {(0, 1): 1, (1, 2): 1, (0,): 4, (): 4},
+}
+"""Marginals that are measured with equal totals where equal weights follow."""
+
+
+@RELATIONS
+@pytest.mark.parametrize("persons", [1, 2])
+@pytest.mark.parametrize("name", TOTALS)
+def test_all_neighbours_of_tables_with_equal_totals(name, persons, relation):
+    """All changes of one cell for another, or of one cell; all cost what is paid."""
+    strategy = Marginals((2, 3, 2), TOTALS[name])
+    counts = counts_of(strategy) + 4
+    cells = range(len(counts))
+    if relation == "add_remove":
+        others = [with_one(counts, cell, 1, sign) for cell in cells for sign in (1, -1)]
+    else:
+        others = [
+            with_one(with_one(counts, old, 0, -1), new, column)
+            for old, new, column in itertools.product(cells, cells, (0, 1))
+        ]
+    if persons == 2:  # who has twice as many records changes as much as twice
+        others = [counts + 2 * (other - counts) for other in others]
+    settings = {"noise": "k_norm", "records_per_person": persons}
+    found = costs(mechanism("epsilon", strategy, relation, **settings), counts, others)
+    assert max(found) == PRICE
+    if relation == "replace":
+        return
+    two = with_one(others[0], 0, 0, 1)
+    with pytest.raises(AssertionError, match="costs"):
+        costs(mechanism("epsilon", strategy, relation, **settings), counts, [two])
+
+
 @RELATIONS
 @pytest.mark.parametrize("groups", [[1, 2, 2], [[1, 2], [2]]], ids=str)
 def test_sums_that_are_bounded_in_groups(groups, relation):

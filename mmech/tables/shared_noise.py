@@ -1,0 +1,263 @@
+r"""The law of the errors of single attributes under noise of equal totals.
+
+The error of values of an attribute is the noise Z on them, moved with the total T to
+that of all sets: Z - βT of the own set, and multiples of the totals of the others.
+Noise of a set is a point of its ball times a random radius R. For continuous noise the
+radius has a gamma law of D + 1 steps, independent of the point; and given the total of
+the point as a share of the radius, attributes are independent, and sums of values have
+a density of polynomials (step 3 of ``notebooks/proofs/k_norm.md``). So the
+characteristic function of the error is a mixture of
+:math:`(1 - i \omega t x)^{-(D+1)}` over points x = (Z - βT) / R. It is stretched to the
+exact variance of whole noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, logsumexp, xlog1py, xlogy
+
+from mmech.error.shared_totals import WIDE, EqualTotals, cells_of
+from mmech.mechanism import MatrixMechanism
+from mmech.noise.norm import norm_noise_components
+from mmech.reconstruction import MarginalEstimate
+from mmech.tables.noise import FREQUENCIES, ErrorLaw, Subset
+
+__all__ = ["SharedNoise"]
+
+Floats = NDArray[np.float64]
+
+SHARES = 24
+"""Points at which the total of a set is looked at, as a share of the radius."""
+
+REACH = 10.0
+"""How many standard errors shares of the radius are looked at."""
+
+BINS = 512
+"""Points that stand for the law of an error, as a share of the radius."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Set:
+    """Marginals measured together.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Number of cells of every marginal.
+    scale : float
+        Scale of the noise, in counts.
+    """
+
+    sizes: tuple[int, ...]
+    scale: float
+
+    def characteristic(
+        self, size: int, counted: int, move: float, variance: float, at: Floats
+    ) -> Floats:
+        """Return the characteristic function of the noise of values, and of the total.
+
+        Parameters
+        ----------
+        size, counted : int
+            Size of a marginal, and how many of its values are added up.
+        move : float
+            What the total is multiplied by, and added.
+        variance : float
+            Exact variance of this sum.
+        at : ndarray
+            Frequencies.
+        """
+        if len(self.sizes) == 1:  # independent noise
+            found = np.ones(at.size)
+            for number, factor in (
+                (counted, 1 + move),
+                (self.sizes[0] - counted, move),
+            ):
+                half = np.sin(at * factor / 2) / math.sinh(0.5 / self.scale)
+                found = found * (1 + np.square(half)) ** -number
+            return found
+        shares, points, weights = shared_points(self.sizes, size, counted)
+        x = points + move * shares
+        steps = 2 + sum(m - 1 for m in self.sizes)  # of the radius
+        reach = REACH * math.sqrt(weights @ np.square(x)) or 1.0
+        grid = np.linspace(-reach, reach, BINS)
+        place = (np.clip(x, -reach, reach) + reach) * ((BINS - 1) / (2 * reach))
+        below = np.minimum(place.astype(np.int64), BINS - 2)
+        mass = np.bincount(below, weights * (1 - place + below), BINS)
+        mass += np.bincount(below + 1, weights * (place - below), BINS)
+        rough = steps * (steps + 1) * float(mass @ np.square(grid))
+        stretch = math.sqrt(variance / rough) if rough else 0.0
+        radii = np.multiply.outer(at, stretch * grid)
+        # (1 - i x)^-n by its magnitude and angle.
+        found = np.exp(-steps / 2 * np.log1p(np.square(radii)))
+        return np.asarray((found * np.cos(steps * np.arctan(radii))) @ mass)
+
+
+@lru_cache(maxsize=256)
+def shared_points(
+    sizes: tuple[int, ...], size: int, counted: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return points of a ball of radius one: totals, sums of some values, weights.
+
+    Of those with a total of at least zero, as the others are their negatives.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Sizes of the groups.
+    size, counted : int
+        Size of one, and how many of its coordinates are added up.
+    """
+    d = sum(m - 1 for m in sizes)
+    nodes, weights = np.polynomial.legendre.leggauss(SHARES)
+    total, _ = norm_noise_components(WIDE, sizes)
+    reach = min(1.0, REACH * math.sqrt(total / ((d + 2.0) * (d + 3.0))) / WIDE)
+    shares = (nodes + 1) / 2 * reach
+    logs = sum(number * _log_points(m, shares) for m, number in Counter(sizes).items())
+    weights = weights * np.exp(logs - np.max(logs))
+    weights /= weights.sum()
+    if counted in (0, size):
+        return shares, shares * (counted > 0), weights
+    if 2 * counted > size:
+        shares, points, weights = shared_points(sizes, size, size - counted)
+        return shares, shares - points, weights
+    number = size // 2 + 4 * math.isqrt(d + 2)
+    found = [_sums(size, counted, share, number) for share in shares.tolist()]
+    points = np.concatenate([points for points, _ in found])
+    own = [weight * inner for weight, (_, inner) in zip(weights, found, strict=True)]
+    return np.repeat(shares, [len(inner) for inner in own]), points, np.concatenate(own)
+
+
+def _log_points(size: int, shares: Floats) -> Floats:
+    r"""Return the logarithm of the points of a group with some totals, up to a factor.
+
+    The sum of :math:`\binom{m-1}{i}^2 u^i v^{m-1-i}`, :math:`u + v = 1`.
+    """
+    i = np.arange(size)
+    terms = 2 * _log_binomials(size - 1)[:, None]
+    terms = terms + np.outer(i, np.log1p(shares))
+    terms += xlog1py(i[::-1, None], -shares)
+    return np.asarray(logsumexp(terms, axis=0))
+
+
+def _log_binomials(n: int) -> Floats:
+    i = np.arange(n + 1)
+    return np.asarray(gammaln(n + 1) - gammaln(i + 1) - gammaln(n - i + 1))
+
+
+def _sums(size: int, counted: int, share: float, number: int) -> tuple[Floats, Floats]:
+    """Return sums of some coordinates of a group of a total, and their weights.
+
+    Positive coordinates among them add up to a, negative ones to b: none, some or all
+    of them are positive, and the others have what is left of u and of v.
+    """
+    u, v = (1 + share) / 2, (1 - share) / 2
+    nodes, lengths = np.polynomial.legendre.leggauss(number)
+    nodes, lengths = (nodes + 1) / 2, lengths / 2
+    some = np.arange(1, counted)
+    rest = np.arange(size - counted)
+    left = 2 * _log_binomials(size - counted - 1) - gammaln(size - counted)
+
+    def log_left(up: Floats, down: Floats) -> Floats:
+        """Return the points of the other coordinates, within up and down."""
+        powers = xlogy(rest, up[..., None]) + xlogy(rest[::-1], down[..., None])
+        return np.asarray(logsumexp(left + powers, axis=-1))
+
+    parts = []
+    for reach, other, sign in ((u, v, 1), (v, u, -1)):  # all of one sign
+        at = reach * nodes
+        mass = (
+            xlogy(counted - 1, at)
+            - gammaln(counted)
+            + log_left(reach - at, other + 0 * at)
+        )
+        parts.append((sign * at, np.log(lengths * reach) + mass))
+    if some.size:
+        a, b = (array.ravel() for array in np.meshgrid(u * nodes, v * nodes))
+        mixed = _log_binomials(counted)[1:-1] - gammaln(some) - gammaln(counted - some)
+        mass = logsumexp(
+            mixed + xlogy(some - 1, a[:, None]) + xlogy(counted - some - 1, b[:, None]),
+            axis=1,
+        )
+        area = np.outer(v * lengths, u * lengths).ravel()
+        parts.append((a - b, np.log(area) + mass + log_left(u - a, v - b)))
+    points, logs = (np.concatenate(column) for column in zip(*parts, strict=True))
+    weights = np.exp(logs - logs.max())
+    return points, weights / weights.sum()
+
+
+class SharedNoise:
+    """What is known of the errors of tables of single attributes of equal totals.
+
+    Parameters
+    ----------
+    mechanism : MatrixMechanism
+        Measures single attributes with K-norm noise.
+    """
+
+    def __init__(self, mechanism: MatrixMechanism) -> None:
+        known: Any = mechanism.equal_totals
+        self.domain_shape = known.domain_shape
+        self._known: EqualTotals = known
+        scales = map(float, mechanism._parameters())
+        cells = cells_of(self.domain_shape, known.sets)
+        self._sets = [
+            _Set(tuple(own), scale) for own, scale in zip(cells, scales, strict=True)
+        ]
+        # The set of every attribute, and the variance of a contrast.
+        self._place = {
+            subset: (j, tau)
+            for (j, subset), tau in zip(
+                ((j, subset) for j, own in enumerate(known.sets) for subset in own),
+                known.contrasts.tolist(),
+                strict=True,
+            )
+        }
+        self._laws: dict[tuple[int, int, int], ErrorLaw] = {}
+
+    def estimate(self, values: ArrayLike) -> MarginalEstimate:
+        """Return the least-squares estimate from measured values, (p,) or (p, k)."""
+        return MarginalEstimate(*self._known.weighed(values))
+
+    def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
+        """Return the law of the error of values of an attribute, or of the total.
+
+        Parameters
+        ----------
+        subset : tuple of int
+            The attribute, or nothing.
+        together : tuple of int, optional
+            How many values the entry counts together; 1 by default.
+        """
+        j, tau = self._place[subset] if subset else (0, 0.0)
+        size = self.domain_shape[subset[0]] if subset else 1
+        counted = (together or (1,))[0] if subset else 1
+        if (j, size, counted) not in self._laws:
+            self._laws[j, size, counted] = self._law(j, size, counted, tau)
+        return self._laws[j, size, counted]
+
+    def _law(self, own: int, size: int, counted: int, tau: float) -> ErrorLaw:
+        part = counted / size
+        moves = part * self._known.shares
+        moves[own] -= part
+        variances = np.square(moves) * self._known.totals
+        inside = counted * (1 - part) * tau
+        variances[own] = inside + (part + moves[own]) ** 2 * self._known.totals[own]
+        variance = float(variances.sum())
+        uniform = max(1 + moves[own], part)  # the width of the widest gap
+        scale = math.sqrt(variance + uniform**2 / 12)
+        frequencies = FREQUENCIES / scale
+        found = np.sinc(frequencies * uniform / (2 * math.pi))
+        for j, (shared, move) in enumerate(zip(self._sets, moves, strict=True)):
+            group = (size, counted) if j == own else (1, 0)
+            found *= shared.characteristic(*group, move, variances[j], frequencies)
+        # The totals of several sets are not whole once they are one.
+        apart = 0.0 if len(self._sets) == 1 else 0.5
+        return ErrorLaw(math.sqrt(variance), scale, found, apart)

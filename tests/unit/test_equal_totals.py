@@ -1,0 +1,377 @@
+"""Marginals measured with noise of equal totals: errors, choice and intervals."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from reference import norm_law
+from replay import entropy, watched
+
+from mmech import (
+    AllRange,
+    Attribute,
+    Domain,
+    Identity,
+    Kronecker,
+    Marginals,
+    MatrixMechanism,
+    Prefix,
+    StrategyResult,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    all_marginals,
+    expected_error,
+    load,
+    loss,
+    optimize,
+    per_query_error,
+    release_tables,
+    report,
+    save,
+)
+from mmech.error.shared_totals import as_sets, of_residuals
+from mmech.limits import LIMITS
+from mmech.noise.norm import norm_noise_components
+from mmech.tables.shared_noise import SharedNoise
+
+SHAPE = (2, 3, 4)
+SETS = {
+    "one set": {(0,): 1, (1,): 1, (2,): 1},
+    "two sets": {(1,): 2, (2,): 2, (0,): 1},
+    "sets of one": {(0,): 1, (1,): 2, (2,): 3},
+    "pairs": {(0, 1): 1, (1, 2): 1, (0, 2): 3, (): 3},
+}
+
+
+def mechanism(weights, workload=None, epsilon=1, **settings):
+    strategy = Marginals(SHAPE, weights)
+    workload = strategy if workload is None else workload
+    return MatrixMechanism(
+        workload, strategy, epsilon=epsilon, noise="k_norm", **settings
+    )
+
+
+def covariance(sizes, scale, reach):
+    """Return the covariance of the noise of one set, from the whole law on a box."""
+    points, weights = norm_law([sizes], scale, reach)
+    return (points.T * weights) @ points
+
+
+# ---- errors --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (1, 3), (3,)], ids=str)
+def test_total_and_contrasts_say_the_whole_covariance(sizes):
+    wanted = covariance(sizes, Fraction(1, 2), 8)
+    total, contrasts = norm_noise_components(Fraction(1, 2), sizes)
+    starts = np.cumsum([0, *sizes])
+    found = np.zeros_like(wanted)
+    for i, m in enumerate(sizes):
+        for j, n in enumerate(sizes):
+            own = np.full((m, n), total / (m * n))
+            if i == j:
+                own += contrasts[i] * (np.eye(m) - 1 / m) * (m > 1)
+            found[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = own
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def dense(measuring):
+    """Return strategy and covariance of what a mechanism measures."""
+    known = measuring.equal_totals
+    sizes = [[math.prod(SHAPE[i] for i in a) for a in own] for own in known.sets]
+    blocks, tau = [], iter(known.contrasts)
+    for own, total in zip(sizes, known.totals, strict=True):
+        u = np.concatenate([np.full(m, 1 / m) for m in own])
+        block = total * np.outer(u, u)
+        start = 0
+        for m in own:
+            contrast = next(tau) * (np.eye(m) - 1 / m) * (m > 1)
+            block[start : start + m, start : start + m] += contrast
+            start += m
+        blocks.append(block)
+    ends = np.cumsum([len(block) for block in blocks])
+    whole = np.zeros((ends[-1], ends[-1]))
+    for end, block in zip(ends, blocks, strict=True):
+        whole[end - len(block) : end, end - len(block) : end] = block
+    return measuring.released.form.to_dense().astype(float), whole
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_errors_and_estimates_are_those_of_generalised_least_squares(name, rng):
+    """By the dense pseudoinverse under the whole covariance, and a simulation of it."""
+    measuring = mechanism(SETS[name])
+    strategy, noise = dense(measuring)
+    inverse = np.linalg.pinv(noise, rcond=1e-10)
+    solve = np.linalg.pinv(strategy.T @ inverse @ strategy, rcond=1e-10)
+    solve = solve @ strategy.T @ inverse
+    workload = measuring.workload.to_dense()
+    errors = np.diag(workload @ solve @ noise @ solve.T @ workload.T)
+    np.testing.assert_allclose(measuring.per_query_error(), errors, rtol=1e-8)
+    assert measuring.expected_error() == pytest.approx(errors.sum())
+    counts = rng.integers(0, 50, 24)
+    measurement = measuring.measure(counts)
+    np.testing.assert_allclose(
+        measuring.answer_from(measurement), workload @ solve @ measurement.values
+    )
+    estimate = measuring.reconstruct(measurement, "nonnegative")
+    assert estimate.min() >= 0
+
+
+def test_exact_answers_come_back_exactly(rng):
+    measuring = mechanism(SETS["two sets"])
+    counts = rng.integers(0, 50, (24, 3))
+    with watched(lambda draw, sample: draw.exact):
+        answers = measuring.answer(counts)
+    np.testing.assert_allclose(answers, measuring.workload @ counts)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_small_epsilon_has_the_errors_of_continuous_noise(name):
+    strategy = Marginals(SHAPE, SETS[name])
+    result = StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
+    wanted = mechanism(SETS[name], epsilon=Fraction(1, 1000)).expected_error() / 1e6
+    assert expected_error(strategy, result, epsilon=1) == pytest.approx(wanted, 1e-4)
+    assert loss(strategy, result) == pytest.approx(wanted / 2, 1e-4)
+    rows = per_query_error(strategy, result, epsilon=2)
+    assert rows.sum() == pytest.approx(wanted / 4, 1e-4)
+
+
+def test_two_tables_of_two_values_are_worked_out_by_hand():
+    """The ball is a cube: the total and two differences of cells are at most 1."""
+    strategy = Marginals((2, 2), {(0,): 1, (1,): 1})
+    found = of_residuals(strategy).weights
+    total, contrast = 2 / np.square([found[()], found[0,]])
+    # The squared radius has mean (D + 1) (D + 2) = 20, a side of the cube 1/3.
+    assert (total, contrast) == pytest.approx((20 / 3, 20 / 6))
+    result = StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
+    assert loss(strategy, result) == pytest.approx((2 * contrast + total) / 2)
+
+
+# ---- the choice of a strategy --------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2,) * 5, (4, 4, 4, 3, 3, 3, 4)], ids=str)
+def test_tables_of_single_attributes_are_measured_together(shape):
+    workload = all_marginals(shape, 1)
+    weighted = optimize(workload, template="marginals", seed=0)
+    found = optimize(workload, template="equal_totals")
+    assert found.loss == loss(workload, found) < 0.7 * weighted.loss
+    assert as_sets(found.strategy) == [[(i,) for i in np.argsort(shape, kind="stable")]]
+    assert found.bound_ratio >= 1
+
+
+def test_a_mechanism_draws_the_noise_of_a_result():
+    workload = all_marginals((3, 3), 1)
+    found = optimize(workload, template="equal_totals")
+    assert MatrixMechanism(found, epsilon=1).law.name == "k_norm"
+    assert MatrixMechanism(workload, found, epsilon=1).law.groups == ((3, 3),)
+    assert MatrixMechanism(workload, epsilon=1, noise="k_norm").law.groups == ((3, 3),)
+    named = {"noise": "laplace"}
+    for strategy, settings in ((None, {}), (found, named), (found.strategy, {})):
+        measuring = MatrixMechanism(workload, strategy, epsilon=1, **settings)
+        assert measuring.law.name == "laplace"
+        assert measuring.equal_totals is None
+    with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
+        MatrixMechanism(workload, found, rho=1)
+
+
+def test_auto_has_the_loss_of_laplace_noise():
+    found = optimize(all_marginals((3, 3), 1), seed=0)
+    assert found.noise is None
+    (left,) = [c for c in found.candidates if c.template == "equal_totals"]
+    assert left.loss == math.inf
+
+
+def test_attributes_of_other_sizes_are_sets_of_their_own():
+    """Small tables beside large ones would have most of the noise."""
+    shape = (2, 5, 40, 2, 5, 2, 40)
+    workload = all_marginals(shape, 1)
+    found = optimize(workload, template="equal_totals")
+    assert as_sets(found.strategy) == [
+        [(0,), (3,), (5,), (1,), (4,)],
+        [(2,), (6,)],
+    ]
+    together = Marginals(shape, dict.fromkeys(found.strategy.weights, 1))
+    alone = StrategyResult(together, "by hand", math.nan, noise="k_norm")
+    assert found.loss < 0.8 * loss(workload, alone)
+    assert found.loss < 0.8 * optimize(workload, template="marginals", seed=0).loss
+
+
+def test_the_budget_of_sets_is_at_an_optimum():
+    """No other share of a set is better by more than what its total is worth."""
+    shape = (2, 2, 2, 12, 12, 90)
+    workload = all_marginals(shape, 1)
+    found = optimize(workload, template="equal_totals")
+    sets = as_sets(found.strategy)
+    assert len(sets) == 3
+    for own in sets:
+        for factor in (0.8, 1.25):
+            weights = {
+                a: w * (factor if a in own else 1)
+                for a, w in found.strategy.weights.items()
+            }
+            changed = Marginals(shape, weights)
+            result = StrategyResult(changed, "by hand", math.nan, noise="k_norm")
+            assert loss(workload, result) > found.loss
+
+
+def test_weights_of_tables_move_attributes_to_other_sets():
+    """A table that counts much has a set, and more of the budget, of its own."""
+    workload = Marginals((4, 4, 4), {(0,): 1, (1,): 1, (2,): 20})
+    found = optimize(workload, template="equal_totals")
+    assert as_sets(found.strategy) == [[(0,), (1,)], [(2,)]]
+    assert found.strategy.weights[2,] > 2 * found.strategy.weights[0,]
+    equal = optimize(all_marginals((4, 4, 4), 1), template="equal_totals")
+    assert found.loss < loss(workload, equal)
+
+
+def test_many_attributes_are_cut_into_sets_that_can_be_drawn():
+    workload = all_marginals((2,) * 60, 1)
+    whole = optimize(workload, template="equal_totals")
+    with LIMITS.changed(norm_dimensions=20):
+        found = optimize(workload, template="equal_totals")
+    assert max(map(len, as_sets(found.strategy))) == 19
+    # So many tables of two values have less noise with a total of its own.
+    assert list(map(len, as_sets(whole.strategy))) == [1, 60]
+    assert whole.loss < found.loss < 1.4 * whole.loss
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        all_marginals((3, 3, 3), 2),
+        Kronecker([Prefix(3), Prefix(3)]),
+        Marginals((3, 4), {(0,): 1}),
+        Prefix(9),
+    ],
+    ids=repr,
+)
+def test_other_workloads_are_left_to_other_templates(workload):
+    with pytest.raises(UnsupportedWorkloadError, match="template 'equal_totals'"):
+        optimize(workload, template="equal_totals")
+
+
+def test_ranges_of_single_attributes_may_be_measured_as_tables():
+    workload = VStack(
+        [Kronecker([AllRange(3), Total(3)]), Kronecker([Total(3), AllRange(3)])]
+    )
+    found = optimize(workload, template="equal_totals")
+    mechanism = MatrixMechanism(workload, found, epsilon="1/1000")
+    assert mechanism.expected_error() == pytest.approx(2e6 * found.loss, 1e-4)
+    assert mechanism.per_query_error().sum() == pytest.approx(2e6 * found.loss, 1e-4)
+
+
+def test_only_marginals_have_equal_totals():
+    with pytest.raises(UnsupportedWorkloadError, match="strategies of marginals, got"):
+        MatrixMechanism(Prefix(4), Identity(4), epsilon=1, noise="k_norm")
+
+
+def test_results_are_saved_and_reported_with_their_noise(tmp_path):
+    found = optimize(all_marginals((3, 3), 1), template="equal_totals")
+    save(tmp_path / "strategy.npz", found)
+    loaded = load(tmp_path / "strategy.npz")
+    assert (loaded.noise, loaded.loss) == ("k_norm", found.loss)
+    said = report(found, found, epsilon=1)
+    assert said.loss == pytest.approx(found.loss)
+    assert "K-norm, of equal totals" in str(said)
+    assert said.bound_ratio >= 1
+    assert "noise='k_norm'" in repr(loaded)
+
+
+# ---- tables --------------------------------------------------------------------
+
+
+def domain_of(shape):
+    return Domain(
+        [
+            Attribute.ordinal(f"x{i}", list(map(str, range(n))))
+            for i, n in enumerate(shape)
+        ]
+    )
+
+
+def records_of(shape, n=2000):
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.binomial(m - 1, 0.3, n) for m in shape])
+    return codes.astype(str)
+
+
+def test_released_tables_of_single_attributes_are_less_noisy():
+    shape = (2, 3, 4, 30)
+    names = [f"x{i}" for i in range(4)]
+    plan = release_tables(None, domain_of(shape), ways=1, epsilon=1, dry_run=True)
+    assert plan.strategy.noise == "k_norm"
+    errors = plan.errors(frame="dict")["standard_error"]
+    mechanism = MatrixMechanism(
+        plan.strategy.workload, plan.strategy.workload, epsilon=1
+    )
+    total = np.square(errors) @ shape
+    assert total == pytest.approx(plan.mechanism().expected_error())
+    assert total < 0.7 * mechanism.expected_error()
+    released = release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
+    assert "K-norm noise, with equal totals in tables that are" in released.statement
+    assert released.facts["noise"] == released.measurement.entry.kind == "k_norm"
+    counts = [released.table(name, frame="dict")["count"] for name in names]
+    assert {int(count.sum()) for count in counts} == {released.total}
+    assert min(count.min() for count in counts) >= 0
+    assert released.sample(5, frame="dict")["x3"].shape == (5,)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tables"),
+    [((40,), None), ((2, 200), None), ((3, 3, 3), [("x0", "x1"), ("x2",)])],
+)
+def test_other_plans_stay_as_they_were(shape, tables):
+    wanted = {"ways": 1} if tables is None else {"tables": tables}
+    plan = release_tables(None, domain_of(shape), **wanted, epsilon=1, dry_run=True)
+    assert plan.strategy.noise is None
+    assert plan.mechanism().law.name == "laplace"
+
+
+def noise_of(shape, epsilon, n):
+    workload = all_marginals(shape, 1)
+    strategy = optimize(workload, template="equal_totals")
+    measuring = MatrixMechanism(workload, strategy, epsilon=epsilon)
+    law = SharedNoise(measuring)
+    with entropy(3):
+        columns = measuring.measure(np.zeros((math.prod(shape), n), np.int64))
+    return measuring, law, law.estimate(columns.values)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", [Fraction(1, 20), 1, 4])
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 12), (2, 2, 20, 20)], ids=str)
+def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
+    """Sums of one value, some and all, by 8000 draws: within 4 standard errors.
+
+    Whole intervals hold at least what they promise: where counts are few, by far more.
+    """
+    measuring, law, estimate = noise_of(shape, epsilon, 8000)
+    assert len(as_sets(measuring.strategy)) == 1 + (shape[-1] > 4)
+    for i, n in enumerate(shape):
+        for counted in {1, n // 2, n - 1, n}:
+            errors = estimate.marginal([i])[:counted].sum(axis=0)
+            found = law.law((i,), (counted,))
+            spread = np.square(errors).std() / math.sqrt(errors.size)
+            apart = np.square(errors).mean() - found.standard_error**2
+            assert abs(apart) < 5 * spread
+            for level in (0.5, 0.9, 0.95, 0.99):
+                half = found.half_width(level) + 1e-9
+                held = np.mean(np.abs(errors) <= half)
+                slack = 4 * math.sqrt(level * (1 - level) / errors.size)
+                assert held > level - slack
+                if found.standard_error > 15:
+                    assert held < level + slack + 0.5 / found.standard_error
+
+
+def test_every_row_of_a_table_has_the_error_of_the_mechanism():
+    measuring, law, _ = noise_of((2, 3, 12), 1, 1)
+    rows = measuring.per_query_error()
+    starts = np.cumsum([0, 2, 3])
+    found = [law.law((i,)).standard_error ** 2 for i in range(3)]
+    assert found == pytest.approx(rows[starts])
+    both = Marginals((2, 3, 12), {(): 1})
+    wanted = MatrixMechanism(both, measuring.strategy, epsilon=1, noise="k_norm")
+    assert law.law(()).standard_error ** 2 == pytest.approx(wanted.expected_error())
