@@ -17,6 +17,7 @@ EXACT = "tests/property/test_exact_sensitivity.py"
 """Suites that look at all releases, or all strategies, at once."""
 
 BUDGET = "tests/unit/test_budget.py"
+EQUAL = "tests/unit/test_equal_totals.py"
 GAUSSIAN = "tests/unit/test_gaussian.py"
 MECHANISM = "tests/unit/test_mechanism.py"
 NOISE = "tests/unit/test_noise.py"
@@ -440,6 +441,27 @@ ENTROPY = (
 )
 
 SAMPLING = (
+    Mutant(
+        "sets of equal totals that have the whole budget each",
+        "mmech/mechanism.py",
+        "size = sum(weight for *_, weight in runs)",
+        "size = max(weight for *_, weight in runs)",
+        (f"{REPLAYED}::test_all_neighbours_of_tables_with_equal_totals",),
+    ),
+    Mutant(
+        "contributions that do not count where totals are equal",
+        "mmech/mechanism.py",
+        "        size *= self.contribution**self.law.power\n",
+        "        size *= 1 if self._sets else self.contribution**self.law.power\n",
+        (f"{REPLAYED}::test_contributions_where_totals_are_equal",),
+    ),
+    Mutant(
+        "intervals that end before the last whole number",
+        "mmech/tables/noise.py",
+        "half = math.ceil(half - 0.5) + self.apart",
+        "half = math.floor(half) + 0 * self.apart",
+        (f"{EQUAL}::test_intervals_hold_the_noise_that_is_drawn",),
+    ),
     Mutant(
         "geometric numbers of negative noise too large by one",
         "mmech/noise/norm.py",

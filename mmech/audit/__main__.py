@@ -107,6 +107,7 @@ def cases(epsilon: float) -> Iterator[Case]:
         yield _laplace_case(epsilon, neighbours)
         for name in NORM_GROUPS:
             yield _norm_case(epsilon, neighbours, name)
+        yield _sets_case(epsilon, neighbours)
     for neighbours in ("add_remove", "replace"):
         for monotone in (True, False):
             yield _choice_case(exponential_mechanism, epsilon, neighbours, monotone)
@@ -191,6 +192,32 @@ def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
         first,
         second,
         lambda outputs: norms(outputs - first) - norms(outputs - second),
+    )
+
+
+def _sets_case(epsilon: float, neighbours: str) -> Case:
+    """Measure marginals in sets of equal totals, scored by the ratio of densities."""
+    tables = Marginals((2, 3, 2), {(0,): 2, (1,): 2, (2,): 1})
+    mechanism = MatrixMechanism(
+        tables, tables, epsilon=epsilon, neighbours=neighbours, noise="k_norm"
+    )
+    first, second = worst_pair(mechanism)
+
+    def norms(outputs: Counts, counts: Counts) -> Counts:
+        noise = np.abs(outputs - mechanism.released.product(counts))
+        groups = np.add.reduceat(noise, [0, 2, 5], axis=1)
+        own = 2 * groups[:, :2].max(axis=1) + groups[:, 2]
+        return np.asarray(own.sum(axis=-1))
+
+    return Case(
+        "MatrixMechanism, equal totals",
+        neighbours,
+        epsilon,
+        0.0,
+        partial(_measure, mechanism),
+        first,
+        second,
+        lambda outputs: norms(outputs, first) - norms(outputs, second),
     )
 
 

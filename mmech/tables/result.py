@@ -30,6 +30,9 @@ __all__ = ["Tables", "check_new_folder"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+SLACK = 1e-6
+"""Rounding errors of estimates, in counts: whole ends of intervals must not miss."""
+
 NOISE = {
     "laplace": "Laplace noise",
     "gaussian": "Gaussian noise",
@@ -197,6 +200,7 @@ class Tables:
         laws = [noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
         error = np.array([law.standard_error for law in laws])[which.ravel()]
         width = np.array([law.half_width(level) for law in laws])[which.ravel()]
+        width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
         values = {

@@ -223,6 +223,17 @@ def test_all_neighbours_of_tables_with_equal_totals(name, persons, relation):
 
 
 @RELATIONS
+def test_contributions_where_totals_are_equal(relation):
+    strategy = Marginals((2, 3, 2), TOTALS["two sets"])
+    counts = counts_of(strategy) - 4
+    settings = {"noise": "k_norm", "contribution": 3, "signed": True}
+    measuring = mechanism("epsilon", strategy, relation, **settings)
+    size = 6 if relation == "replace" else 3
+    others = [with_one(counts, 0, 1, -size), with_one(counts, 0, 0, size)]
+    assert costs(measuring, counts, others) == [PRICE, PRICE]
+
+
+@RELATIONS
 @pytest.mark.parametrize("groups", [[1, 2, 2], [[1, 2], [2]]], ids=str)
 def test_sums_that_are_bounded_in_groups(groups, relation):
     sums = np.array([[3, 9], [1, 4], [2, 5], [0, 7], [6, 8]])
