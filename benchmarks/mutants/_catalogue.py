@@ -180,15 +180,15 @@ CALIBRATION = (
     Mutant(
         "contribution of a record left out",
         "mmech/mechanism.py",
-        "size = self.contribution**self.law.power * self.released.sensitivity",
-        "size = self.released.sensitivity",
+        "size *= self.contribution**self.law.power",
+        "size *= 1",
         (f"{MECHANISM}::test_contribution_multiplies_the_sensitivity",),
     ),
     Mutant(
         "size of a record not squared under zCDP",
         "mmech/mechanism.py",
-        "self.contribution**self.law.power *",
-        "self.contribution *",
+        "size *= self.contribution**self.law.power",
+        "size *= self.contribution",
         (f"{GAUSSIAN}::test_neighbours_and_contribution_scale_the_noise",),
     ),
     Mutant(
@@ -419,16 +419,15 @@ ENTROPY = (
     Mutant(
         "all classes share their noise",
         "mmech/release.py",
-        "law.draw(parameter, rows.shape, insecure_rng=noise)",
-        "law.draw(\n                parameter, (*rows.shape[:1], 1)[: rows.ndim], "
-        "insecure_rng=noise\n            )",
+        "own.draw(t, rows.shape, insecure_rng=noise)",
+        "own.draw(t, (*rows.shape[:1], 1)[: rows.ndim], insecure_rng=noise)",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
     ),
     Mutant(
         "all rows share their noise",
         "mmech/release.py",
-        "law.draw(parameter, rows.shape, insecure_rng=noise)",
-        "law.draw(parameter, (1, *rows.shape[1:]), insecure_rng=noise)",
+        "own.draw(t, rows.shape, insecure_rng=noise)",
+        "own.draw(t, (1, *rows.shape[1:]), insecure_rng=noise)",
         (f"{SAMPLERS}::test_no_two_draws_share_entropy",),
     ),
     Mutant(
