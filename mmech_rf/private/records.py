@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -206,6 +208,7 @@ class RecordParts:
     def __init__(self, schema: Schema, *, distinct: bool) -> None:
         self.schema = schema
         self._process = os.getpid()
+        self._lock = threading.Lock()
         self._chunks: set[Hashable] = set()
         # By file, in the order of the rows: (first, stop), of which no two overlap.
         self._ranges: dict[Hashable, list[tuple[int, int]]] = {}
@@ -279,22 +282,31 @@ class RecordParts:
         chunk_id: Hashable | None,
     ) -> None:
         """Add a part: codes (N, d) and class codes (N,) in blocks, all or none."""
-        if self._rows is not None:
-            self._rows += [np.column_stack(block) for block in blocks]
-        else:
-            counts = self._counts
-            for codes, class_codes in blocks:
-                counts = count_rows(self.schema, codes, class_codes, counts)
-            self._counts = counts
-        self._name(chunk_id)
+        with self._adding(chunk_id):
+            if self._rows is not None:
+                self._rows += [np.column_stack(block) for block in blocks]
+            else:
+                counts = self._counts
+                for codes, class_codes in blocks:
+                    counts = count_rows(self.schema, codes, class_codes, counts)
+                self._counts = counts
 
     def add_counts(self, counts: Counts, chunk_id: Hashable | None) -> None:
         """Add a part that was counted elsewhere, in no order that means anything."""
-        if self._rows is None:
-            self._counts = self._counts + counts._named(None)
-        else:
-            self._rows.append(np.repeat(counts._codes, counts._multiplicities, axis=0))
-        self._name(chunk_id)
+        with self._adding(chunk_id):
+            if self._rows is None:
+                self._counts = self._counts + counts._named(None)
+            else:
+                rows = np.repeat(counts._codes, counts._multiplicities, axis=0)
+                self._rows.append(rows)
+
+    @contextmanager
+    def _adding(self, chunk_id: Hashable | None) -> Iterator[None]:
+        """Let one thread add a part, unless another has added it since the check."""
+        with self._lock:
+            self.check(self.schema, chunk_id)
+            yield
+            self._name(chunk_id)
 
     @property
     def nbytes(self) -> int:

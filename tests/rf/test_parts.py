@@ -2,7 +2,10 @@
 
 import copy
 import pickle
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache, partial
 
@@ -25,6 +28,7 @@ from mmech_rf import (
     datasets,
     limits,
 )
+from mmech_rf.private.records import RecordParts
 
 CAR = datasets.load_car()
 X, Y = np.asarray(CAR.data)[::9], np.asarray(CAR.target)[::9]
@@ -143,6 +147,33 @@ def test_what_cannot_be_counted_changes_nothing(name):
     with entropy(1):
         expected = seen(CASES[name]()[0].fit(rows, labels), queries)
     np.testing.assert_array_equal(found[0], expected[0])
+
+
+@pytest.mark.parametrize("name", ["default", "labels"])
+def test_a_part_that_two_threads_count_at_once_counts_once(name, monkeypatch):
+    model = FORESTS[name](CAR.schema, epsilon=1).count(X[:9], Y[:9], chunk_id="before")
+    both_checked, check = threading.Barrier(2), RecordParts.check
+
+    def slow_check(parts, *given):
+        check(parts, *given)
+        with suppress(threading.BrokenBarrierError):
+            both_checked.wait(1)
+
+    monkeypatch.setattr(RecordParts, "check", slow_check)
+
+    def counted(_):
+        try:
+            model.count(X, Y, chunk_id="a")
+        except ValueError as error:
+            return str(error)
+        finally:
+            both_checked.abort()
+
+    with ThreadPoolExecutor(2) as pool:
+        said = sorted(map(str, pool.map(counted, range(2))))
+    assert said[0] == "None"
+    assert said[1].startswith("chunk_id must name other records")
+    assert model._parts.number == len(X) + 9
 
 
 @pytest.mark.parametrize("name", ["default", "labels"])
