@@ -313,7 +313,7 @@ def test_files_that_people_write():
         (
             {},
             ValueError,
-            "it needs 'features'; add what is missing",
+            "it needs 'features', got nothing; add what is missing",
         ),
         (
             {"format": "mmech-domain", "version": 2},
