@@ -101,7 +101,8 @@ def release_tables(
 
     Notes
     -----
-    Proof: ``notebooks/proofs/laplace.md`` and ``notebooks/proofs/gaussian.md``. The
+    Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and, for
+    tables of single attributes under pure epsilon, ``notebooks/proofs/k_norm.md``. The
     strategy depends on the domain and the tables only; all that follows the one
     measurement depends on its noisy values and on public facts.
 
