@@ -12,6 +12,7 @@ import logging as _logging
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _TYPE_CHECKING:
+    from mmech import Counts as Counts
     from mmech_rf import datasets as datasets
     from mmech_rf import fetch as fetch
     from mmech_rf.blocks.classifier import (
@@ -71,7 +72,8 @@ if not _TYPE_CHECKING:
         # public facts
         "schema": "Attribute Schema",
         "": "datasets fetch",
-        # records of files
+        # records, counted in parts or read from files
+        "private.records": "Counts",
         "reading": "Part read",
         # forests and workloads
         "forest.forest": "Forest",
