@@ -72,11 +72,13 @@ class PartitionStack(QueryMatrix):
                 f"n_groups must be {labels.shape[0]} integers, one per partition, "
                 f"got {groups.dtype} of shape {groups.shape}"
             )
-        if labels.min() < 0 or (labels.max(axis=1) >= groups).any():
+        beyond = (labels.min(axis=1) < 0) | (labels.max(axis=1) >= groups)
+        if beyond.any():
+            first = int(np.argmax(beyond))
             raise ValueError(
-                "labels must lie in 0..n_groups-1, got "
-                f"{int(labels.min())}..{int(labels.max())} for n_groups "
-                f"{int(groups.min())}..{int(groups.max())}"
+                f"labels of a partition must lie in 0..{groups[first] - 1}, as it has "
+                f"n_groups = {groups[first]}, got {labels[first].min()}.."
+                f"{labels[first].max()}"
             )
         if self.domain_shape is not None:
             shape = tuple(int(size) for size in self.domain_shape)

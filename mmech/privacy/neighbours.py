@@ -83,7 +83,7 @@ def exact_size(sensitivity: Any) -> Fraction:
         exact = Fraction(0)
     if exact <= 0:
         raise ValueError(
-            f"the sensitivity must be a finite number > 0, got {sensitivity}; "
-            "a strategy whose entries are all zero measures nothing"
+            f"the sensitivity must be a finite number > 0, got {sensitivity!r}; pass "
+            "how much one record changes the values, such as 1 for counts"
         )
     return exact

@@ -81,10 +81,12 @@ WRONG_VALUE = {
     r"^labels must be a non-empty vector of integers, got .* of shape \(0,\)$": (
         lambda: Partition(np.array([], int))
     ),
-    r"^labels must lie in 0..n_groups-1, got 0..2 for n_groups 2..2$": (
+    r"^labels of a partition must lie in 0..1, as it has n_groups = 2, got 0..2$": (
         lambda: Partition([0, 2], 2)
     ),
-    r"^labels must lie in 0..n_groups-1, got -1..0 for": lambda: Partition([-1, 0]),
+    r"^labels of a partition must lie in 0..0, .* got -1..0$": lambda: Partition(
+        [-1, 0]
+    ),
     r"^n_groups must be an integer >= 1, got 0$": lambda: Partition([0], 0),
     r"^labels must be integers of shape \(number of partitions, number of cells\), "
     r"got int64 of shape \(2,\)$": lambda: PartitionStack([0, 1], [2]),
