@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.special import betaincinv
 
-from mmech.noise import LAWS
+from mmech.noise import GAUSSIAN, LAPLACE
 from mmech.privacy.ledger import LedgerEntry
 from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
@@ -51,7 +51,8 @@ class Accuracy:
     entry: LedgerEntry
 
     def __post_init__(self) -> None:
-        check_that(self.entry.kind in LAWS and self.entry.cost > 0, "accuracies")
+        known = self.entry.kind in (LAPLACE.name, GAUSSIAN.name)
+        check_that(known and self.entry.cost > 0, "accuracies")
 
     @property
     def estimate(self) -> float:

@@ -39,7 +39,6 @@ from mmech import (
     export_marginals,
     limits,
     load,
-    noisy_release,
     optimize,
     save,
 )
@@ -549,12 +548,22 @@ def test_export_of_gaussian_noise():
     assert std**2 == pytest.approx(discrete_gaussian_variance(1))
 
 
+def test_noise_of_equal_totals_is_exported_with_the_deviations_of_entries():
+    tables = Marginals((2, 3), {(0,): 1, (1,): 1})
+    mechanism = MatrixMechanism(tables, tables, epsilon=1, noise="k_norm")
+    measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
+    for mine in (mechanism, tables):
+        one, other = export_marginals(mine, measurement)
+        assert [one[0], other[0]] == [(0,), (1,)]
+        assert one[1].sum() == other[1].sum()
+        found = np.repeat([one[2], other[2]], [2, 3])
+        np.testing.assert_allclose(np.square(found), measurement.variance)
+
+
 def test_export_errors():
-    grouped = noisy_release(
-        [1, 2, 3, 4], sensitivity=1, groups=[2, 2], epsilon=1, released="sums"
-    )
-    with pytest.raises(TypeError, match="has k_norm noise, which measures no strateg"):
-        export_marginals(Marginals((2, 2), {(0,): 1, (1,): 1}), grouped)
+    other = LedgerEntry(Fraction(1), "a choice", "exponential")
+    with pytest.raises(TypeError, match="has exponential noise, which measures no str"):
+        export_marginals(Identity(4), Measurement(np.ones(4), 1.0, 1.0, other))
     measurement = Measurement(np.ones(4), 1.0, 1.0, PAID)
     for strategy in (Identity(4), VStack([Marginal((2, 2), [0]), Partition([0] * 4)])):
         with pytest.raises(ValueError, match="only strategies of marginals have tab"):
