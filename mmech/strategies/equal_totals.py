@@ -33,10 +33,10 @@ __all__ = ["EQUAL_TOTALS", "equal_totals_strategy"]
 NAME = "equal_totals"
 
 STEPS = 30
-"""Steps to the fixed point."""
+"""Fixed-point iterations for the weights of sets."""
 
 APART = 1 / 64
-"""Relative difference of the weights of sets that would have the same one."""
+"""Least relative difference of the weights of neighbours; equal ones would be a set."""
 
 
 def equal_totals_strategy(
