@@ -6,6 +6,7 @@ No record is ever looked at, so a forest is public and costs no privacy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,8 @@ def grow_random_forest(
         raise ValueError("a forest needs at least one tree, got 0")
     depth = check_integer(depth, "depth", minimum=0)
 
+    from mmech_rf import _kernels
+
     sizes = np.array(domain_shape, dtype=np.int64)
     splittable = np.flatnonzero(sizes > 1)
     ordered = _ordered(schema_or_domain_shape)
@@ -171,11 +174,17 @@ def grow_random_forest(
     # generator wraps around as it should.
     with np.errstate(over="ignore"):
         if not two_way[splittable].any():
-            arrays = _grow_multiway(seeds, sizes, splittable, depth)
+            arrays = _count_and_write(
+                _kernels.grow_trees, seeds, (sizes, splittable), depth,
+                ("feature", "child"),
+            )  # fmt: skip
             return Forest(domain_shape, **arrays)
         equal_steps = splits == "binary"
         tables = _value_tables(schema_or_domain_shape, two_way, ordered, equal_steps)
-        arrays = _grow_tests(seeds, sizes, splittable, depth, *tables)
+        arrays = _count_and_write(
+            _kernels.grow_test_trees, seeds, (sizes, *tables, splittable), depth,
+            ("feature", "child", "value"),
+        )  # fmt: skip
     return Forest(domain_shape, **arrays, ordered=tuple(ordered.tolist()))
 
 
@@ -211,84 +220,40 @@ def check_depth(schema: Schema, depth: int, splits: str) -> None:
         )
 
 
-def _grow_multiway(
-    seeds: NDArray[Any], sizes: Integers, splittable: Integers, depth: int
-) -> dict[str, Any]:
-    """Return the arrays of multiway trees."""
-    from mmech_rf import _kernels
-
-    node_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
-    leaf_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
-    feature, child = np.empty((2, 0), np.int32)
-    for write in (False, True):
-        if write:
-            feature = np.empty(node_offsets[-1], dtype=np.int32)
-            child = np.empty_like(feature)
-        grown = _kernels.grow_trees(
-            seeds,
-            sizes,
-            splittable,
-            depth,
-            LIMITS.forest_nodes,
-            write,
-            node_offsets,
-            leaf_offsets,
-            feature,
-            child,
-        )
-        if grown < seeds.size:
-            raise _too_many_nodes(seeds.size, depth)
-    return frozen(
-        feature=feature,
-        child=child,
-        node_offsets=node_offsets,
-        leaf_offsets=leaf_offsets,
-    )
-
-
-def _grow_tests(
+def _count_and_write(
+    grow: Callable[..., int],
     seeds: NDArray[Any],
-    sizes: Integers,
-    splittable: Integers,
+    facts: Sequence[Integers],
     depth: int,
-    kinds: Integers,
-    starts: Integers,
-    table: Integers,
+    names: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the arrays of trees some of whose tests are two-way."""
-    from mmech_rf import _kernels
+    """Return the arrays of trees, whose nodes a kernel counts before it writes them.
 
-    node_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
-    leaf_offsets = np.zeros(seeds.size + 1, dtype=np.int64)
-    feature, child, value = np.empty((3, 0), np.int32)
+    Parameters
+    ----------
+    grow : callable
+        Kernel of random trees.
+    seeds : ndarray of uint64, shape (n_trees,)
+    facts : sequence of ndarray of int64
+        What the kernel is told of the attributes.
+    depth : int
+    names : sequence of str
+        Arrays that the kernel writes, an entry per node.
+    """
+    node_offsets = np.zeros(seeds.size + 1, np.int64)
+    leaf_offsets = np.zeros_like(node_offsets)
     for write in (False, True):
-        if write:
-            feature = np.empty(node_offsets[-1], dtype=np.int32)
-            child, value = np.empty_like(feature), np.empty_like(feature)
-        grown = _kernels.grow_test_trees(
-            seeds,
-            sizes,
-            kinds,
-            starts,
-            table,
-            splittable,
-            depth,
-            LIMITS.forest_nodes,
-            write,
-            node_offsets,
-            leaf_offsets,
-            feature,
-            child,
-            value,
-        )
+        nodes = [np.empty(node_offsets[-1], np.int32) for _ in names]
+        grown = grow(
+            seeds, *facts, depth, LIMITS.forest_nodes, write, node_offsets,
+            leaf_offsets, *nodes,
+        )  # fmt: skip
         if grown < seeds.size:
             raise _too_many_nodes(seeds.size, depth)
     return frozen(
-        feature=feature,
-        child=child,
         node_offsets=node_offsets,
         leaf_offsets=leaf_offsets,
-        value=value,
+        **dict(zip(names, nodes, strict=True)),
     )
 
 
