@@ -284,8 +284,10 @@ def answers_to_queries(
             **csv_format(args),
         ).data
         with located(f"cannot use the data {path!r}"):
-            codes = model._encode_queries(data)
-        found = model.predict_proba(data) if proba else model._labels(codes)
+            answer = model.predict_proba if proba else model._encode_queries
+            found = answer(data)
+        if not proba:
+            found = model._labels(found)
     if remark:
         say(remark)
     return found
