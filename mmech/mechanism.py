@@ -18,6 +18,7 @@ from mmech.checks import (
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.shared_totals import (
+    VARIANCE_FLOOR,
     EqualTotals,
     cells_of,
     measured_sets,
@@ -49,9 +50,6 @@ from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
 
 __all__ = ["MatrixMechanism"]
-
-VARIANCE_FLOOR = 1e-24
-"""Smallest variance of noise that least squares weights by."""
 
 ROUNDING = 1e-4
 """Most that a smaller grid may add to the loss of a product, as a share of it."""

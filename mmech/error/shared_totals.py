@@ -32,6 +32,7 @@ from mmech.operators.subsets import Subset, downward_closure, marginal_precision
 from mmech.structure.attributes import marginals_of
 
 __all__ = [
+    "VARIANCE_FLOOR",
     "WIDE",
     "EqualTotals",
     "as_sets",

@@ -4,8 +4,8 @@ A record is in one cell of every marginal. Noise shaped like the largest norm of
 marginals of a set, with their equal totals, costs as much for all of them as Laplace
 noise for one. It has less variance than Laplace noise that is split among them if they
 are of about the same size; where they are not, small marginals have most of it. So
-marginals go into sets, which share the budget as :math:`e^{1/3}` of what they add to
-the error at a budget of one. A set of one has Laplace noise.
+marginals go into sets, each with a share of the budget in proportion to the cube root
+of the error that it would add with all of the budget. A set of one has Laplace noise.
 """
 
 from __future__ import annotations

@@ -194,21 +194,19 @@ def _strategy(
     callback: Callable[[StrategyResult], Any] | None,
 ) -> StrategyResult:
     """Return the best of what measures marginals: weighted, or of equal totals."""
-    if currency == "rho":
-        return optimize(
-            workload, template="marginals", privacy="zcdp", seed=0, callback=callback
-        )
-    found = [
-        optimize(
-            workload,
-            template="marginals",
-            seed=0,
-            callback=callback,
-            max_evaluations=EVALUATIONS,
-        )
-    ]
-    with suppress(UnsupportedWorkloadError):
-        found.append(optimize(workload, template="equal_totals", callback=callback))
+    pure = currency == "epsilon"
+    weighted = optimize(
+        workload,
+        template="marginals",
+        privacy="pure" if pure else "zcdp",
+        seed=0,
+        callback=callback,
+        **({"max_evaluations": EVALUATIONS} if pure else {}),
+    )
+    found = [weighted]
+    if pure:
+        with suppress(UnsupportedWorkloadError):
+            found.append(optimize(workload, template="equal_totals", callback=callback))
     return min(found, key=lambda result: result.loss)
 
 
