@@ -97,7 +97,10 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         parts: RecordParts = vars(self).get("_parts") or self._no_parts(schema)
         parts.check(schema, chunk_id)
         self._add_records(parts, X, y, chunk_id)
-        self._parts = parts
+        # Another thread may have counted the first part in the meantime.
+        held = self.__dict__.setdefault("_parts", parts)
+        if held is not parts:
+            held.join(parts, chunk_id)
         return self
 
     def release(

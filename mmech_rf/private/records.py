@@ -300,6 +300,13 @@ class RecordParts:
                 rows = np.repeat(counts._codes, counts._multiplicities, axis=0)
                 self._rows.append(rows)
 
+    def join(self, other: RecordParts, chunk_id: Hashable | None) -> None:
+        """Add a part that was counted on its own."""
+        with self._adding(chunk_id):
+            self._counts = self._counts + other._counts
+            if self._rows is not None:
+                self._rows += other._rows or []
+
     @contextmanager
     def _adding(self, chunk_id: Hashable | None) -> Iterator[None]:
         """Let one thread add a part, unless another has added it since the check."""

@@ -149,9 +149,13 @@ def test_what_cannot_be_counted_changes_nothing(name):
     np.testing.assert_array_equal(found[0], expected[0])
 
 
+@pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("name", ["default", "labels"])
-def test_a_part_that_two_threads_count_at_once_counts_once(name, monkeypatch):
-    model = FORESTS[name](CAR.schema, epsilon=1).count(X[:9], Y[:9], chunk_id="before")
+def test_parts_that_two_threads_count_at_once_count_once(name, begun, monkeypatch):
+    """Each of them, also where they are the first; one of the same name does not."""
+    model = FORESTS[name](CAR.schema, epsilon=1)
+    if begun:
+        model.count(X[:9], Y[:9], chunk_id="before")
     both_checked, check = threading.Barrier(2), RecordParts.check
 
     def slow_check(parts, *given):
@@ -161,19 +165,23 @@ def test_a_part_that_two_threads_count_at_once_counts_once(name, monkeypatch):
 
     monkeypatch.setattr(RecordParts, "check", slow_check)
 
-    def counted(_):
+    def counted(chunk_id):
         try:
-            model.count(X, Y, chunk_id="a")
+            model.count(X, Y, chunk_id=chunk_id)
         except ValueError as error:
             return str(error)
         finally:
             both_checked.abort()
 
     with ThreadPoolExecutor(2) as pool:
-        said = sorted(map(str, pool.map(counted, range(2))))
-    assert said[0] == "None"
-    assert said[1].startswith("chunk_id must name other records")
-    assert model._parts.number == len(X) + 9
+        said = sorted(map(str, pool.map(counted, "aa")))
+        assert said[0] == "None"
+        assert said[1].startswith("chunk_id must name other records")
+        assert model._parts.number == len(X) + 9 * begun
+        model = model if begun else FORESTS[name](CAR.schema, epsilon=1)
+        both_checked.reset()
+        assert list(pool.map(counted, "bc")) == [None, None]
+        assert model._parts.number == len(X) * (3 if begun else 2) + 9 * begun
 
 
 @pytest.mark.parametrize("name", ["default", "labels"])
