@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
+from entropy import SameEveryTime
 from hypothesis import settings
 
 from mmech import PrivacyLeakWarning
@@ -22,8 +23,13 @@ from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
 
 
-def pytest_configure():
-    """Write files of tests, some megabytes, into memory: a disk is waited for."""
+def pytest_configure(config):
+    """Choose the noise of tests, and where their files go.
+
+    Files, some megabytes, are written into memory: a disk is waited for.
+    """
+    if SEED == 0:
+        config.pluginmanager.register(SameEveryTime())
     memory = Path("/dev/shm")
     known = "TMPDIR" in os.environ or not memory.is_dir()
     if not known and shutil.disk_usage(memory).free > 2**32:
@@ -46,8 +52,8 @@ def pytest_collection():
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
-# The first call of a kernel compiles it, which no deadline can foresee. With
-# the default seed the examples are fixed; any other seed draws fresh ones.
+# The first call of a kernel compiles it, which no deadline can foresee. With the
+# default seed the examples and the noise are fixed; any other seed draws fresh ones.
 settings.register_profile(
     "mmech", deadline=None, derandomize=SEED == 0, print_blob=True, max_examples=50
 )

@@ -1,10 +1,13 @@
 """Entropy that a test chooses: that of the whole system, or of one sampler."""
 
+import hashlib
+import os
 from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import pytest
 
 import mmech.noise.system as system
 
@@ -17,6 +20,42 @@ def system_entropy(urandom):
     """
     with mock.patch.object(system, "os", SimpleNamespace(urandom=urandom)):
         yield
+
+
+class SameEveryTime:
+    """A pytest plugin: every test draws the same noise whenever it runs.
+
+    A statistical test fails by chance with a small probability; over hundreds of them,
+    run with every change, that is often. Here the noise of a test, and that of a
+    fixture which several tests share, follows from its name alone, whatever ran before.
+    Other processes draw from the operating system, and so do forks of this one.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        with system_entropy(_named(item.nodeid)):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef, request):
+        if fixturedef.scope == "function":
+            return (yield)
+        parameter = getattr(request, "param_index", 0)
+        name = f"{fixturedef.baseid}::{fixturedef.argname}[{parameter}]"
+        with system_entropy(_named(name)):
+            return (yield)
+
+
+def _named(name):
+    """Return a source of bytes that follow from a name, in this process."""
+    own = os.getpid()
+    digest = hashlib.sha256(name.encode()).digest()
+    rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
+
+    def urandom(size):
+        return rng.bytes(size) if os.getpid() == own else os.urandom(size)
+
+    return urandom
 
 
 class Script:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from entropy import Script, system_entropy
+from processes import in_a_fork
 
 from mmech import PrivacyLeakWarning, noise
 from mmech.exceptions import EntropyError
@@ -33,6 +34,11 @@ def test_words_come_from_the_operating_system():
     assert (first, second) == (0x0706050403020100, 0x0F0E0D0C0B0A0908)
     assert asked == [16]
     assert random_words(0, None).shape == (0,)
+
+
+def test_processes_never_share_their_noise():
+    draws = [in_a_fork(lambda: random_words(4, None).tolist()) for _ in range(2)]
+    assert draws[0] != draws[1] != random_words(4, None).tolist() != draws[0]
 
 
 @pytest.mark.parametrize("failure", [OSError("none"), NotImplementedError()])
