@@ -179,7 +179,7 @@ def select_quantiles(
     epsilon = epsilon_of_draw(cost, currency)
     rate = fixed_point_rate(epsilon, monotone=True, relation=relation, roundings=n_bins)
     rate = min(rate, LARGEST_RATE)
-    share = max(1, round(n_records / n_bins))
+    share = min(max(1, round(n_records / n_bins)), 2**53)
     entry = LedgerEntry(cost, released, "exponential", currency=currency)
     entry = charge(ledger, entry, relation, noise)
     exact = in_64_bits(counts)

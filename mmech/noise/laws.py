@@ -115,7 +115,8 @@ def _gaussian_variance(squared: Fraction, rho: Fraction) -> Fraction:
 
 
 def _continuous_laplace_variance(epsilon: Fraction) -> float:
-    return 2.0 / float(epsilon) ** 2
+    scale = 1.0 / float(epsilon)
+    return 2.0 * scale * scale
 
 
 def _continuous_gaussian_variance(rho: Fraction) -> float:

@@ -319,3 +319,7 @@ def test_identity_on_more_cells_than_an_integer_counts(d):
     """Sums of squares beyond 2^63 must not wrap."""
     boxes = Conjunctions([[[True, False]] * 48] + [[[True, True]] * 48] * (d - 1))
     assert loss(boxes, Identity(2**d)) == pytest.approx(48 * 2.0 ** (d - 1))
+
+
+def test_errors_at_an_epsilon_whose_square_is_no_double_are_infinite():
+    assert rmse(Prefix(4), Identity(4), epsilon=1e-200) == math.inf

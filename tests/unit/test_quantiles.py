@@ -204,3 +204,11 @@ def test_wrong_arguments_spend_nothing(counts, changed, match):
     with pytest.raises(ValueError, match=match):
         joint_quantiles(counts, released="cuts", ledger=ledger, **given)
     assert ledger.spent == 0
+
+
+def test_more_stated_records_than_integers_hold_cost_no_budget_without_a_draw():
+    ledger = PrivacyLedger(1)
+    cuts = joint_quantiles(
+        [1, 2, 3], 2, n_records=10**30, epsilon=1, released="cuts", ledger=ledger
+    )
+    assert (cuts.size, ledger.spent) == (1, 1)
