@@ -29,9 +29,9 @@ __all__ = [
     "check_epsilon",
     "check_finite_array",
     "check_integer",
+    "check_nonnegative",
     "check_positive",
     "check_seed",
-    "check_tolerance",
     "magnitude",
     "plain_array",
     "sizes_label",
@@ -104,12 +104,13 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
     return value
 
 
-def check_tolerance(tolerance: Any) -> None:
-    """Raise unless the relative decrease at which to stop is usable."""
-    if isinstance(tolerance, bool) or not isinstance(tolerance, numbers.Real):
-        raise TypeError(f"tolerance must be a number >= 0, got {tolerance!r}")
-    if not 0 <= float(tolerance) < math.inf:
-        raise ValueError(f"tolerance must be a number >= 0, got {tolerance}")
+def check_nonnegative(value: Any, name: str) -> float:
+    """Return `value` as a float of zero or above."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number >= 0, got {_describe(value)}")
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"{name} must be a number >= 0, got {value}")
+    return float(value)
 
 
 def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:

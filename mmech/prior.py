@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
 
-__all__ = ["SignalPrior"]
+__all__ = ["SignalPrior", "check_prior"]
 
 Subset = tuple[int, ...]
 Floats = NDArray[np.float64]
@@ -116,3 +117,12 @@ class SignalPrior:
         ]
         own = [levels[len(s)] - sum([logs[i] for i in s]) for s in subsets]
         return np.exp(np.minimum(own, 0.0)) * (n_records**2 * self.energy)
+
+
+def check_prior(value: Any) -> SignalPrior:
+    """Return a prior, the default one for None."""
+    if value is None:
+        return SignalPrior()
+    if not isinstance(value, SignalPrior):
+        raise TypeError(f"prior must be a SignalPrior or None, got {value!r}")
+    return value

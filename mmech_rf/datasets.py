@@ -27,7 +27,7 @@ from mmech_rf.data.generated import (
     load_nursery,
     load_tic_tac_toe,
 )
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Schema, check_schema
 
 __all__ = [
     "DATASETS",
@@ -83,7 +83,7 @@ def fetch(
     >>> fetch("iris", n_bins=4).schema.domain_shape
     (4, 4, 4, 4)
     """
-    if name not in CATALOGUE:
+    if not isinstance(name, str) or name not in CATALOGUE:
         raise ValueError(
             f"there is no data set {name!r}; choose from {', '.join(CATALOGUE)}"
         )
@@ -158,10 +158,15 @@ def load_csv(
     >>> bunch.data.tolist(), bunch.target.tolist()
     ([['x'], ['y']], ['1', '0'])
     """
+    check_schema(schema)
+    if not isinstance(path, (str, os.PathLike)) and not hasattr(path, "read"):
+        raise TypeError(
+            f"path must be a path or an open binary file, got {type(path).__name__}"
+        )
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
     form: CsvFormat = {"multiline": multiline, "sep": sep, "encoding": encoding}
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path.name
+    name = getattr(path, "name", "csv") if hasattr(path, "read") else os.fspath(path)
     with located(f"cannot use the data {name!r}"):
         cells = read_cells(path, wanted, **form)
         target: NDArray[Any] | None = cells[:, -1] if with_target else None

@@ -26,7 +26,7 @@ from mmech.checks import check_integer
 from mmech.domain import readers
 from mmech.domain.readers import CsvFormat, in_memory, read_table
 from mmech.exceptions import located
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Schema, check_schema
 
 __all__ = ["Part", "read"]
 
@@ -132,11 +132,7 @@ def read(
     3.0
     """
     check_integer(chunk_rows, "chunk_rows")
-    if not isinstance(schema, Schema):
-        raise TypeError(
-            f"schema must be a Schema, got {type(schema).__name__}; read one with "
-            "Schema.from_json"
-        )
+    check_schema(schema)
     if _is_path(source) or (
         isinstance(source, (list, tuple)) and all(map(_is_path, source))
     ):

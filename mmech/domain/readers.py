@@ -503,7 +503,7 @@ def _records(
 ) -> Iterator[Iterator[tuple[int, list[str]]]]:
     """Open a file, for the number of the first line of every record, and its fields."""
     sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
-    if len(sep) != 1 or sep in '"\r\n':
+    if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n':
         raise ParameterError(
             "sep", "must be one character, no quote and no line break", repr(sep)
         )

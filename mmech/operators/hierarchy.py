@@ -71,9 +71,11 @@ class Hierarchy(QueryMatrix):
 
     def __init__(self, n: int, weights: Mapping[int, float]) -> None:
         cells = check_integer(n, "n")
+        if not isinstance(weights, Mapping):
+            raise TypeError(f"weights must map block sizes to weights, got {weights!r}")
         levels = {
             check_integer(size, "a block size"): check_weight(weight)
-            for size, weight in dict(weights).items()
+            for size, weight in weights.items()
         }
         sizes = sorted(levels)
         if any(large % small for small, large in pairwise(sizes)):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.checks import check_finite_array, check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import (
@@ -75,6 +75,10 @@ def check_attributes(attributes: Any, d: int) -> tuple[int, ...]:
     """Return a sorted tuple of distinct attribute positions below d."""
     if isinstance(attributes, (int, np.integer)):
         attributes = (attributes,)
+    if not isinstance(attributes, Iterable):
+        raise TypeError(
+            f"attributes must be positions, such as (0, 2), got {attributes!r}"
+        )
     chosen = tuple(check_integer(i, "an attribute", minimum=0) for i in attributes)
     if any(i >= d for i in chosen):
         raise ValueError(
@@ -388,14 +392,14 @@ class Anova(Symmetric):
     def __post_init__(self) -> None:
         sizes = check_domain_shape(self.domain_shape)
         check_lattice(len(sizes))
-        values = np.asarray(self.eigenvalues, dtype=np.float64)
-        if values.shape != (2 ** len(sizes),) or not np.isfinite(values).all():
+        values = check_finite_array(self.eigenvalues, "eigenvalues", ndim=1)
+        if values.size != 2 ** len(sizes):
             raise ValueError(
                 f"eigenvalues must be {2 ** len(sizes)} finite numbers, one per subset "
                 f"of the {len(sizes)} attributes, got shape {values.shape}"
             )
         object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "eigenvalues", read_only(values))
+        object.__setattr__(self, "eigenvalues", read_only(values.astype(np.float64)))
 
     @property
     def _values(self) -> NDArray[np.float64]:

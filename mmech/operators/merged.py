@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array
+from mmech.checks import check_finite_array, plain_array
 from mmech.operators.base import Array, QueryMatrix, freeze, read_only
 from mmech.operators.explicit import as_query_matrix
 from mmech.storage.codec import storable
@@ -60,7 +60,7 @@ class Merged(QueryMatrix):
     def __post_init__(self) -> None:
         operator = as_query_matrix(self.operator, "operator")
         object.__setattr__(self, "operator", operator)
-        groups = np.asarray(self.groups)
+        groups = plain_array(self.groups, "groups")
         size = self.operator.shape[1]
         if groups.ndim != 1 or groups.dtype.kind not in "iu":
             raise ValueError(

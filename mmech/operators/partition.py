@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.checks import check_integer, magnitude, plain_array, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
@@ -256,7 +256,7 @@ class Partition(PartitionStack):
     """
 
     def __init__(self, labels: ArrayLike, n_groups: int | None = None) -> None:
-        array = np.asarray(labels)
+        array = plain_array(labels, "labels")
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
             raise ValueError(
                 "labels must be a non-empty vector of integers, got "
@@ -308,7 +308,12 @@ class Conjunctions(QueryMatrix):
     has_row_forms = True
 
     def __post_init__(self) -> None:
-        arrays = tuple(read_only(np.asarray(mask)) for mask in self.masks)
+        if not isinstance(self.masks, Iterable):
+            raise TypeError(
+                "masks must be a sequence of arrays, one per attribute, got "
+                f"{self.masks!r}"
+            )
+        arrays = tuple(read_only(plain_array(m, "masks")) for m in self.masks)
         if not arrays:
             raise ValueError("masks must hold one array per attribute, got none")
         rows = {array.shape[0] if array.ndim == 2 else -1 for array in arrays}

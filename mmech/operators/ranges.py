@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude, sizes_label
+from mmech.checks import check_integer, magnitude, plain_array, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
@@ -158,7 +158,7 @@ class Ranges(QueryMatrix):
         sizes = check_domain_shape(self.domain_shape)
         corners = {}
         for name in ("lower", "upper"):
-            array = np.asarray(getattr(self, name))
+            array = plain_array(getattr(self, name), name)
             fits = array.ndim == 2 and array.shape[1] == len(sizes)
             if array.dtype.kind not in "iu" or not fits:
                 raise ValueError(
@@ -419,7 +419,7 @@ class PermutedGram(Symmetric, _Reordered):
 
 def check_permutation(value: Any, n: int) -> NDArray[np.int64]:
     """Return a read-only permutation of 0..n-1."""
-    array = np.asarray(value)
+    array = plain_array(value, "permutation")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(
             "permutation must be a vector of integers, got "

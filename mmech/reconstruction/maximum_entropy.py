@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from mmech.checks import check_finite_array, check_integer, magnitude
+from mmech.checks import check_integer, check_positive, magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
 from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
-from mmech.reconstruction.marginal_estimate import as_marginals
+from mmech.reconstruction.marginal_estimate import as_marginals, check_measured
 from mmech.storage.codec import storable
 
 __all__ = ["MaximumEntropy", "maximum_entropy"]
@@ -204,23 +204,9 @@ def maximum_entropy(
     """
     strategy = as_marginals(strategy)
     check_integer(max_iter, "max_iter", minimum=0)
-    if not total > 0 or not math.isfinite(total):
-        raise ValueError(f"total must be a finite number > 0, got {total!r}")
-    array = check_finite_array(values, "values", ndim=np.ndim(values))
-    array = np.asarray(array, dtype=np.float64)
-    array = array[:, None] if array.ndim == 1 else array
-    p = strategy.shape[0]
-    rows = np.asarray(variance, dtype=np.float64)
-    if array.shape[0] != p or rows.shape not in ((), (p,)):
-        raise ValueError(
-            f"values and variance must have one row per strategy query, {p}, got "
-            f"{array.shape[0]} and shape {rows.shape}"
-        )
-    if not (np.isfinite(rows) & (rows > 0)).all():
-        raise ValueError("variance must be finite and > 0")
-    return _Fit(strategy, array, np.broadcast_to(rows, (p,)), total, factorise).run(
-        max_iter
-    )
+    total = check_positive(total, "total")
+    array, rows = check_measured(strategy, values, variance)
+    return _Fit(strategy, array, rows, total, factorise).run(max_iter)
 
 
 class _Fit:

@@ -10,13 +10,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array, check_positive
+from mmech.checks import check_nonnegative, check_positive
 from mmech.operators.base import product_of
 from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
 from mmech.operators.subsets import downward_closure
-from mmech.prior import SignalPrior
-from mmech.reconstruction.marginal_estimate import MarginalEstimate, as_marginals
+from mmech.prior import SignalPrior, check_prior
+from mmech.reconstruction.marginal_estimate import (
+    MarginalEstimate,
+    as_marginals,
+    check_measured,
+)
 from mmech.storage.codec import storable
 
 __all__ = ["ShrunkEstimate", "ShrunkPart", "shrink"]
@@ -227,17 +231,12 @@ def shrink(
     True
     """
     strategy = as_marginals(strategy)
-    array = check_finite_array(values, "values", ndim=np.ndim(values))
-    array = np.asarray(array, dtype=np.float64)
-    if array.ndim == 1:
-        array = array[:, None]
     check_positive(n_records, "n_records")
-    if not spread >= 0 or not math.isfinite(spread):
-        raise ValueError(f"spread must be a finite number >= 0, got {spread!r}")
+    spread = check_nonnegative(spread, "spread")
     sizes = strategy.domain_shape
-    whitened, array = _whitened(strategy, array, variance)
+    whitened, array = _whitened(strategy, values, variance)
     estimate = MarginalEstimate(whitened, array)
-    prior = SignalPrior() if prior is None else prior
+    prior = check_prior(prior)
     closure = list(downward_closure(list(whitened.weights), sizes))
     guesses = prior.energies(closure, sizes, n_records=n_records)
     k = array.shape[1]
@@ -264,21 +263,10 @@ def shrink(
 
 
 def _whitened(
-    strategy: Marginals, values: Floats, variance: ArrayLike
+    strategy: Marginals, values: ArrayLike, variance: ArrayLike
 ) -> tuple[Marginals, Floats]:
     """Return the strategy and its answers with noise of variance one."""
-    p = strategy.shape[0]
-    if values.shape[0] != p:
-        raise ValueError(
-            f"values must have one row per strategy query, {p}, got {values.shape[0]}"
-        )
-    rows = np.asarray(variance, dtype=np.float64)
-    if rows.shape not in ((), (p,)) or not (np.isfinite(rows) & (rows > 0)).all():
-        raise ValueError(
-            f"variance must be one finite number > 0 or {p} of them, one per row, got "
-            f"shape {rows.shape}"
-        )
-    rows = np.broadcast_to(rows, (p,))
+    array, rows = check_measured(strategy, values, variance)
     weights, start = {}, 0
     for a, weight in strategy.weights.items():
         stop = start + product_of(strategy.domain_shape[i] for i in a)
@@ -286,7 +274,7 @@ def _whitened(
             raise ValueError("variance must be the same in all rows of a marginal")
         weights[a] = weight / math.sqrt(rows[start])
         start = stop
-    return Marginals(strategy.domain_shape, weights), values / np.sqrt(rows)[:, None]
+    return Marginals(strategy.domain_shape, weights), array / np.sqrt(rows)[:, None]
 
 
 def _part(

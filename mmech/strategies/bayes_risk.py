@@ -12,7 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice, check_epsilon, check_integer, check_positive
+from mmech.checks import (
+    check_choice,
+    check_epsilon,
+    check_integer,
+    check_nonnegative,
+    check_positive,
+)
 from mmech.marginals.designs import (
     MAX_BLOCK_CELLS,
     block_partitions,
@@ -26,7 +32,7 @@ from mmech.operators.marginals import (
     check_domain_shape,
 )
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
-from mmech.prior import SignalPrior
+from mmech.prior import SignalPrior, check_prior
 from mmech.strategies.result import Candidate, StrategyResult
 
 __all__ = ["BayesRisk", "bayes_risk_strategy"]
@@ -216,7 +222,7 @@ def bayes_risk_strategy(
     check_integer(order, "order")
     if floor is None:
         floor = FLOOR if pool in ("disjoint", "covering") else 0.0
-    if not 0 <= floor < 1:
+    if check_nonnegative(floor, "floor") >= 1:
         raise ValueError(f"floor must be a number from 0 to below 1, got {floor!r}")
     named = _candidates(sizes, pool, order)
     keys = list(dict.fromkeys(block for _, blocks in named for block in blocks))
@@ -227,7 +233,7 @@ def bayes_risk_strategy(
         rho=budget if gaussian else None,
         n_records=n_records,
         n_columns=n_columns,
-        prior=SignalPrior() if prior is None else prior,
+        prior=check_prior(prior),
     )
     place = {block: i for i, block in enumerate(keys)}
     tried: list[tuple[float, str, Floats, int, float]] = []
@@ -264,6 +270,13 @@ def _candidates(
 ) -> list[tuple[str, list[Subset]]]:
     d = len(sizes)
     if not isinstance(pool, str):
+        if not isinstance(pool, Sequence):
+            raise TypeError(
+                "pool must be a name or a list of designs, each a list of blocks, got "
+                f"{pool!r}"
+            )
+        if not pool:
+            raise ValueError("pool must hold at least one design, got none")
         return [
             (f"pool {i}", list(dict.fromkeys(check_attributes(b, d) for b in blocks)))
             for i, blocks in enumerate(pool)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer, check_tolerance
+from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError
@@ -92,7 +92,7 @@ def dual_strategy(
         If the workload, or the strategy, is too large to be held.
     """
     max_iter = check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    check_nonnegative(tolerance, "tolerance")
     reduced, groups = reduce_domain(workload)
     if not _is_in_reach(reduced):
         raise DomainTooLargeError(

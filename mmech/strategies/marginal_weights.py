@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer, check_tolerance
+from mmech.checks import check_integer, check_nonnegative
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
@@ -58,7 +58,7 @@ def marginal_weights(
         With a `Marginals`, whose rows are 0/1 up to a weight.
     """
     max_iter = check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    check_nonnegative(tolerance, "tolerance")
     sizes, spectrum = spectrum_of(workload, domain_shape, "marginals")
     closure = downward_closure(spectrum, sizes)
     cells = sizes_of(closure, sizes)

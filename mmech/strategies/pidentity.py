@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer, check_tolerance
+from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError
@@ -239,7 +239,7 @@ def pidentity_strategy(
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
     if tolerance is not None:
-        check_tolerance(tolerance)
+        check_nonnegative(tolerance, "tolerance")
     gram = workload.gram()
     rng = np.random.default_rng(seed)
     identity = error.loss(workload, Identity(n))
@@ -381,7 +381,7 @@ def pidentity_l2_strategy(
     n = workload.shape[1]
     p = default_p_l2(n) if p is None else check_integer(p, "p")
     check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    check_nonnegative(tolerance, "tolerance")
     start = next(random_starts(n, p, np.random.default_rng(seed), 1))
     run = minimize_pidentity(
         workload.gram(), start, max_iter=max_iter, tolerance=tolerance, norm="L2"

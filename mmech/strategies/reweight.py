@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer, check_tolerance
+from mmech.checks import check_integer, check_nonnegative
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -73,7 +73,7 @@ def reweight(
     (192, 135)
     """
     check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    check_nonnegative(tolerance, "tolerance")
     workload, strategy = as_pair(workload, strategy)
     before = error.loss(workload, strategy)
     if before == 0:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer, check_tolerance
+from mmech.checks import check_integer, check_nonnegative
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -131,7 +131,7 @@ def union_strategy(
         )
     check_integer(n_starts, "n_starts")
     check_integer(max_iter, "max_iter")
-    check_tolerance(tolerance)
+    check_nonnegative(tolerance, "tolerance")
     rng = np.random.default_rng(seed)
     richness = _richness(terms)
     if groups is None:

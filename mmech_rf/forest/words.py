@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mmech.domain.discretise import number_text
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Schema, check_schema
 
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
@@ -40,8 +40,7 @@ class Words:
     @classmethod
     def of_schema(cls, schema: Schema, domain_shape: tuple[int, ...]) -> Words:
         """Return the words of a schema, numbers being compared with cut points."""
-        if not isinstance(schema, Schema):
-            raise TypeError(f"schema must be a Schema, got {type(schema).__name__}")
+        check_schema(schema)
         if schema.domain_shape != domain_shape:
             raise ValueError(
                 f"schema has the domain {schema.domain_shape} but the forest "

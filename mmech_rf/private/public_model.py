@@ -28,7 +28,7 @@ from mmech_rf.private.estimator import estimator
 from mmech_rf.private.lineage import Lineage
 from mmech_rf.private.terms import Terms, spent_ledger
 from mmech_rf.private.votes import check_that
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Schema, check_schema
 
 __all__ = ["STAGES", "PublicModel"]
 
@@ -72,11 +72,8 @@ class PublicModel(BaseEstimator):
         Relation(self.neighbours, self.records_per_person)
         if self.ledger is not None:
             as_ledger(self.ledger)
-        if self.schema is not None and not isinstance(self.schema, Schema):
-            raise TypeError(
-                f"schema must be a Schema, got {type(self.schema).__name__}; "
-                "read one with Schema.from_json"
-            )
+        if self.schema is not None:
+            check_schema(self.schema)
         epsilon = check_epsilon(self.epsilon)
         if self.schema is not None and self.schema.monotone and not self._keeps_order:
             raise ParameterError(

@@ -13,6 +13,6 @@ files   schemas as files
 
 from mmech.domain.attribute import Attribute
 from mmech.domain.encoding import Misfit
-from mmech_rf.schema.schema import Schema
+from mmech_rf.schema.schema import Schema, check_schema
 
-__all__ = ["Attribute", "Misfit", "Schema"]
+__all__ = ["Attribute", "Misfit", "Schema", "check_schema"]

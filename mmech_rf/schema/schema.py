@@ -42,7 +42,7 @@ from mmech_rf.schema.labels import (
     label_of_type,
 )
 
-__all__ = ["Schema"]
+__all__ = ["Schema", "check_schema"]
 
 
 @storable("Schema")
@@ -583,4 +583,13 @@ def _check_queries(policies: Mapping[str, str], *, return_index: bool) -> None:
     if return_index:
         raise ValueError(
             "return_index=True needs y, because no query is ever dropped; leave it out"
+        )
+
+
+def check_schema(schema: Any) -> None:
+    """Raise unless it is a schema."""
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            f"schema must be a Schema, got {type(schema).__name__}; read one with "
+            "Schema.from_json"
         )

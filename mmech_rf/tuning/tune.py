@@ -14,7 +14,7 @@ from mmech.checks import check_choice, check_epsilon, check_integer
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import METHODS
 from mmech_rf.private.ensembles import check_n_jobs, trees_of
-from mmech_rf.schema import Schema
+from mmech_rf.schema import Schema, check_schema
 from mmech_rf.tuning.correlation import Ensembles, Prior, View, views_of
 from mmech_rf.tuning.result import TunedSetting, Tuning
 
@@ -125,8 +125,7 @@ def tune(
     >>> tune(car, epsilon=8, n_records=1400, candidates=small).best.depth
     4
     """
-    if not isinstance(schema, Schema):
-        raise TypeError(f"schema must be a Schema, got {type(schema).__name__}")
+    check_schema(schema)
     budget = check_epsilon(epsilon)
     check_choice(criterion, "criterion", CRITERIA)
     seed = check_integer(random_state, "random_state", minimum=0)

@@ -23,6 +23,7 @@ from mmech import (
     Identity,
     Kronecker,
     Marginal,
+    Marginals,
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
@@ -55,6 +56,22 @@ def fitted(ledger, X=X, y=Y, schema=SCHEMA, cls=BatchTrainingClassifier, **optio
 
 def released(values, **options):
     return noisy_release(values, released="counts", **options)
+
+
+RAGGED = [[1, 2], [3]]
+
+
+def bayes_risk(**options):
+    return mmech.bayes_risk_strategy((2, 2), epsilon=1, n_records=9, **options)
+
+
+def entropy_fit(values=(1, 2), total=3):
+    return mmech.maximum_entropy(Marginal((2,), [0]), values, variance=1, total=total)
+
+
+def shrunk(values=(1, 2), **options):
+    strategy = Marginals((2,), {(0,): 1})
+    return mmech.shrink(strategy, values, variance=1, n_records=9, **options)
 
 
 def file(text, name="a.csv"):
@@ -129,6 +146,10 @@ RECORDS = [
     (lambda: SCHEMA.decode_target([7]), "class codes must be at least 0 and below 2"),
     (lambda: datasets.fetch("cars"), "there is no data set 'cars'; choose from"),
     (lambda: datasets.load_csv("none.csv", SCHEMA), "none.csv"),
+    (lambda: datasets.load_csv("none.csv", "s.json"), "schema must be a Schema, got s"),
+    (lambda: datasets.load_csv(None, SCHEMA), "must be a path or an open binary file"),
+    (lambda: datasets.load_csv(file(""), SCHEMA, sep=None), "sep must be one charact"),
+    (lambda: datasets.fetch(["car"]), r"no data set \['car'\]; choose from"),
     (lambda: datasets.load_csv(file(""), SCHEMA), "no column named 'colour'"),
     (lambda: datasets.load_csv(file(HEADER + "red,2\n"), SCHEMA), "line 2 of the fi"),
     (lambda: datasets.load_csv(file(HEADER + '"red,2,no\n'), SCHEMA), "multiline=Tr"),
@@ -159,6 +180,22 @@ ENGINE = [
     (lambda: PrivacyLedger(1, neighbours="near"), "neighbours must be one of"),
     (lambda: PrivacyLedger(1, currency="euro"), "currency must be one of"),
     (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
+    (lambda: mmech.Merged(Prefix(3), RAGGED), "groups must have rows of equal length"),
+    (lambda: mmech.Partition(RAGGED), "labels must have rows of equal length"),
+    (lambda: mmech.Permuted(Identity(3), RAGGED), "permutation must have rows"),
+    (lambda: mmech.Ranges((5,), RAGGED, [[1]]), "lower must have rows of equal len"),
+    (lambda: mmech.Conjunctions(None), "masks must be a sequence of arrays"),
+    (lambda: mmech.Hierarchy(8, 2), "weights must map block sizes to weights, got 2"),
+    (lambda: mmech.Marginal((2, 3), None), "attributes must be positions, such as"),
+    (lambda: mmech.Anova((2, 2), "abcd"), "eigenvalues must hold real numbers"),
+    (lambda: bayes_risk(prior="flat"), "prior must be a SignalPrior or None, got 'fl"),
+    (lambda: bayes_risk(pool=None), "pool must be a name or a list of designs, each"),
+    (lambda: bayes_risk(pool=[]), "pool must hold at least one design"),
+    (lambda: bayes_risk(floor="0"), "floor must be a number >= 0, got '0'"),
+    (lambda: entropy_fit(total=None), "total must be a finite number > 0, got None"),
+    (lambda: entropy_fit(values=RAGGED), "values must have rows of equal length"),
+    (lambda: shrunk(values=3.7), r"values must have one row per .* got \(\)"),
+    (lambda: shrunk(spread=None), "spread must be a number >= 0, got None"),
 ]  # fmt: skip
 
 SPENDING = [
