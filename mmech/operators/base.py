@@ -310,27 +310,31 @@ class QueryMatrix:
 
     def column_abs_sums(self) -> Array:
         """Return the L1 norm of every column, shape (n,)."""
-        if self.is_nonnegative:
-            return exact_sums(
-                lambda dtype: self.rmatvec(np.ones(self.shape[0], dtype)), self.dtype
-            )
-        return self._reduce_columns(np.abs)
+        return self._power_sums(1, 0)
 
     def column_square_sums(self) -> Array:
         """Return the squared L2 norm of every column, shape (n,)."""
-        return self._reduce_columns(np.square)
+        return self._power_sums(2, 0)
 
     def row_abs_sums(self) -> Array:
         """Return the L1 norm of every row, shape (m,)."""
-        if self.is_nonnegative:
-            return exact_sums(
-                lambda dtype: self.matvec(np.ones(self.shape[1], dtype)), self.dtype
-            )
-        return self._reduce_rows(np.abs)
+        return self._power_sums(1, 1)
 
     def row_square_sums(self) -> Array:
         """Return the squared L2 norm of every row, shape (m,)."""
-        return self._reduce_rows(np.square)
+        return self._power_sums(2, 1)
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return the sums of |entry|^power of every column (axis 0) or row (axis 1)."""
+        if power == 1 and self.is_nonnegative:
+            product = self.matvec if axis else self.rmatvec
+            return exact_sums(product(np.ones(self.shape[axis])), self.dtype)
+        self._check_exhaustive()
+        out = np.zeros(self.shape[1 - axis])
+        for start, block in self._row_blocks() if axis else self._column_blocks():
+            powers = np.abs(block.astype(np.float64, copy=False)) ** power
+            out[start : start + block.shape[1 - axis]] = powers.sum(axis=axis)
+        return exact_sums(out, self.dtype)
 
     def sensitivity(self) -> float:
         """Return ‖A‖₁, the largest L1 norm of a column.
@@ -470,30 +474,6 @@ class QueryMatrix:
         unit[np.arange(start, stop), np.arange(stop - start)] = 1
         return np.ascontiguousarray(self._entries(self._rmatmat(unit)).T)
 
-    def _reduce_columns(self, power: Callable[[Array], Array]) -> Array:
-        self._check_exhaustive()
-
-        def sums(dtype: np.dtype[Any]) -> Array:
-            out = np.zeros(self.shape[1], dtype)
-            for start, block in self._column_blocks():
-                added = power(block.astype(dtype, copy=False)).sum(axis=0)
-                out[start : start + block.shape[1]] = added
-            return out
-
-        return exact_sums(sums, self.dtype)
-
-    def _reduce_rows(self, power: Callable[[Array], Array]) -> Array:
-        self._check_exhaustive()
-
-        def sums(dtype: np.dtype[Any]) -> Array:
-            out = np.zeros(self.shape[0], dtype)
-            for start, block in self._row_blocks():
-                added = power(block.astype(dtype, copy=False)).sum(axis=1)
-                out[start : start + block.shape[0]] = added
-            return out
-
-        return exact_sums(sums, self.dtype)
-
 
 class Symmetric(QueryMatrix):
     """Base of the operators that equal their transpose."""
@@ -525,35 +505,42 @@ class Stored(QueryMatrix):
         """Whether no entry is negative."""
         return bool((self._entries_held >= 0).all())
 
+
+class ZeroOne(QueryMatrix):
+    """Base of the operators whose entries are zeros and ones: their own squares."""
+
+    dtype = np.dtype(np.int64)
+    is_nonnegative = True
+
     def _power_sums(self, power: int, axis: int) -> Array:
-        """Return sums of |entry|^power over the columns (axis 0) or the rows."""
-        raise NotImplementedError(f"{type(self).__name__} must define _power_sums")
+        return super()._power_sums(1, axis)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self._power_sums(1, 0)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._power_sums(2, 0)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self._power_sums(1, 1)
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self._power_sums(2, 1)
+    def l2_sensitivity(self) -> float:
+        """Return the root of the sensitivity."""
+        return math.sqrt(self.sensitivity())
 
 
-def exact_sums(sums: Callable[[np.dtype[Any]], Array], dtype: np.dtype[Any]) -> Array:
-    """Return sums of whole numbers, as int64 only where they fit.
+_SUMS = {
+    (1, 0): "column_abs_sums",
+    (2, 0): "column_square_sums",
+    (1, 1): "row_abs_sums",
+    (2, 1): "row_square_sums",
+}
+
+
+def power_sums(operator: QueryMatrix, power: int, axis: int) -> Array:
+    """Return what `_power_sums` does, by the method that a class of others may have."""
+    sums: Array = getattr(operator, _SUMS[power, axis])()
+    return sums
+
+
+def exact_sums(floats: Array, dtype: np.dtype[Any]) -> Array:
+    """Return float64 sums of whole numbers as int64, where they fit.
 
     Sums that wrap around would give a sensitivity that is too small, and with it
     too little noise. Up to 2**53 the float64 sums of numbers of one sign are exact;
     fast Fourier transforms leave whole numbers a little below or above.
     """
-    floats = sums(_FLOAT64)
     if dtype == _INT64 and np.abs(floats).max(initial=0.0) < 2.0**53:
         return np.rint(floats).astype(np.int64)
     return floats

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     Symmetric,
+    ZeroOne,
     exact_sums,
     int64_or_float64,
     read_only,
@@ -73,7 +73,7 @@ class _Sized(QueryMatrix):
 
 @storable("Identity")
 @dataclass(frozen=True, eq=False, repr=False)
-class Identity(Symmetric, _Sized):
+class Identity(Symmetric, _Sized, ZeroOne):
     """One query per domain cell: the identity matrix.
 
     Parameters
@@ -103,17 +103,16 @@ class Identity(Symmetric, _Sized):
         """Return the identity itself."""
         return self
 
-    def column_abs_sums(self) -> Array:
-        """Return ones, shape (n,)."""
+    def _power_sums(self, power: int, axis: int) -> Array:
         return np.ones(self.n, np.int64)
 
-    column_square_sums = row_abs_sums = row_square_sums = diag = column_abs_sums
+    def diag(self) -> Array:
+        """Return ones, shape (n,)."""
+        return np.ones(self.n, np.int64)
 
     def sensitivity(self) -> float:
         """Return 1."""
         return 1.0
-
-    l2_sensitivity = sensitivity
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
@@ -122,7 +121,7 @@ class Identity(Symmetric, _Sized):
 
 @storable("Ones")
 @dataclass(frozen=True, eq=False, repr=False)
-class Ones(QueryMatrix):
+class Ones(ZeroOne):
     """The m x n matrix of ones: the total, asked m times.
 
     Parameters
@@ -139,8 +138,6 @@ class Ones(QueryMatrix):
 
     m: int
     n: int
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", check_integer(self.m, "m"))
@@ -170,17 +167,8 @@ class Ones(QueryMatrix):
         """Return the n x m matrix of ones divided by m n."""
         return Ones(self.n, self.m) * (1 / (self.m * self.n))
 
-    def column_abs_sums(self) -> Array:
-        """Return m for every column, shape (n,)."""
-        return np.full(self.n, self.m, np.int64)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return n for every row, shape (m,)."""
-        return np.full(self.m, self.n, np.int64)
-
-    row_square_sums = row_abs_sums
+    def _power_sums(self, power: int, axis: int) -> Array:
+        return np.full(self.shape[1 - axis], self.shape[axis], np.int64)
 
     def diag(self) -> Array:
         """Return ones, shape (min(m, n),)."""
@@ -211,7 +199,7 @@ class Total(Ones):
         return str(self.n)
 
 
-class _Cumulative(_Sized):
+class _Cumulative(_Sized, ZeroOne):
     """Base of the sums from one end of the domain to every cell."""
 
     backward: ClassVar[bool]
@@ -226,26 +214,13 @@ class _Cumulative(_Sized):
         """Return the inverse: differences of neighbouring cells."""
         return _differences(self.n, 1 if self.backward else -1)
 
-    def column_abs_sums(self) -> Array:
-        """Return the number of sums that contain every cell."""
-        return self.T.row_abs_sums()
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return the number of cells of every sum."""
+    def _power_sums(self, power: int, axis: int) -> Array:
         lengths = np.arange(1, self.n + 1)
-        return lengths[::-1].copy() if self.backward else lengths
-
-    row_square_sums = row_abs_sums
+        return lengths if self.backward == (axis == 0) else lengths[::-1].copy()
 
     def sensitivity(self) -> float:
         """Return n: a cell at one end lies in every sum."""
         return float(self.n)
-
-    def l2_sensitivity(self) -> float:
-        """Return √n."""
-        return math.sqrt(self.n)
 
     def diag(self) -> Array:
         """Return ones, shape (n,)."""
@@ -323,7 +298,7 @@ def _differences(n: int, offset: int) -> QueryMatrix:
 
 @storable("AllRange")
 @dataclass(frozen=True, eq=False, repr=False)
-class AllRange(_Sized):
+class AllRange(_Sized, ZeroOne):
     """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
 
     Row (lo, hi) sums the cells lo..hi inclusive; rows are in lexicographic
@@ -369,19 +344,12 @@ class AllRange(_Sized):
         """Return the gram, whose products cost O(n) per vector."""
         return AllRangeGram(self.n)
 
-    def column_abs_sums(self) -> Array:
-        """Return (j + 1)(n - j), the number of ranges that contain cell j."""
-        j = np.arange(self.n)
-        return (j + 1) * (self.n - j)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return the length of every range."""
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 0:  # ranges that contain each cell
+            j = np.arange(self.n)
+            return (j + 1) * (self.n - j)
         lo, hi = np.triu_indices(self.n)
         return np.asarray(hi - lo + 1, np.int64)
-
-    row_square_sums = row_abs_sums
 
 
 @storable("AllRangeGram")
@@ -471,9 +439,7 @@ class Diagonal(Symmetric, Stored):
         return Diagonal(np.abs(self._values))
 
     def _power_sums(self, power: int, axis: int) -> Array:
-        return exact_sums(
-            lambda dtype: np.abs(self._values.astype(dtype)) ** power, self.dtype
-        )
+        return exact_sums(np.abs(self._values.astype(np.float64)) ** power, self.dtype)
 
     def diag(self) -> Array:
         """Return the diagonal, shape (n,)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -141,11 +140,8 @@ class Circulant(Stored):
         return self if self.is_nonnegative else Circulant(np.abs(self._column))
 
     def _power_sums(self, power: int, axis: int) -> Array:
-        def sums(dtype: np.dtype[Any]) -> Array:
-            total = (np.abs(self._column.astype(dtype)) ** power).sum()
-            return np.full(self.n, total, dtype)
-
-        return exact_sums(sums, self.dtype)
+        total = (np.abs(self._column.astype(np.float64)) ** power).sum()
+        return exact_sums(np.full(self.n, total), self.dtype)
 
     def diag(self) -> Array:
         """Return the main diagonal: the first entry, n times."""
@@ -302,15 +298,12 @@ class Toeplitz(Stored):
         if axis == 1:
             return self.T._power_sums(power, 0)
         m, n = self.shape
-
-        def sums(dtype: np.dtype[Any]) -> Array:
-            values = np.abs(self._diagonals.astype(dtype)) ** power
-            blocks = np.pad(values, (0, -values.size % m)).reshape(-1, m)
-            ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[:n]
-            starts = np.cumsum(blocks, axis=1)
-            starts[:, -1] = 0  # a whole block is an end already
-            return (ends + starts.ravel()[m - 1 : m + n - 1])[::-1]
-
+        values = np.abs(self._diagonals.astype(np.float64)) ** power
+        blocks = np.pad(values, (0, -values.size % m)).reshape(-1, m)
+        ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].ravel()[:n]
+        starts = np.cumsum(blocks, axis=1)
+        starts[:, -1] = 0  # a whole block is an end already
+        sums = (ends + starts.ravel()[m - 1 : m + n - 1])[::-1]
         return exact_sums(sums, self.dtype)
 
     def diag(self) -> Array:

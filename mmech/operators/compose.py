@@ -18,6 +18,7 @@ from mmech.operators.base import (
     Symmetric,
     common_dtype,
     exact_sums,
+    power_sums,
 )
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
@@ -120,21 +121,8 @@ class Transpose(Wrapper):
         """Return the operator of absolute entries."""
         return self.operator.abs().T
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column."""
-        return self.operator.row_abs_sums()
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column."""
-        return self.operator.row_square_sums()
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row."""
-        return self.operator.column_abs_sums()
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row."""
-        return self.operator.column_square_sums()
+    def _power_sums(self, power: int, axis: int) -> Array:
+        return power_sums(self.operator, power, 1 - axis)
 
     def diag(self) -> Array:
         """Return the main diagonal."""
@@ -270,26 +258,9 @@ class Scaled(QueryMatrix):
         """Return the operator of absolute entries."""
         return Scaled(abs(self.weight), self.operator.abs())
 
-    def _times(self, sums: Array, factor: float) -> Array:
-        return exact_sums(
-            lambda dtype: sums.astype(dtype) * dtype.type(factor), self.dtype
-        )
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column."""
-        return self._times(self.operator.column_abs_sums(), abs(self.weight))
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column."""
-        return self._times(self.operator.column_square_sums(), self.weight**2)
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row."""
-        return self._times(self.operator.row_abs_sums(), abs(self.weight))
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row."""
-        return self._times(self.operator.row_square_sums(), self.weight**2)
+    def _power_sums(self, power: int, axis: int) -> Array:
+        sums = power_sums(self.operator, power, axis).astype(np.float64)
+        return exact_sums(sums * float(abs(self.weight) ** power), self.dtype)
 
     def sensitivity(self) -> float:
         """Return the absolute weight times the sensitivity of the operator."""
@@ -401,7 +372,7 @@ class Product(Composite):
         for start, stop in pairwise([*np.unique(ends).tolist(), self.shape[0]]):
             rows = picks[start:stop] @ groups
             out[start:stop] = rows.power(2).sum(axis=1)
-        return exact_sums(lambda dtype: out, self.dtype)
+        return exact_sums(out, self.dtype)
 
     @property
     def T(self) -> QueryMatrix:

@@ -114,10 +114,8 @@ class Dense(Stored):
         return self if self.is_nonnegative else Dense(np.abs(self._array))
 
     def _power_sums(self, power: int, axis: int) -> Array:
-        return exact_sums(
-            lambda dtype: (np.abs(self._array.astype(dtype)) ** power).sum(axis=axis),
-            self.dtype,
-        )
+        powers = np.abs(self._array.astype(np.float64)) ** power
+        return exact_sums(powers.sum(axis=axis), self.dtype)
 
     def diag(self) -> Array:
         """Return the main diagonal."""
@@ -223,14 +221,9 @@ class Sparse(Stored):
             if axis == 0
             else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
         )
-
-        def sums(dtype: np.dtype[Any]) -> Array:
-            values = np.abs(self.matrix.data.astype(dtype)) ** power
-            out = np.zeros(self.shape[1 - axis], dtype)
-            np.add.at(out, index, values)
-            return out
-
-        return exact_sums(sums, self.dtype)
+        out = np.zeros(self.shape[1 - axis])
+        np.add.at(out, index, np.abs(self.matrix.data.astype(np.float64)) ** power)
+        return exact_sums(out, self.dtype)
 
     def diag(self) -> Array:
         """Return the main diagonal."""

@@ -174,16 +174,11 @@ class Hierarchy(QueryMatrix):
         """Return the hierarchy of absolute weights."""
         return Hierarchy(self.n, {m: abs(w) for m, w in self.weights.items()})
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, the same for all, shape (n,)."""
-        return self._constant(sum(abs(weight) for weight in self.weights.values()))
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self._constant(sum(weight**2 for weight in self.weights.values()))
-
-    def _constant(self, total: float) -> Array:
-        return exact_sums(lambda dtype: np.full(self.n, total, dtype), self.dtype)
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return super()._power_sums(power, axis)
+        total = sum(abs(weight) ** power for weight in self.weights.values())
+        return exact_sums(np.full(self.n, total, np.float64), self.dtype)
 
     def sensitivity(self) -> float:
         """Return the sum of the absolute weights."""

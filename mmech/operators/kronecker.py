@@ -14,6 +14,7 @@ from mmech.operators.base import (
     Array,
     QueryMatrix,
     exact_sums,
+    power_sums,
     product_of,
     read_only,
 )
@@ -172,28 +173,11 @@ class Kronecker(Composite):
         return Kronecker([factor.abs() for factor in self.factors])
 
     def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
-        return exact_sums(
-            lambda dtype: reduce(
-                np.kron, (parts(factor).astype(dtype) for factor in self.factors)
-            ),
-            self.dtype,
-        )
+        sides = (parts(factor).astype(np.float64) for factor in self.factors)
+        return exact_sums(reduce(np.kron, sides), self.dtype)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: the outer product of the factors'."""
-        return self._outer(lambda factor: factor.column_abs_sums())
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column."""
-        return self._outer(lambda factor: factor.column_square_sums())
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row."""
-        return self._outer(lambda factor: factor.row_abs_sums())
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row."""
-        return self._outer(lambda factor: factor.row_square_sums())
+    def _power_sums(self, power: int, axis: int) -> Array:
+        return self._outer(lambda factor: power_sums(factor, power, axis))
 
     def sensitivity(self) -> float:
         """Return the product of the factors' sensitivities, at any domain size."""

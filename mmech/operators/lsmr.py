@@ -74,8 +74,11 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
 @singledispatch
 def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     """Return the squared norms of the columns, ``None`` where they cost n products."""
-    own = type(operator).column_square_sums
-    if own is QueryMatrix.column_square_sums:
+    kind = type(operator)
+    if (
+        kind.column_square_sums is QueryMatrix.column_square_sums
+        and kind._power_sums is QueryMatrix._power_sums
+    ):
         return None
     return operator.column_square_sums().astype(np.float64)
 

@@ -179,12 +179,11 @@ class Marginal(Kronecker):
         summed = self.shape[1] // self.shape[0]
         return Scaled(1 / summed, self.T)
 
-    def column_abs_sums(self) -> Array:
-        """Return ones: a record lies in one cell of the table."""
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return super()._power_sums(power, axis)
         _check_enumerable(self)
-        return np.ones(self.shape[1], np.int64)
-
-    column_square_sums = column_abs_sums
+        return np.ones(self.shape[1], np.int64)  # a record lies in one cell
 
     def sensitivity(self) -> float:
         """Return 1."""
@@ -320,19 +319,12 @@ class Marginals(VStack):
         """Return the root of the summed squared weights, at any domain size."""
         return math.hypot(*self.weights.values())
 
-    def _column_sums(self, power: int) -> Array:
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return super()._power_sums(power, axis)
         _check_enumerable(self)
-        n = self.shape[1]
         total = sum(abs(weight) ** power for weight in self.weights.values())
-        return exact_sums(lambda dtype: np.full(n, total, dtype), self.dtype)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norms of the columns, all equal, shape (n,)."""
-        return self._column_sums(1)
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norms of the columns, all equal, shape (n,)."""
-        return self._column_sums(2)
+        return exact_sums(np.full(self.shape[1], total, np.float64), self.dtype)
 
     def weight_array(self) -> NDArray[np.float64]:
         """Return the weights on the lattice, shape (2^d,)."""

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array, plain_array
-from mmech.operators.base import Array, QueryMatrix, freeze, read_only
+from mmech.operators.base import Array, QueryMatrix, freeze, power_sums, read_only
 from mmech.operators.explicit import as_query_matrix
 from mmech.storage.codec import storable
 
@@ -170,19 +170,13 @@ class Merged(QueryMatrix):
         weights = None if self.weights is None else np.abs(self.weights)
         return Merged(self.operator.abs(), self._groups, weights)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        sums = self.operator.column_abs_sums()
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return super()._power_sums(power, axis)
+        sums = power_sums(self.operator, power, 0)
         if self.weights is None:
             return self._spread(sums)
-        return np.abs(self._spread(sums.astype(np.float64)))
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        if self.weights is None:
-            return self._spread(self.operator.column_square_sums())
-        sums = self.operator.column_square_sums()
-        return self._spread(sums.astype(np.float64)) * np.asarray(self.weights)
+        return sums.astype(np.float64)[self._groups] * np.abs(self.weights) ** power
 
     def sensitivity(self) -> float:
         """Return the largest L1 norm of a column; every inner column occurs."""

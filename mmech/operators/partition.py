@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, plain_array, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    Symmetric,
+    ZeroOne,
+    product_of,
+    read_only,
+)
 from mmech.operators.basic import Diagonal
 from mmech.storage.codec import storable
 
@@ -22,7 +29,7 @@ __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 
 @storable("PartitionStack")
 @dataclass(frozen=True, eq=False, repr=False)
-class PartitionStack(QueryMatrix):
+class PartitionStack(ZeroOne):
     """Several partitions of one domain, stacked: one query per group.
 
     Row ``offsets[t] + g`` counts the records in group g of partition t. This is
@@ -56,8 +63,6 @@ class PartitionStack(QueryMatrix):
     labels: ArrayLike
     n_groups: ArrayLike
     domain_shape: tuple[int, ...] | None = None
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
@@ -163,15 +168,10 @@ class PartitionStack(QueryMatrix):
         """Return TᵀT: entry (i, j) counts the groups that cells i and j share."""
         return PartitionGram(self)
 
-    def column_abs_sums(self) -> Array:
-        """Return t for every cell: it lies in one group of every partition."""
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return self._sizes
         return np.full(self.shape[1], self.n_partitions, np.int64)
-
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return the number of cells of every group."""
-        return self._sizes
 
     @cached_property
     def _sizes(self) -> NDArray[np.int64]:
@@ -179,8 +179,6 @@ class PartitionStack(QueryMatrix):
         pairs = zip(self._labels, groups, strict=True)
         sizes = [np.bincount(row, minlength=n) for row, n in pairs]
         return read_only(np.concatenate(sizes))
-
-    row_square_sums = row_abs_sums
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse row format."""
@@ -278,7 +276,7 @@ class Partition(PartitionStack):
 
 @storable("Conjunctions")
 @dataclass(frozen=True, eq=False, repr=False)
-class Conjunctions(QueryMatrix):
+class Conjunctions(ZeroOne):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
 
     Row r is the Kronecker product of its masks, so memory is one boolean per
@@ -303,8 +301,6 @@ class Conjunctions(QueryMatrix):
     """
 
     masks: Sequence[ArrayLike]
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
     has_row_forms = True
 
     def __post_init__(self) -> None:
@@ -379,19 +375,12 @@ class Conjunctions(QueryMatrix):
         _kernels.conjunction_rmatmat(*layout, y, out)
         return out
 
-    def row_abs_sums(self) -> Array:
-        """Return the number of cells of every box, at any domain size.
-
-        float64 where the number of cells does not fit int64.
-        """
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sizes of boxes at any domain size, as floats where int64 is short."""
+        if axis == 0:
+            return super()._power_sums(power, axis)
         exact = product_of(self.domain_shape) < 2**62
         sums = np.ones(self.shape[0], np.int64 if exact else np.float64)
         for mask in self._masks:
             sums = sums * mask.sum(axis=1)
         return sums
-
-    row_square_sums = row_abs_sums
-
-    def column_square_sums(self) -> Array:
-        """Return the number of boxes that contain each cell, shape (n,)."""
-        return self.column_abs_sums()

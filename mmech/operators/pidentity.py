@@ -130,27 +130,14 @@ class PIdentity(QueryMatrix):
         """Return the p-Identity of the absolute values of theta."""
         return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: one by construction for "L1"."""
-        if self.norm == "L1":
+    def _power_sums(self, power: int, axis: int) -> Array:
+        powers = np.abs(self._theta) ** power
+        scales = self.column_scales**power
+        if axis == 1:
+            return np.concatenate([1.0 / scales, powers @ (1.0 / scales)])
+        if self.norm == f"L{power}":
             return np.ones(self.shape[1])
-        return (1.0 + np.abs(self._theta).sum(axis=0)) / self.column_scales
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column: one for "L2"."""
-        if self.norm == "L2":
-            return np.ones(self.shape[1])
-        return (1.0 + np.square(self._theta).sum(axis=0)) / self.column_scales**2
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (n + p,)."""
-        inverse = 1.0 / self.column_scales
-        return np.concatenate([inverse, np.abs(self._theta) @ inverse])
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (n + p,)."""
-        inverse = 1.0 / np.square(self.column_scales)
-        return np.concatenate([inverse, np.square(self._theta) @ inverse])
+        return (1.0 + powers.sum(axis=0)) / scales
 
     def diag(self) -> Array:
         """Return 1 / s."""
@@ -200,7 +187,7 @@ class ColumnScaledPIdentity(PIdentity):
             )
         object.__setattr__(self, "theta", read_only(weights))
         object.__setattr__(self, "scales", read_only(own))
-        object.__setattr__(self, "norm", "L2")  # says nothing about signs
+        object.__setattr__(self, "norm", "")  # columns have no norm in common
 
     def __reduce__(self) -> tuple[type, tuple[ArrayLike, ArrayLike]]:
         return (type(self), (self.theta, self.scales))
@@ -216,14 +203,6 @@ class ColumnScaledPIdentity(PIdentity):
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
         return ColumnScaledPIdentity(np.abs(self._theta), self.scales)
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return (1.0 + np.abs(self._theta).sum(axis=0)) / self.column_scales
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return (1.0 + np.square(self._theta).sum(axis=0)) / self.column_scales**2
 
 
 def column_norms(columns: Array, norm: str) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, magnitude, plain_array, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, read_only
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    Symmetric,
+    ZeroOne,
+    power_sums,
+    product_of,
+    read_only,
+)
 from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import check_domain_shape
@@ -25,7 +32,7 @@ __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 @storable("WidthRange")
 @dataclass(frozen=True, eq=False, repr=False)
-class WidthRange(QueryMatrix):
+class WidthRange(ZeroOne):
     """All sums over contiguous ranges of one width: a sliding window.
 
     Row r sums the cells r..r+width-1. Products, and products with the gram, cost
@@ -54,8 +61,6 @@ class WidthRange(QueryMatrix):
 
     n: int
     width: int
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_integer(self.n, "n"))
@@ -84,27 +89,16 @@ class WidthRange(QueryMatrix):
         changes[self.width :] -= y[:-1]
         return np.cumsum(changes, axis=0)
 
-    def column_abs_sums(self) -> Array:
-        """Return the number of ranges that contain each cell."""
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return np.full(self.shape[0], self.width, np.int64)
         j = np.arange(self.n)
         first = np.maximum(j - self.width + 1, 0)
         return np.minimum(j, self.n - self.width) - first + 1
 
-    column_square_sums = column_abs_sums
-
-    def row_abs_sums(self) -> Array:
-        """Return the width for every range."""
-        return np.full(self.shape[0], self.width, np.int64)
-
-    row_square_sums = row_abs_sums
-
     def sensitivity(self) -> float:
         """Return the most ranges that share a cell: min(width, n - width + 1)."""
         return float(min(self.width, self.shape[0]))
-
-    def l2_sensitivity(self) -> float:
-        """Return the square root of the most ranges that share a cell."""
-        return math.sqrt(self.sensitivity())
 
     def diag(self) -> Array:
         """Return ones, shape (n - width + 1,)."""
@@ -113,7 +107,7 @@ class WidthRange(QueryMatrix):
 
 @storable("Ranges")
 @dataclass(frozen=True, eq=False, repr=False)
-class Ranges(QueryMatrix):
+class Ranges(ZeroOne):
     """Listed ranges of an ordered product domain: boxes given by two corners.
 
     Row r counts the records whose attribute i lies in ``lower[r, i]`` to
@@ -151,8 +145,6 @@ class Ranges(QueryMatrix):
     domain_shape: tuple[int, ...]
     lower: ArrayLike
     upper: ArrayLike
-    dtype = np.dtype(np.int64)
-    is_nonnegative = True
 
     def __post_init__(self) -> None:
         sizes = check_domain_shape(self.domain_shape)
@@ -239,19 +231,12 @@ class Ranges(QueryMatrix):
             sums = np.flip(np.cumsum(np.flip(sums, axis), axis=axis), axis)
         return np.ascontiguousarray(sums).reshape(spread.shape)
 
-    def row_abs_sums(self) -> Array:
-        """Return the number of cells of every range, at any domain size.
-
-        float64 where the number of cells does not fit int64.
-        """
+    def _power_sums(self, power: int, axis: int) -> Array:
+        """Return sizes of ranges at any domain size, as floats where int64 is short."""
+        if axis == 0:
+            return super()._power_sums(power, axis)
         exact = self.shape[1] < 2**62
         return self.widths.prod(axis=1, dtype=np.int64 if exact else np.float64)
-
-    row_square_sums = row_abs_sums
-
-    def column_square_sums(self) -> Array:
-        """Return the number of ranges that contain each cell, shape (n,)."""
-        return self.column_abs_sums()
 
     def sensitivity(self) -> float:
         """Return the most ranges that share a cell.
@@ -268,10 +253,6 @@ class Ranges(QueryMatrix):
             upper.append(np.searchsorted(ends, behind) - 1)
         grid = Ranges(tuple(sizes), np.stack(lower, axis=1), np.stack(upper, axis=1))
         return float(grid.column_abs_sums().max(initial=0))
-
-    def l2_sensitivity(self) -> float:
-        """Return the square root of the most ranges that share a cell."""
-        return math.sqrt(self.sensitivity())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -353,21 +334,9 @@ class Permuted(_Reordered):
         """Return the operator of absolute entries."""
         return Permuted(self.operator.abs(), self._permutation)
 
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
-        return self.operator.column_abs_sums()[self._permutation]
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column, shape (n,)."""
-        return self.operator.column_square_sums()[self._permutation]
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row, shape (m,)."""
-        return self.operator.row_abs_sums()
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, shape (m,)."""
-        return self.operator.row_square_sums()
+    def _power_sums(self, power: int, axis: int) -> Array:
+        sums = power_sums(self.operator, power, axis)
+        return sums if axis == 1 else sums[self._permutation]
 
     def sensitivity(self) -> float:
         """Return the sensitivity of the operator: order does not matter."""

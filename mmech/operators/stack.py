@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from mmech.operators.base import FORMS, Array, QueryMatrix, exact_sums
+from mmech.operators.base import FORMS, Array, QueryMatrix, exact_sums, power_sums
 from mmech.operators.compose import Composite, Transpose, check_operators
 from mmech.storage.codec import storable
 
@@ -84,29 +84,12 @@ class VStack(Composite):
         """Return the operator of absolute entries."""
         return VStack([block.abs() for block in self.blocks])
 
-    def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
-        return exact_sums(
-            lambda dtype: reduce(
-                np.add, (parts(block).astype(dtype) for block in self.blocks)
-            ),
-            self.dtype,
-        )
-
-    def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column: the sum over the blocks."""
-        return self._add(lambda block: block.column_abs_sums())
-
-    def column_square_sums(self) -> Array:
-        """Return the squared L2 norm of every column."""
-        return self._add(lambda block: block.column_square_sums())
-
-    def row_abs_sums(self) -> Array:
-        """Return the L1 norm of every row."""
-        return np.concatenate([block.row_abs_sums() for block in self.blocks])
-
-    def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row."""
-        return np.concatenate([block.row_square_sums() for block in self.blocks])
+    def _power_sums(self, power: int, axis: int) -> Array:
+        sums = (power_sums(block, power, axis) for block in self.blocks)
+        if axis == 1:
+            return np.concatenate(list(sums))
+        floats = (part.astype(np.float64) for part in sums)
+        return exact_sums(reduce(np.add, floats), self.dtype)
 
     def _explicit_entries(self) -> Array:
         return np.concatenate([block._dense() for block in self.blocks])
