@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import types
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
@@ -159,19 +160,31 @@ def test_all_names_exist_once(package):
         assert hasattr(package, name)
 
 
+def assert_documented(kind):
+    """Methods and properties that a class defines have a docstring, or inherit one."""
+    methods = types.FunctionType, classmethod, property, cached_property
+    for name, value in vars(kind).items():
+        if not name.startswith("_") and isinstance(value, methods):
+            assert inspect.getdoc(getattr(kind, name)), (
+                f"{kind.__name__}.{name} has no docstring"
+            )
+
+
 @public_names
 def test_public_methods_are_documented(package, name):
-    """Methods and properties that a public class defines have a docstring."""
     thing = getattr(package, name)
     if not isinstance(thing, type):
         pytest.skip("not a class")
-    for attribute, value in vars(thing).items():
-        function = value.fget if isinstance(value, property) else value
-        function = getattr(function, "func", function)  # cached_property
-        function = getattr(function, "__func__", function)  # classmethod
-        if attribute.startswith("_") or not inspect.isfunction(function):
-            continue
-        assert inspect.getdoc(function), f"{name}.{attribute} has no docstring"
+    assert_documented(thing)
+
+
+def test_methods_of_operators_are_documented():
+    """Those of no public class, too, which no linter asks for."""
+    kinds = [mmech.QueryMatrix]
+    for kind in kinds:
+        kinds += kind.__subclasses__()  # and so on, down to the last one
+        if kind.__module__.startswith("mmech.operators."):
+            assert_documented(kind)
 
 
 # ---- proofs ------------------------------------------------------------------

@@ -497,7 +497,6 @@ class Stored(QueryMatrix):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the stored entries."""
         return self._entries_held.dtype
 
     @cached_property
@@ -516,7 +515,6 @@ class ZeroOne(QueryMatrix):
         return super()._power_sums(1, axis)
 
     def l2_sensitivity(self) -> float:
-        """Return the root of the sensitivity."""
         return math.sqrt(self.sensitivity())
 
 

@@ -64,7 +64,6 @@ class _Sized(QueryMatrix):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and columns."""
         return (self.n, self.n)
 
     def _arguments(self) -> str:
@@ -96,26 +95,21 @@ class Identity(Symmetric, _Sized, ZeroOne):
         return x.copy()
 
     def gram(self) -> Identity:
-        """Return the identity itself."""
         return self
 
     def pinv(self) -> Identity:
-        """Return the identity itself."""
         return self
 
     def _power_sums(self, power: int, axis: int) -> Array:
         return np.ones(self.n, np.int64)
 
     def diag(self) -> Array:
-        """Return ones, shape (n,)."""
         return np.ones(self.n, np.int64)
 
     def sensitivity(self) -> float:
-        """Return 1."""
         return 1.0
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 
 
@@ -145,7 +139,6 @@ class Ones(ZeroOne):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells."""
         return (self.m, self.n)
 
     def _matmat(self, x: Array, /) -> Array:
@@ -156,22 +149,18 @@ class Ones(ZeroOne):
 
     @property
     def T(self) -> Ones:
-        """The n x m matrix of ones."""
         return Ones(self.n, self.m)
 
     def gram(self) -> QueryMatrix:
-        """Return m times the n x n matrix of ones."""
         return Ones(self.n, self.n) * self.m
 
     def pinv(self) -> QueryMatrix:
-        """Return the n x m matrix of ones divided by m n."""
         return Ones(self.n, self.m) * (1 / (self.m * self.n))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         return np.full(self.shape[1 - axis], self.shape[axis], np.int64)
 
     def diag(self) -> Array:
-        """Return ones, shape (min(m, n),)."""
         return np.ones(min(self.shape), np.int64)
 
 
@@ -223,7 +212,6 @@ class _Cumulative(_Sized, ZeroOne):
         return float(self.n)
 
     def diag(self) -> Array:
-        """Return ones, shape (n,)."""
         return np.ones(self.n, np.int64)
 
 
@@ -253,7 +241,6 @@ class Prefix(_Cumulative):
 
     @property
     def T(self) -> Suffix:
-        """The suffix sums."""
         return Suffix(self.n)
 
 
@@ -283,7 +270,6 @@ class Suffix(_Cumulative):
 
     @property
     def T(self) -> Prefix:
-        """The prefix sums."""
         return Prefix(self.n)
 
 
@@ -321,7 +307,6 @@ class AllRange(_Sized, ZeroOne):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of ranges and number of cells."""
         return (self.n * (self.n + 1) // 2, self.n)
 
     def _matmat(self, x: Array, /) -> Array:
@@ -410,7 +395,6 @@ class Diagonal(Symmetric, Stored):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and columns."""
         return (self._values.size, self._values.size)
 
     def _arguments(self) -> str:
@@ -424,7 +408,6 @@ class Diagonal(Symmetric, Stored):
         return x * self._values.astype(x.dtype, copy=False)[:, None]
 
     def gram(self) -> Diagonal:
-        """Return the diagonal matrix of squares."""
         return Diagonal(self.column_square_sums())
 
     def pinv(self) -> Diagonal:
@@ -435,18 +418,15 @@ class Diagonal(Symmetric, Stored):
         )
 
     def abs(self) -> Diagonal:
-        """Return the diagonal matrix of absolute values."""
         return Diagonal(np.abs(self._values))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(np.abs(self._values.astype(np.float64)) ** power, self.dtype)
 
     def diag(self) -> Array:
-        """Return the diagonal, shape (n,)."""
         return self._values.copy()
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(
             sp.diags_array(self._values, format="csr", dtype=self.dtype)
         )

@@ -78,7 +78,6 @@ class Circulant(Stored):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells, which are equal."""
         return (self.n, self.n)
 
     def _arguments(self) -> str:
@@ -136,7 +135,6 @@ class Circulant(Stored):
         return Circulant(np.fft.irfft(inverse, self.n))
 
     def abs(self) -> Circulant:
-        """Return the operator of absolute entries."""
         return self if self.is_nonnegative else Circulant(np.abs(self._column))
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -144,7 +142,6 @@ class Circulant(Stored):
         return exact_sums(np.full(self.n, total), self.dtype)
 
     def diag(self) -> Array:
-        """Return the main diagonal: the first entry, n times."""
         return np.full(self.n, self._column[0])
 
     def _explicit_entries(self) -> Array:
@@ -152,7 +149,6 @@ class Circulant(Stored):
         return self._column[places % self.n]
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return Toeplitz(self._column, self.T._column).to_sparse()
 
 
@@ -236,7 +232,6 @@ class Toeplitz(Stored):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells."""
         return (self._column.size, self._row.size)
 
     @property
@@ -285,7 +280,6 @@ class Toeplitz(Stored):
         return super().pinv()
 
     def abs(self) -> Toeplitz:
-        """Return the operator of absolute entries."""
         if self.is_nonnegative:
             return self
         return Toeplitz(np.abs(self._column), np.abs(self._row))
@@ -307,7 +301,6 @@ class Toeplitz(Stored):
         return exact_sums(sums, self.dtype)
 
     def diag(self) -> Array:
-        """Return the main diagonal: the first entry of the column."""
         return np.full(min(self.shape), self._column[0])
 
     def _explicit_entries(self) -> Array:
@@ -315,7 +308,6 @@ class Toeplitz(Stored):
         return self._diagonals[np.subtract.outer(np.arange(m), np.arange(n)) + n - 1]
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         kept = np.flatnonzero(self._diagonals)
         if kept.size == 0:
             return sp.csr_array(self.shape, dtype=self.dtype)

@@ -74,7 +74,6 @@ class Wrapper(QueryMatrix):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the operator."""
         return self.operator.dtype
 
     @property
@@ -98,7 +97,6 @@ class Transpose(Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the transpose, (n, m)."""
         m, n = self.operator.shape
         return (n, m)
 
@@ -110,29 +108,24 @@ class Transpose(Wrapper):
 
     @property
     def T(self) -> QueryMatrix:
-        """The original operator."""
         return self.operator
 
     def pinv(self) -> QueryMatrix:
-        """Return the transposed pseudoinverse."""
         return self.operator.pinv().T
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return self.operator.abs().T
 
     def _power_sums(self, power: int, axis: int) -> Array:
         return power_sums(self.operator, power, 1 - axis)
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         return self.operator.diag()
 
     def _explicit_entries(self) -> Array:
         return np.ascontiguousarray(self.operator._dense().T)
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(self.operator.to_sparse().T)
 
 
@@ -151,7 +144,6 @@ class Gram(Symmetric, Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
         n = self.operator.shape[1]
         return (n, n)
 
@@ -159,7 +151,6 @@ class Gram(Symmetric, Wrapper):
         return self.operator._rmatmat(self.operator._matmat(x))
 
     def pinv(self) -> QueryMatrix:
-        """Return A⁺A⁺ᵀ."""
         pinv = self.operator.pinv()
         return Product(pinv, pinv.T)
 
@@ -215,7 +206,6 @@ class Scaled(QueryMatrix):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the operator."""
         return self.operator.shape
 
     def _arguments(self) -> str:
@@ -241,21 +231,17 @@ class Scaled(QueryMatrix):
 
     @property
     def T(self) -> QueryMatrix:
-        """The scaled transpose."""
         return Scaled(self.weight, self.operator.T)
 
     def gram(self) -> QueryMatrix:
-        """Return the scaled gram of the operator."""
         square = self.weight**2
         return self.operator.gram() * (square if square < 2**63 else float(square))
 
     def pinv(self) -> QueryMatrix:
-        """Return the pseudoinverse of the operator over the weight."""
         pinv = self.operator.pinv()
         return Scaled(0 if self.weight == 0 else 1 / self.weight, pinv)
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return Scaled(abs(self.weight), self.operator.abs())
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -263,27 +249,22 @@ class Scaled(QueryMatrix):
         return exact_sums(sums * float(abs(self.weight) ** power), self.dtype)
 
     def sensitivity(self) -> float:
-        """Return the absolute weight times the sensitivity of the operator."""
         return abs(self.weight) * self.operator.sensitivity()
 
     def l2_sensitivity(self) -> float:
-        """Return the absolute weight times the L2 sensitivity of the operator."""
         return abs(self.weight) * self.operator.l2_sensitivity()
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         diagonal = self.operator.diag().astype(self._entry_dtype)
         return np.asarray(self._entries(diagonal * self.weight))
 
     def trace(self) -> float:
-        """Return the weight times the trace of the operator."""
         return self.weight * self.operator.trace()
 
     def _explicit_entries(self) -> Array:
         return self.operator._dense() * self.weight
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         inner = self.operator.to_sparse().astype(self._entry_dtype)
         return sp.csr_array(self._entries(inner * self.weight))
 
@@ -322,7 +303,6 @@ class Product(Composite):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows of the first factor, columns of the last."""
         return (self.factors[0].shape[0], self.factors[-1].shape[1])
 
     @property
@@ -376,7 +356,6 @@ class Product(Composite):
 
     @property
     def T(self) -> QueryMatrix:
-        """The product of the transposes in reverse."""
         return Product(*(factor.T for factor in reversed(self.factors)))
 
 
@@ -410,7 +389,6 @@ class Sum(Composite):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of every term."""
         return self.terms[0].shape
 
     @property
@@ -429,21 +407,17 @@ class Sum(Composite):
 
     @property
     def T(self) -> QueryMatrix:
-        """The sum of the transposes."""
         return Sum([term.T for term in self.terms])
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         dtype = self._entry_dtype
         diagonal = self._add(lambda term: term.diag().astype(dtype))
         return np.asarray(self._entries(diagonal))
 
     def trace(self) -> float:
-        """Return the sum of the traces of the terms."""
         return float(sum(term.trace() for term in self.terms))
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         dtype = self._entry_dtype
         parts = (term.to_sparse().astype(dtype) for term in self.terms)
         return sp.csr_array(self._entries(reduce(lambda a, b: a + b, parts)))

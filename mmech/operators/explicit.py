@@ -70,7 +70,6 @@ class Dense(Stored):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells."""
         return (self._array.shape[0], self._array.shape[1])
 
     def _arguments(self) -> str:
@@ -88,7 +87,6 @@ class Dense(Stored):
 
     @property
     def T(self) -> QueryMatrix:
-        """The transposed explicit matrix."""
         return Dense(self._array.T)
 
     def gram(self) -> QueryMatrix:
@@ -110,7 +108,6 @@ class Dense(Stored):
         return Dense(np.linalg.pinv(floats, rcond=cutoff))
 
     def abs(self) -> Dense:
-        """Return the matrix of absolute values."""
         return self if self.is_nonnegative else Dense(np.abs(self._array))
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -118,14 +115,12 @@ class Dense(Stored):
         return exact_sums(powers.sum(axis=axis), self.dtype)
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         return np.diagonal(self._array).copy()
 
     def _explicit_entries(self) -> Array:
         return self._array.copy()
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(self._array)
 
 
@@ -168,7 +163,6 @@ class Sparse(Stored):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of domain cells."""
         return (int(self.matrix.shape[0]), int(self.matrix.shape[1]))
 
     def _arguments(self) -> str:
@@ -204,7 +198,6 @@ class Sparse(Stored):
 
     @property
     def T(self) -> Sparse:
-        """The transposed sparse matrix."""
         return self._transposed
 
     @cached_property
@@ -212,7 +205,6 @@ class Sparse(Stored):
         return Sparse(self.matrix.T)
 
     def abs(self) -> Sparse:
-        """Return the sparse matrix of absolute values."""
         return self if self.is_nonnegative else Sparse(abs(self.matrix))
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -226,7 +218,6 @@ class Sparse(Stored):
         return exact_sums(out, self.dtype)
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         return np.asarray(self.matrix.diagonal())
 
     def _explicit_entries(self) -> Array:

@@ -97,7 +97,6 @@ class Hierarchy(QueryMatrix):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of blocks in all, and number of cells."""
         return (sum(self.counts), self.n)
 
     def _arguments(self) -> str:
@@ -171,7 +170,6 @@ class Hierarchy(QueryMatrix):
         return HierarchyInverseGram(self) @ self.T
 
     def abs(self) -> QueryMatrix:
-        """Return the hierarchy of absolute weights."""
         return Hierarchy(self.n, {m: abs(w) for m, w in self.weights.items()})
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -181,7 +179,6 @@ class Hierarchy(QueryMatrix):
         return exact_sums(np.full(self.n, total, np.float64), self.dtype)
 
     def sensitivity(self) -> float:
-        """Return the sum of the absolute weights."""
         return float(sum(abs(weight) for weight in self.weights.values()))
 
     def to_sparse(self) -> sp.csr_array:
@@ -218,7 +215,6 @@ class HierarchyInverseGram(Symmetric):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
         return (self.strategy.n, self.strategy.n)
 
     def _arguments(self) -> str:

@@ -67,7 +67,6 @@ class JointInverseGram(Symmetric):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
         n = product_of(grams[0].shape[0] for grams in self.grams)
         return (n, n)
 

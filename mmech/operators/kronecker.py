@@ -157,19 +157,15 @@ class Kronecker(Composite):
 
     @property
     def T(self) -> QueryMatrix:
-        """The Kronecker product of the transposes."""
         return Kronecker([factor.T for factor in self.factors])
 
     def gram(self) -> QueryMatrix:
-        """Return the Kronecker product of the grams."""
         return Kronecker([factor.gram() for factor in self.factors])
 
     def pinv(self) -> QueryMatrix:
-        """Return the Kronecker product of the pseudoinverses."""
         return Kronecker([factor.pinv() for factor in self.factors])
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return Kronecker([factor.abs() for factor in self.factors])
 
     def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
@@ -188,7 +184,6 @@ class Kronecker(Composite):
         return float(np.prod([factor.l2_sensitivity() for factor in self.factors]))
 
     def diag(self) -> Array:
-        """Return the main diagonal."""
         if all(factor.shape[0] == factor.shape[1] for factor in self.factors):
             return self._outer(lambda factor: factor.diag())
         return super().diag()
@@ -203,7 +198,6 @@ class Kronecker(Composite):
         return reduce(np.kron, (factor._dense() for factor in self.factors))
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         dtype = self._entry_dtype
         parts = (factor.to_sparse().astype(dtype) for factor in self.factors)
         joined = reduce(lambda a, b: sp.kron(a, b, format="csr"), parts)

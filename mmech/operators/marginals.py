@@ -175,7 +175,6 @@ class Marginal(Kronecker):
         return np.array(spread, order="C").reshape(self.shape[1], y.shape[1])
 
     def pinv(self) -> QueryMatrix:
-        """Return the transpose over the number of cells that are summed."""
         summed = self.shape[1] // self.shape[0]
         return Scaled(1 / summed, self.T)
 
@@ -186,7 +185,6 @@ class Marginal(Kronecker):
         return np.ones(self.shape[1], np.int64)  # a record lies in one cell
 
     def sensitivity(self) -> float:
-        """Return 1."""
         return 1.0
 
     l2_sensitivity = sensitivity
@@ -336,7 +334,6 @@ class Marginals(VStack):
         return out
 
     def gram(self) -> QueryMatrix:
-        """Return the gram in the marginal algebra."""
         if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
         from mmech import _kernels
@@ -399,7 +396,6 @@ class Anova(Symmetric):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
         n = product_of(self.domain_shape)
         return (n, n)
 
@@ -452,7 +448,6 @@ class Anova(Symmetric):
         return self._transform._rmatmat(contrasts).astype(x.dtype, copy=False)
 
     def gram(self) -> Anova:
-        """Return the operator with squared eigenvalues."""
         return Anova(self.domain_shape, np.square(self._values))
 
     def pinv(self) -> Anova:

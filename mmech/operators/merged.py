@@ -91,7 +91,6 @@ class Merged(QueryMatrix):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries and of original cells."""
         return (self.operator.shape[0], int(self._groups.size))
 
     def _arguments(self) -> str:
@@ -166,7 +165,6 @@ class Merged(QueryMatrix):
         return self._spread(self.operator._rmatmat(y))
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         weights = None if self.weights is None else np.abs(self.weights)
         return Merged(self.operator.abs(), self._groups, weights)
 

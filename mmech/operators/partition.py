@@ -144,7 +144,6 @@ class PartitionStack(ZeroOne):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of groups in all, and number of cells."""
         return (int(self.offsets[-1]), int(self._labels.shape[1]))
 
     def _arguments(self) -> str:
@@ -181,7 +180,6 @@ class PartitionStack(ZeroOne):
         return read_only(np.concatenate(sizes))
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         t = self.n_partitions
         rows = (self._labels + self.offsets[:-1, None]).T.ravel()
         ones = np.ones(rows.size, np.int64)
@@ -210,7 +208,6 @@ class PartitionGram(Symmetric):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
         n = self.partitions.shape[1]
         return (n, n)
 
@@ -336,7 +333,6 @@ class Conjunctions(ZeroOne):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of boxes and number of cells."""
         return (int(self._masks[0].shape[0]), product_of(self.domain_shape))
 
     def _arguments(self) -> str:

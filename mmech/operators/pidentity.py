@@ -119,7 +119,6 @@ class PIdentity(QueryMatrix):
         return (y[:n] + theta.T @ y[n:]) / scales[:, None]
 
     def pinv(self) -> PIdentityPinv:
-        """Return the pseudoinverse, by the Woodbury identity."""
         return PIdentityPinv(self)
 
     def inverse_gram(self) -> InverseGram:
@@ -127,7 +126,6 @@ class PIdentity(QueryMatrix):
         return InverseGram(self)
 
     def abs(self) -> QueryMatrix:
-        """Return the p-Identity of the absolute values of theta."""
         return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -201,7 +199,6 @@ class ColumnScaledPIdentity(PIdentity):
         return np.asarray(self.scales)
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return ColumnScaledPIdentity(np.abs(self._theta), self.scales)
 
 
@@ -241,7 +238,6 @@ class InverseGram(Symmetric):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of domain cells, twice."""
         n = self.strategy.shape[1]
         return (n, n)
 
@@ -255,7 +251,6 @@ class InverseGram(Symmetric):
         return ((scaled - q1 @ (q1.T @ scaled)) * scales).astype(x.dtype, copy=False)
 
     def diag(self) -> Array:
-        """Return the diagonal, shape (n,)."""
         q1, _ = self.strategy.orthonormal_factors
         explained = np.einsum("np,np->n", q1, q1)
         return (1.0 - explained) * np.square(self.strategy.column_scales)
@@ -300,5 +295,4 @@ class PIdentityPinv(QueryMatrix):
         return result.astype(y.dtype, copy=False)
 
     def pinv(self) -> PIdentity:
-        """Return the strategy itself."""
         return self.strategy

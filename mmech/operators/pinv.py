@@ -52,7 +52,6 @@ class Pinv(QueryMatrix):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the pseudoinverse, (n, m)."""
         m, n = self.operator.shape
         return (n, m)
 
@@ -101,7 +100,6 @@ class Pinv(QueryMatrix):
         return result.astype(y.dtype, copy=False)
 
     def pinv(self) -> QueryMatrix:
-        """Return the original operator."""
         return self.operator
 
 

@@ -101,7 +101,6 @@ class WidthRange(ZeroOne):
         return float(min(self.width, self.shape[0]))
 
     def diag(self) -> Array:
-        """Return ones, shape (n - width + 1,)."""
         return np.ones(self.shape[0], np.int64)
 
 
@@ -185,7 +184,6 @@ class Ranges(ZeroOne):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of ranges and number of cells."""
         return (int(self._lower.shape[0]), product_of(self.domain_shape))
 
     def _arguments(self) -> str:
@@ -278,7 +276,6 @@ class _Reordered(Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the operator."""
         return self.operator.shape
 
 
@@ -323,15 +320,12 @@ class Permuted(_Reordered):
         return self.operator._rmatmat(y)[self._permutation]
 
     def gram(self) -> QueryMatrix:
-        """Return the gram of the operator with rows and columns permuted."""
         return PermutedGram(self.operator.gram(), self._permutation)
 
     def pinv(self) -> QueryMatrix:
-        """Return the pseudoinverse of the operator with its rows permuted."""
         return Permuted(self.operator.pinv().T, self._permutation).T
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return Permuted(self.operator.abs(), self._permutation)
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -339,18 +333,15 @@ class Permuted(_Reordered):
         return sums if axis == 1 else sums[self._permutation]
 
     def sensitivity(self) -> float:
-        """Return the sensitivity of the operator: order does not matter."""
         return self.operator.sensitivity()
 
     def l2_sensitivity(self) -> float:
-        """Return the L2 sensitivity of the operator."""
         return self.operator.l2_sensitivity()
 
     def _explicit_entries(self) -> Array:
         return np.ascontiguousarray(self.operator._dense()[:, self._permutation])
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
 
 
@@ -371,15 +362,12 @@ class PermutedGram(Symmetric, _Reordered):
         return self.operator._matmat(x[self._inverse])[self._permutation]
 
     def pinv(self) -> QueryMatrix:
-        """Return the pseudoinverse of the operator, permuted alike."""
         return PermutedGram(self.operator.pinv(), self._permutation)
 
     def diag(self) -> Array:
-        """Return the main diagonal, shape (n,)."""
         return self.operator.diag()[self._permutation]
 
     def trace(self) -> float:
-        """Return the trace of the operator."""
         return self.operator.trace()
 
     def _explicit_entries(self) -> Array:

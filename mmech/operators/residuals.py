@@ -177,7 +177,6 @@ class Residuals(QueryMatrix):
         return self.T @ Diagonal(inverse)
 
     def column_abs_sums(self) -> Array:
-        """Return the L1 norm of every column, shape (n,)."""
         return self._stack.column_abs_sums()
 
     def column_square_sums(self) -> Array:
@@ -199,7 +198,6 @@ class Residuals(QueryMatrix):
         return np.repeat(np.array(squares, np.float64), ranks)
 
     def sensitivity(self) -> float:
-        """Return the largest L1 norm of a column."""
         return float(self.column_abs_sums().max())
 
     def l2_sensitivity(self) -> float:

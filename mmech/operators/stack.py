@@ -55,7 +55,6 @@ class VStack(Composite):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of queries in all, and number of cells."""
         return (self._offsets[-1], self.blocks[0].shape[1])
 
     @property
@@ -75,13 +74,11 @@ class VStack(Composite):
         return reduce(np.add, parts)
 
     def gram(self) -> QueryMatrix:
-        """Return the sum of the grams of the blocks."""
         if len(self.blocks) == 1:
             return self.blocks[0].gram()
         return FORMS.add(*[block.gram() for block in self.blocks])
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return VStack([block.abs() for block in self.blocks])
 
     def _power_sums(self, power: int, axis: int) -> Array:
@@ -95,7 +92,6 @@ class VStack(Composite):
         return np.concatenate([block._dense() for block in self.blocks])
 
     def to_sparse(self) -> sp.csr_array:
-        """Return the explicit matrix in compressed sparse row format."""
         parts = [block.to_sparse() for block in self.blocks]
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
@@ -139,13 +135,10 @@ class HStack(Composite, Transpose):
         return self.blocks
 
     def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
         return HStack([block.abs() for block in self.blocks])
 
     def sensitivity(self) -> float:
-        """Return the largest sensitivity of a block."""
         return max(block.sensitivity() for block in self.blocks)
 
     def l2_sensitivity(self) -> float:
-        """Return the largest L2 sensitivity of a block."""
         return max(block.l2_sensitivity() for block in self.blocks)
