@@ -67,23 +67,10 @@ def _(factor: PIdentityPinv) -> str:
 def apply_along(
     factor: QueryMatrix, matrix: Array | None, x: Array, transpose: bool
 ) -> Array:
-    """Return the factor's product along the middle axis.
+    """Return the factor's product along the middle axis of a (left, n, right) tensor.
 
-    Parameters
-    ----------
-    factor : QueryMatrix, shape (m, n)
-        The operator, not an identity.
-    matrix : ndarray, shape (m, n), or (n, m) if `transpose`, or None
-        The explicit matrix to multiply by, where the factor is of that kind.
-    x : ndarray, shape (left, n, right), or (left, m, right) if `transpose`
-        C-contiguous.
-    transpose : bool
-        Whether to multiply by the transpose of the factor.
-
-    Returns
-    -------
-    product : ndarray, shape (left, m, right), or (left, n, right) if `transpose`
-        C-contiguous.
+    `matrix` is the explicit factor, transposed if that is asked for, where it is to be
+    multiplied as one. Tensors are C-contiguous; the factor is not an identity.
     """
     left, n, right = x.shape
     m = factor.shape[1 if transpose else 0]

@@ -239,21 +239,9 @@ def _sparse_product(matrix: Any, x: Array) -> Array:
 def as_query_matrix(value: Any, name: str, norm: str | None = None) -> QueryMatrix:
     """Return a query matrix as it is, and an array or sparse matrix wrapped.
 
-    Parameters
-    ----------
-    value : QueryMatrix, StrategyResult, ndarray, or SciPy sparse array or matrix
-        Queries; entries are finite and real. A `StrategyResult` stands for its
-        workload where that is asked for, and for its strategy elsewhere.
-    name : str
-        The argument's name, for error messages.
-    norm : {"L1", "L2"}, default=None
-        Norm that the noise is calibrated to, where there is one: a result that was
-        optimized for the other is refused.
-
-    Returns
-    -------
-    QueryMatrix, shape (m, n)
-        A `Dense` of an array, a `Sparse` of a sparse one: both hold copies.
+    A `StrategyResult` stands for its workload where `name` is "workload", and for its
+    strategy elsewhere; one that was optimized for another norm than `norm`, where that
+    is given, is refused.
 
     Raises
     ------
@@ -288,11 +276,9 @@ def as_pair(
 
     Raises
     ------
-    TypeError
-        If `as_query_matrix` does not take one of them.
-    ValueError
-        If they have different numbers of columns, or the strategy is a result that
-        was optimized for another norm.
+    TypeError, ValueError
+        If `as_query_matrix` refuses one of them, or they have different numbers of
+        columns.
     """
     queries = as_query_matrix(workload, "workload")
     measured = as_query_matrix(strategy, "strategy", norm)

@@ -147,16 +147,9 @@ class JointInverseGram(Symmetric):
 def joint_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     """Return the exact (AᵀA)⁻¹ of a stack of Kronecker products, if it has one.
 
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (p, n)
-        A `VStack` of at least two (scaled) Kroneckers with equal factor sizes and
-        full column rank as a whole, whose factors on every attribute have at most two
-        different grams or a common basis.
-
-    Returns
-    -------
-    JointInverseGram or None
+    That is a `VStack` of at least two (scaled) Kroneckers with equal factor sizes and
+    full column rank as a whole, whose factors on every attribute have at most two
+    different grams or a common basis.
     """
     inverse = nearest_inverse_gram(operator)
     return inverse if inverse is not None and inverse.is_exact else None
@@ -165,15 +158,8 @@ def joint_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
 def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     """Return (AᵀA)⁻¹ or what is left of it on the diagonal of a good basis.
 
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (p, n)
-        As for `joint_inverse_gram`, without the need of a common basis.
-
-    Returns
-    -------
-    JointInverseGram or None
-        ``None`` where the operator is no such stack or may lack full column rank.
+    As for `joint_inverse_gram`, without the need of a common basis; ``None`` where the
+    operator is no such stack or may lack full column rank.
     """
     terms = kronecker_terms(operator)
     if terms is None:

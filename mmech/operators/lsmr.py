@@ -28,13 +28,7 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class Preconditioner:
-    """N (n, n) such that the columns of A N are nearly orthonormal.
-
-    Attributes
-    ----------
-    matmat, rmatmat : callable
-        Products of N and Nᵀ with (n, k) arrays.
-    """
+    """Products of N and Nᵀ, such that the columns of A N are nearly orthonormal."""
 
     matmat: Callable[[Array], Array]
     rmatmat: Callable[[Array], Array]
@@ -43,19 +37,10 @@ class Preconditioner:
 def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
     """Return what makes LSMR fast on an operator of full column rank.
 
-    Stacks of Kronecker products take a common basis of their factors and the
-    diagonal of the gram in it; other operators the norms of their columns.
-
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (m, n)
-        The operator A.
-
-    Returns
-    -------
-    Preconditioner or None
-        ``None`` where full column rank is not known (the minimum norm solution would
-        change) or the norms are not cheap.
+    Stacks of Kronecker products take a common basis of their factors and the diagonal
+    of the gram in it; other operators the norms of their columns. ``None`` where full
+    column rank is not known (the minimum norm solution would change) or the norms are
+    not cheap.
     """
     similar = _unweighted(operator)
     if operator.shape[1] <= LIMITS.spectrum_cells:
@@ -149,25 +134,10 @@ def solve(
     *,
     transposed: bool = False,
 ) -> NDArray[np.float64]:
-    """Return A⁺ B, or (Aᵀ)⁺ B, column by column.
+    """Return A⁺ B (n, k) for B (m, k), or (Aᵀ)⁺ B if transposed, column by column.
 
     With a preconditioner N the unknown is z with x = N z; for the transpose the
     equations NᵀAᵀ x = Nᵀ b have the same minimum norm solution.
-
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (m, n)
-        The operator A.
-    rhs : ndarray of float64, shape (m, k), or (n, k) if transposed
-        Right-hand sides B.
-    near : Preconditioner or None
-        N, for an operator of full column rank.
-    transposed : bool, default=False
-        Solve with Aᵀ.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, k), or (m, k) if transposed
 
     Warns
     -----

@@ -23,22 +23,10 @@ Floats = NDArray[np.float64]
 
 
 def scale_rows(operator: QueryMatrix, factors: Floats) -> QueryMatrix:
-    """Return diag(factors) A.
+    """Return diag(factors) A, for one factor per row, without empty blocks.
 
     Stacks whose blocks have one factor each stay stacks, and so keep the closed forms
     that they have.
-
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (p, n)
-        The operator A.
-    factors : ndarray of float64, shape (p,)
-        One factor per row.
-
-    Returns
-    -------
-    QueryMatrix, shape (p, n)
-        Empty blocks are left out.
 
     Examples
     --------

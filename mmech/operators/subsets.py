@@ -27,24 +27,9 @@ Subset = tuple[int, ...]
 def downward_closure(
     subsets: Iterable[Subset], domain_shape: tuple[int, ...]
 ) -> dict[Subset, int]:
-    """Return all subsets of the given ones, less attributes of size one, numbered.
+    """Return all subsets of sorted ones, less attributes of size one, numbered.
 
-    Parameters
-    ----------
-    subsets : iterable of tuple of int
-        Sorted subsets.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    dict of tuple to int
-        Position of every subset, smaller subsets first.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If there are more than 2^22 of them.
+    Smaller ones first. Raises `DomainTooLargeError` for more than 2^22.
     """
     found: set[Subset] = set()
     for subset in subsets:
@@ -109,20 +94,9 @@ def marginal_precisions(
     """Return k_s = Σ_{a⊇s} θ_a² n_s / n_a, zero where no marginal contains s.
 
     The gram of the weighted marginals has the eigenvalue k_s n / n_s on the
-    interactions of s, so that a query costs Σ_s ‖W_s‖² / k_s.
-
-    Parameters
-    ----------
-    terms : iterable of (tuple of int, float)
-        Attributes a and squared weight θ_a² of every marginal.
-    subsets : sequence of tuple of int
-        Subsets s of attributes with at least two values.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    ndarray of float64, shape (number of subsets,)
+    interactions of s, so that a query costs Σ_s ‖W_s‖² / k_s. `terms` are the
+    attributes a and the squared weight θ_a² of every marginal; `subsets` are the s, of
+    attributes with at least two values.
     """
     numbers = {subset: i for i, subset in enumerate(subsets)}
     order = max(map(len, subsets), default=0)

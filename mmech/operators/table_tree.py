@@ -131,18 +131,9 @@ class TableTree:
         return shape, [axis for axis, stays in enumerate(kept) if stays]
 
     def sums(self, x: Array) -> Iterator[tuple[int, Array]]:
-        """Yield the number and the table of everything that is asked for.
+        """Yield the number and the table (n_a, k) of everything that is asked for.
 
-        Parameters
-        ----------
-        x : ndarray, shape (n, k)
-            Counts of the cells, C-contiguous.
-
-        Yields
-        ------
-        number : int
-        table : ndarray of the same dtype, shape (n_a, k)
-            Exact for integers.
+        Of C-contiguous counts of the cells (n, k), in their dtype: exact for integers.
         """
         columns = x.shape[1]
         stack = [(self._root, self._root, x)]
@@ -158,16 +149,9 @@ class TableTree:
             stack += [(mask, child, table) for child in self._children.get(mask, ())]
 
     def spread(self, tables: Mapping[int, Array] | Sequence[Array]) -> Array:
-        """Return the sum over the tables of what a cell finds in its entry of each.
+        """Return the sum over tables of what a cell finds in its entry of each, (n, k).
 
-        Parameters
-        ----------
-        tables : mapping of int to ndarray, or sequence of ndarray, each (n_a, k)
-            One for every number, of one dtype.
-
-        Returns
-        -------
-        ndarray of the same dtype, shape (n, k)
+        `tables` are arrays of one dtype and of shape (n_a, k), one for every number.
         """
         return self._collect(self._root, tables)
 

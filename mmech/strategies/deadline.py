@@ -17,13 +17,7 @@ _end: ContextVar[float] = ContextVar("end of the optimization", default=math.inf
 
 @contextmanager
 def time_limit(budget_seconds: Any) -> Iterator[None]:
-    """Let `time_is_up` answer yes after some seconds, in this thread.
-
-    Parameters
-    ----------
-    budget_seconds : float or None
-        Seconds from now; ``None`` for no limit.
-    """
+    """Let `time_is_up` answer yes after some seconds, or never, in this thread."""
     if budget_seconds is not None:
         if isinstance(budget_seconds, bool) or not isinstance(
             budget_seconds, numbers.Real

@@ -31,18 +31,8 @@ LARGE = 2**22
 class BoxDescent:
     """End point of a descent in a box.
 
-    Attributes
-    ----------
-    point : ndarray of float64
-        End point, in the shape of the start.
-    value : float
-        Value there.
-    history : tuple of float
-        Value after every iteration, never increasing.
-    success : bool
-        Whether the values settled, rather than a limit being hit.
-    message : str
-        Why it ended.
+    `history` is the value after every iteration, never increasing; `success` whether
+    the values settled, rather than a limit being hit.
     """
 
     point: Floats
@@ -172,10 +162,9 @@ def minimize_in_box(
     """Descend on lower <= x <= upper by projected L-BFGS.
 
     The quasi-Newton direction of the variables that are free to move, followed by
-    backtracking along its projection on the box. Variables at a bound that the
-    gradient pushes against stay there. Every iteration costs about one evaluation
-    and four passes over the last `n_pairs` steps; memory is 8 bytes per variable
-    and pair.
+    backtracking along its projection on the box. Variables at a bound that the gradient
+    pushes against stay there. Every iteration costs about one evaluation and four
+    passes over the last `n_pairs` steps; memory is 8 bytes per variable and pair.
 
     Parameters
     ----------
@@ -183,22 +172,12 @@ def minimize_in_box(
         Maps a point to the value and the gradient, of the shape of the point.
     start : ndarray of float64
         Start, moved into the box.
-    lower, upper : float
-        Bounds of every variable.
-    max_iter : int
-        Limit on iterations.
     tolerance : float
         Relative decrease per iteration, on average over five, at which to stop.
-    n_pairs : int, default=10
-        Number of steps to remember.
     by_face : bool, default=True
         Whether the curvature is that of the free variables alone. Otherwise steps are
         less exact, and fewer variables run into their bounds on the way: where there
         are many minima, the one at the end is often lower.
-
-    Returns
-    -------
-    BoxDescent
 
     References
     ----------

@@ -68,6 +68,8 @@ def dual_strategy(
 ) -> StrategyResult:
     """Solve the dual and return the explicit strategy that belongs to its solution.
 
+    Optimal among all strategies up to the gap in its message.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -78,18 +80,8 @@ def dual_strategy(
     tolerance : float, default=2e-5
         Relative gap between the bounds of the dual at which to stop.
     callback : callable, default=None
-        Called with a `StrategyResult` for every strategy that is made of a solution,
-        of which the first is most often the last; stops if it returns True.
-
-    Returns
-    -------
-    StrategyResult
-        Optimal among all strategies up to the gap in its message.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If the workload, or the strategy, is too large to be held.
+        Called for every strategy that is made of a solution, of which the first is most
+        often the last.
     """
     max_iter = check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")

@@ -70,17 +70,16 @@ def kronecker_strategy(
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
-    """Optimize one p-Identity factor per attribute.
+    """Optimize one p-Identity factor per attribute; never worse than the identity.
 
-    For a single product the factors are independent. For a union every factor
-    in turn descends on its surrogate, warm-started from where it stands, so the
-    loss never increases from sweep to sweep.
+    For a single product the factors are independent. For a union every factor in turn
+    descends on its surrogate, warm-started from where it stands, so the loss never
+    increases from sweep to sweep.
 
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
-        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor
-        sizes.
+        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor sizes.
     p : int or sequence of int, default=None
         Extra queries per factor.
     n_starts : int, default=None
@@ -90,21 +89,8 @@ def kronecker_strategy(
         Iterations per factor and sweep.
     tolerance : float, default=1e-7
         Relative decrease per sweep at which to stop.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the starts.
-    callback : callable, default=None
-        Called with a `StrategyResult` after every start; stops if it returns
-        True.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than the identity.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the workload is not a union of products.
+    seed, callback
+        As in `optimize`.
     """
     terms = _terms(workload, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
@@ -276,27 +262,9 @@ def alternate_factors(
 ) -> tuple[list[Floats], list[float], bool]:
     """Sweep over the factors until the loss stops decreasing.
 
-    Parameters
-    ----------
-    thetas : list of ndarray, each of shape (n_i, p_i)
-        Transposed extra queries of every factor, to start from.
-    weights : ndarray, shape (n_terms,)
-        Weights w_j of the products.
-    surrogates : list of SurrogateGrams
-        Grams of the products, by factor.
-    max_iter : int
-        Iterations per factor and sweep.
-    tolerance : float
-        Relative decrease per sweep at which to stop.
-    norm : {"L1", "L2"}, default="L1"
-        Norm of the columns that is one.
-
-    Returns
-    -------
-    thetas : list of ndarray
-    history : list of float
-        Loss after every sweep.
-    success : bool
+    From transposed extra queries of every factor, each (n_i, p_i), for products of the
+    given weights; `surrogates` are their grams, by factor. Returns the queries, the
+    loss after every sweep, and whether its relative decrease fell below the tolerance.
     """
     traces = np.stack(
         [
@@ -340,8 +308,8 @@ def kronecker_l2_strategy(
     """Multiply optimal factors; for a union, descend on one p-Identity per attribute.
 
     Bounds and losses of a product under L2 are the products of those of its factors,
-    and so are optima. A union of products has no such form: the factors descend in
-    turn on their surrogates.
+    and so are optima. A union of products has no such form: the factors descend in turn
+    on their surrogates. Never worse than the identity.
 
     Parameters
     ----------
@@ -351,20 +319,8 @@ def kronecker_l2_strategy(
         Iterations per factor, and sweep of a union.
     tolerance : float, default=2e-5
         Relative gap to the optimum, or decrease per sweep, at which to stop.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the starts.
-    callback : callable, default=None
-        Called with the `StrategyResult` of all factors.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than the identity.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the workload is not a union of products.
+    seed, callback
+        As in `optimize`; `callback` is called once.
     """
     terms = _terms(workload, "template='pidentity' or 'dense'")
     if len(terms) == 1:

@@ -140,18 +140,7 @@ class PIdentityObjective:
     counts: NDArray[np.int64] | None = None
 
     def __call__(self, columns: Floats) -> tuple[float, Floats]:
-        """Evaluate at Θᵀ.
-
-        Parameters
-        ----------
-        columns : ndarray of float64, shape (n, p)
-            The transposed extra queries, C-contiguous.
-
-        Returns
-        -------
-        loss : float
-        gradient : ndarray of float64, shape (n, p)
-        """
+        """Return the loss and its gradient (n, p) at a C-contiguous Θᵀ (n, p)."""
         scales = column_norms(columns, self.norm)
         # The c cells of a block contribute c equal rows to Θᵀ: as one, √c times it.
         roots = None if self.counts is None else np.sqrt(self.counts)[:, None]
@@ -197,10 +186,10 @@ def pidentity_strategy(
 ) -> StrategyResult:
     """Optimize a p-Identity strategy by descent from several starts.
 
-    Every start descends a little, and the best of them to the end. Where the cells
-    have an order (ranges, or an explicit workload in which one is found), the starts
-    are compared on blocks of neighbours, which are then halved again and again. Most
-    of the descent takes place on at most 512 blocks.
+    Every start descends a little, and the best of them to the end. Where the cells have
+    an order (ranges, or an explicit workload in which one is found), the starts are
+    compared on blocks of neighbours, which are then halved again and again. Most of the
+    descent takes place on at most 512 blocks. Never worse than the identity.
 
     Parameters
     ----------
@@ -216,21 +205,8 @@ def pidentity_strategy(
         Relative decrease of the loss per iteration at which the last descent stops.
         When omitted 1e-7, and above 512 cells in an order 2e-7 on the blocks and
         1e-6 on the cells.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the starts.
-    callback : callable, default=None
-        Called with a `StrategyResult` after every start; returning True ends the
-        search with the best so far.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than the identity.
-
-    Raises
-    ------
-    DomainTooLargeError
-        If there are more cells than a descent can treat and they have no order.
+    seed, callback
+        As in `optimize`.
     """
     n = workload.shape[1]
     p = default_p(n) if p is None else check_integer(p, "p")
@@ -358,6 +334,8 @@ def pidentity_l2_strategy(
 ) -> StrategyResult:
     """Descend on one p-Identity for the whole domain, under L2 sensitivity.
 
+    Never worse than the identity.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -368,15 +346,8 @@ def pidentity_l2_strategy(
         Limit on iterations.
     tolerance : float, default=1e-5
         Relative decrease at which to stop.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the start.
-    callback : callable, default=None
-        Called with the `StrategyResult` of the one descent.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than the identity.
+    seed, callback
+        As in `optimize`; `callback` is called once.
     """
     n = workload.shape[1]
     p = default_p_l2(n) if p is None else check_integer(p, "p")
@@ -445,25 +416,10 @@ def minimize_pidentity(
     tolerance: float,
     norm: str = "L1",
 ) -> Descent:
-    """Descend from Θᵀ = `start`, on the non-negative orthant for "L1".
+    """Descend from Θᵀ = `start` (n, p), on the non-negative orthant for "L1".
 
-    Parameters
-    ----------
-    gram : QueryMatrix, shape (n, n)
-        Gram of the workload.
-    start : ndarray of float64, shape (n, p)
-        Transposed extra queries.
-    max_iter : int
-        Limit on iterations.
-    tolerance : float
-        Relative decrease per iteration at which to stop.
-    norm : {"L1", "L2"}, default="L1"
-        Norm of the columns that is one.
-
-    Returns
-    -------
-    Descent
-        In original units of the gram.
+    `tolerance` is the relative decrease per iteration at which to stop; losses are in
+    units of the gram (n, n) of the workload.
     """
     return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
 

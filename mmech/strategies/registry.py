@@ -186,17 +186,7 @@ _registry: dict[tuple[str, str], Template] = {}
 
 
 def register(template: Template) -> Template:
-    """Add a template to the registry.
-
-    Parameters
-    ----------
-    template : Template
-        Name and rank must be new for all of its norms.
-
-    Returns
-    -------
-    Template
-        The template itself.
+    """Add a template to the registry, and return it.
 
     Raises
     ------
@@ -229,13 +219,7 @@ def templates(norm: str) -> list[Template]:
 
 
 def find(name: Any, norm: str) -> Template:
-    """Return a template by its name.
-
-    Raises
-    ------
-    ValueError
-        If no template for the norm has the name.
-    """
+    """Return a template by its name; raise `ValueError` if none for the norm has it."""
     if isinstance(name, str) and (norm, name) in _registry:
         return _registry[norm, name]
     known = ["auto", *(template.name for template in templates(norm))]
@@ -246,13 +230,7 @@ def find(name: Any, norm: str) -> Template:
 
 
 def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
-    """Raise unless a template, or some template for "auto", has all the options.
-
-    Raises
-    ------
-    TypeError
-        If an option is unknown.
-    """
+    """Raise `TypeError` unless a template, or for "auto" any, has all the options."""
     tried = templates(norm) if template == "auto" else [find(template, norm)]
     accepted = frozenset[str]().union(*(found.options for found in tried))
     unknown = sorted(set(options) - accepted)
@@ -278,23 +256,8 @@ def try_all(
 ) -> StrategyResult:
     """Walk the templates in the order of their ranks and return the best strategy.
 
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries to answer.
-    norm : {"L1", "L2"}
-        Norm of the columns that the loss is about.
-    seed : int, SeedSequence or Generator, default=None
-        Seed that every template starts from; a generator gives one number for all.
-    callback : callable, default=None
-        Passed on to the searches.
-    options : mapping of str to Any
-        Every template gets those that it has.
-
-    Returns
-    -------
-    StrategyResult
-        With every template among its candidates, also those left out.
+    Every template gets those of the options that it has, starts from the same seed, for
+    which a generator gives one number, and is among the candidates, also if left out.
 
     Raises
     ------

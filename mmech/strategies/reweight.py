@@ -105,27 +105,10 @@ def low_rank_strategy(
 ) -> StrategyResult:
     """Measure weighted queries and sums of neighbouring queries: A = S W.
 
-    S holds the identity and a binary tree of sums over the rows of W; reweighting
-    drops what does not help. Suits workloads of few queries over many cells.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries to answer; m and the rank at most 1024.
-    max_iter : int, default=50
-        Number of updates.
-    tolerance : float, default=1e-6
-        Relative decrease at which to stop.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than measuring the workload itself (S = I).
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the workload has too many rows or entries.
+    S holds the identity and a binary tree of sums over the rows of W; reweighting drops
+    what does not help. Suits workloads of few queries over many cells, of rank at most
+    1024; never worse than measuring the workload itself (S = I). Options are those of
+    `reweight`.
     """
     m, n = workload.shape
     if m > LIMITS.reweighted_rank or 2 * m * n > LIMITS.reweighted_entries:

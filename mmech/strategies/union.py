@@ -78,6 +78,9 @@ def union_strategy(
 ) -> StrategyResult:
     """Optimize one Kronecker strategy for each of several groups, jointly.
 
+    With the exact loss of the joint least squares. The message gives the budgets and
+    the loss of the same groups answered one by one.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -97,24 +100,8 @@ def union_strategy(
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-9
         Relative decrease at which to stop.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the starts.
-    callback : callable, default=None
-        Called with a `StrategyResult` after every start; stops if it returns True.
-
-    Returns
-    -------
-    StrategyResult
-        With the exact loss of the joint least squares. The message gives the budgets
-        and the loss of the same groups answered one by one.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the workload is not a union of products, or its domain is too large for
-        the joint spectrum.
-    ValueError
-        If the groups are not a partition of the terms.
+    seed, callback
+        As in `optimize`.
     """
     terms = kronecker_terms(workload)
     if terms is None or len(terms) < 2:
