@@ -303,9 +303,7 @@ def _is_judged_fast(factor: QueryMatrix) -> bool:
     return factor.dtype == np.int64
 
 
-@_is_judged_fast.register(PIdentity)
-def _(factor: PIdentity) -> bool:
-    return True
+_is_judged_fast.register(PIdentity, lambda factor: True)
 
 
 # ---- one rule per kind of strategy ---------------------------------------------

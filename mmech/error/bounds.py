@@ -191,9 +191,9 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     return sum_of_roots(squared_singular_values(workload), max(m, n)) ** 2 / n
 
 
-@svd_loss_bound.register(Scaled)
-def _(workload: Scaled) -> float:
-    return workload.weight**2 * svd_loss_bound(workload.operator)
+svd_loss_bound.register(
+    Scaled, lambda workload: workload.weight**2 * svd_loss_bound(workload.operator)
+)
 
 
 @svd_loss_bound.register(Kronecker)

@@ -36,22 +36,11 @@ def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
     return None
 
 
-@_symmetric_shape.register(Identity)
-@_symmetric_shape.register(Ones)
-def _(workload: Identity | Ones) -> tuple[int, ...] | None:
-    return (workload.n,)
-
-
-@_symmetric_shape.register(Scaled)
-def _(workload: Scaled) -> tuple[int, ...] | None:
-    return _symmetric_shape(workload.operator)
-
-
-@_symmetric_shape.register(Anova)
-@_symmetric_shape.register(Marginal)
-@_symmetric_shape.register(Marginals)
-def _(workload: Anova | Marginal | Marginals) -> tuple[int, ...] | None:
-    return workload.domain_shape
+_symmetric_shape.register(Identity | Ones, lambda workload: (workload.n,))
+_symmetric_shape.register(Scaled, lambda workload: _symmetric_shape(workload.operator))
+_symmetric_shape.register(
+    Anova | Marginal | Marginals, lambda workload: workload.domain_shape
+)
 
 
 @_symmetric_shape.register(Kronecker)

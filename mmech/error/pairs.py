@@ -170,8 +170,7 @@ def _(workload: VStack, strategy: QueryMatrix) -> Floats:
     return np.concatenate([row_gains(block, strategy) for block in workload.blocks])
 
 
-@_rows_of.register(AllRange)
-@_rows_of.register(WidthRange)
+@_rows_of.register(AllRange | WidthRange)
 def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
     distances = _range_gains(workload, strategy)
     if distances is None:

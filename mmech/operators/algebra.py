@@ -74,9 +74,7 @@ def _factors(operator: QueryMatrix) -> tuple[QueryMatrix, ...]:
     return (operator,)
 
 
-@_factors.register
-def _(operator: Product) -> tuple[QueryMatrix, ...]:
-    return operator.factors
+_factors.register(Product, lambda operator: operator.factors)
 
 
 PRODUCT_RULES: list[tuple[type, type, Rule]] = [
@@ -128,9 +126,9 @@ def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
     return operator if whole and weight == 1 else Scaled(weight, operator)
 
 
-@_scaled.register(Scaled)
-def _(operator: Scaled, weight: float) -> QueryMatrix:
-    return scale(weight * operator.weight, operator.operator)
+_scaled.register(
+    Scaled, lambda operator, weight: scale(weight * operator.weight, operator.operator)
+)
 
 
 @_scaled.register(Anova)

@@ -90,14 +90,10 @@ def apply_along(
     return np.ascontiguousarray(np.swapaxes(result, 0, 1))
 
 
-@apply_along.register(Prefix)
-def _(factor: Prefix, matrix: Array | None, x: Array, transpose: bool) -> Array:
-    return scan(x, transpose)
-
-
-@apply_along.register(Suffix)
-def _(factor: Suffix, matrix: Array | None, x: Array, transpose: bool) -> Array:
-    return scan(x, not transpose)
+apply_along.register(Prefix, lambda factor, matrix, x, transpose: scan(x, transpose))
+apply_along.register(
+    Suffix, lambda factor, matrix, x, transpose: scan(x, not transpose)
+)
 
 
 @apply_along.register(Ones)

@@ -87,9 +87,7 @@ def _row_weights(factor: QueryMatrix) -> Array | None:
     return None
 
 
-@_row_weights.register(Diagonal)
-def _(factor: Diagonal) -> Array | None:
-    return factor.diag()
+_row_weights.register(Diagonal, lambda factor: factor.diag())
 
 
 @singledispatch
@@ -98,9 +96,7 @@ def _row_blocks(operator: QueryMatrix) -> Sequence[QueryMatrix]:
     return [operator]
 
 
-@_row_blocks.register(VStack)
-def _(operator: VStack) -> Sequence[QueryMatrix]:
-    return operator.blocks
+_row_blocks.register(VStack, lambda operator: operator.blocks)
 
 
 @singledispatch

@@ -210,9 +210,7 @@ def _merge_listed(
     return Sparse(sp.diags_array(np.sqrt(counts)) @ sp.csr_array(rows.to_sparse()))
 
 
-@merge_rows.register(Marginals)
-def _(workload: Marginals) -> QueryMatrix:
-    return workload
+merge_rows.register(Marginals, lambda workload: workload)
 
 
 @singledispatch
@@ -261,14 +259,12 @@ def _restrict_any(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     return workload @ Sparse(sp.csr_array((ones, places), shape=(n, columns.size)))
 
 
-@restrict_columns.register(Dense)
-def _(workload: Dense, columns: Groups) -> QueryMatrix:
-    return Dense(workload._array[:, columns])
-
-
-@restrict_columns.register(Sparse)
-def _(workload: Sparse, columns: Groups) -> QueryMatrix:
-    return Sparse(workload.matrix[:, columns])
+restrict_columns.register(
+    Dense, lambda workload, columns: Dense(workload._array[:, columns])
+)
+restrict_columns.register(
+    Sparse, lambda workload, columns: Sparse(workload.matrix[:, columns])
+)
 
 
 @restrict_columns.register(Permuted)

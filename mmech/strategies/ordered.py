@@ -214,15 +214,8 @@ def asks_in_order(gram: QueryMatrix) -> bool:
     return False
 
 
-@asks_in_order.register(AllRangeGram)
-@asks_in_order.register(SeparableGram)
-def _(gram: QueryMatrix) -> bool:
-    return True
-
-
-@asks_in_order.register(Scaled)
-def _(gram: Scaled) -> bool:
-    return asks_in_order(gram.operator)
+asks_in_order.register(AllRangeGram | SeparableGram, lambda gram: True)
+asks_in_order.register(Scaled, lambda gram: asks_in_order(gram.operator))
 
 
 @asks_in_order.register(Sum)
@@ -242,16 +235,8 @@ def _asks_ranges(workload: QueryMatrix) -> bool:
     return False
 
 
-@_asks_ranges.register(Prefix)
-@_asks_ranges.register(Suffix)
-@_asks_ranges.register(WidthRange)
-def _(workload: QueryMatrix) -> bool:
-    return True
-
-
-@_asks_ranges.register(Ranges)
-def _(workload: Ranges) -> bool:
-    return len(workload.domain_shape) == 1
+_asks_ranges.register(Prefix | Suffix | WidthRange, lambda workload: True)
+_asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
 
 
 def _neighbours_are_alike(entries: Floats) -> bool:
@@ -270,9 +255,7 @@ def _separable(gram: QueryMatrix) -> SeparableGram | None:
     return None
 
 
-@_separable.register(SeparableGram)
-def _(gram: SeparableGram) -> SeparableGram | None:
-    return gram
+_separable.register(SeparableGram, lambda gram: gram)
 
 
 @_separable.register(Scaled)

@@ -317,9 +317,7 @@ def _theta_of(factor: QueryMatrix) -> Floats:
     return np.zeros((0, factor.shape[1]))
 
 
-@_theta_of.register
-def _(factor: PIdentity) -> Floats:
-    return factor._theta
+_theta_of.register(PIdentity, lambda factor: factor._theta)
 
 
 def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:

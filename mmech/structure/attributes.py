@@ -32,25 +32,14 @@ def domain_shape_of(workload: QueryMatrix) -> Sizes | None:
     return None if known is None else tuple(known)
 
 
-@domain_shape_of.register(Marginal)
-@domain_shape_of.register(Marginals)
-def _(workload: Marginal | Marginals) -> Sizes | None:
-    return workload.domain_shape
-
-
-@domain_shape_of.register
-def _(workload: Kronecker) -> Sizes | None:
-    return tuple(factor.shape[1] for factor in workload.factors)
-
-
-@domain_shape_of.register
-def _(workload: Scaled) -> Sizes | None:
-    return domain_shape_of(workload.operator)
-
-
-@domain_shape_of.register
-def _(workload: Product) -> Sizes | None:
-    return domain_shape_of(workload.factors[-1])
+domain_shape_of.register(Marginal | Marginals, lambda workload: workload.domain_shape)
+domain_shape_of.register(
+    Kronecker, lambda workload: tuple(factor.shape[1] for factor in workload.factors)
+)
+domain_shape_of.register(Scaled, lambda workload: domain_shape_of(workload.operator))
+domain_shape_of.register(
+    Product, lambda workload: domain_shape_of(workload.factors[-1])
+)
 
 
 @domain_shape_of.register
@@ -65,9 +54,7 @@ def marginals_of(operator: QueryMatrix) -> Marginals | None:
     return None
 
 
-@marginals_of.register
-def _(operator: Marginals) -> Marginals | None:
-    return operator
+marginals_of.register(Marginals, lambda operator: operator)
 
 
 @marginals_of.register

@@ -148,19 +148,15 @@ def _(workload: VStack) -> Terms | None:
     return terms
 
 
-@_range_terms.register(Identity)
-def _(workload: Identity) -> Terms | None:
-    return [(1, lambda first, size, count: size * count)]
+_range_terms.register(
+    Identity, lambda workload: [(1, lambda first, size, count: size * count)]
+)
+_range_terms.register(
+    Ones, lambda workload: [(workload.m, lambda first, size, count: size**2 * count)]
+)
 
 
-@_range_terms.register(Ones)
-def _(workload: Ones) -> Terms | None:
-    return [(workload.m, lambda first, size, count: size**2 * count)]
-
-
-@_range_terms.register(AllRange)
-@_range_terms.register(Prefix)
-@_range_terms.register(Suffix)
+@_range_terms.register(AllRange | Prefix | Suffix)
 def _(workload: AllRange | Prefix | Suffix) -> Terms | None:
     return [(1, _overlaps(type(workload), workload.shape[1]))]
 

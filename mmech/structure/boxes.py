@@ -21,23 +21,16 @@ def is_union_of_boxes(workload: QueryMatrix) -> bool:
     return False
 
 
-@is_union_of_boxes.register(Kronecker)
-@is_union_of_boxes.register(Marginals)
-@is_union_of_boxes.register(PartitionStack)
-@is_union_of_boxes.register(Conjunctions)
-@is_union_of_boxes.register(Ranges)
-def _(workload: QueryMatrix) -> bool:
-    return True
-
-
-@is_union_of_boxes.register
-def _(workload: VStack) -> bool:
-    return all(is_union_of_boxes(block) for block in workload.blocks)
-
-
-@is_union_of_boxes.register
-def _(workload: Scaled) -> bool:
-    return is_union_of_boxes(workload.operator)
+is_union_of_boxes.register(
+    Kronecker | Marginals | PartitionStack | Conjunctions | Ranges,
+    lambda workload: True,
+)
+is_union_of_boxes.register(
+    VStack, lambda workload: all(is_union_of_boxes(block) for block in workload.blocks)
+)
+is_union_of_boxes.register(
+    Scaled, lambda workload: is_union_of_boxes(workload.operator)
+)
 
 
 @singledispatch
@@ -46,21 +39,13 @@ def comes_from_partitions(workload: QueryMatrix) -> bool:
     return False
 
 
-@comes_from_partitions.register(PartitionStack)
-@comes_from_partitions.register(Conjunctions)
-def _(workload: QueryMatrix) -> bool:
-    return True
-
-
-@comes_from_partitions.register
-def _(workload: Product) -> bool:
-    return comes_from_partitions(workload.factors[-1])
-
-
-@comes_from_partitions.register(Scaled)
-@comes_from_partitions.register(Transpose)
-def _(workload: Scaled | Transpose) -> bool:
-    return comes_from_partitions(workload.operator)
+comes_from_partitions.register(PartitionStack | Conjunctions, lambda workload: True)
+comes_from_partitions.register(
+    Product, lambda workload: comes_from_partitions(workload.factors[-1])
+)
+comes_from_partitions.register(
+    Scaled | Transpose, lambda workload: comes_from_partitions(workload.operator)
+)
 
 
 @comes_from_partitions.register

@@ -19,19 +19,9 @@ from mmech.structure.shape import (
 __all__: list[str] = []
 
 
-@has_full_column_rank.register(Circulant)
-def _(strategy: Circulant) -> bool:
-    return strategy.rank == strategy.n
-
-
-@has_full_column_rank.register(Toeplitz)
-def _(strategy: Toeplitz) -> bool:
-    return strategy.is_inverted
-
-
-@known_rank.register(Circulant)
-def _(workload: Circulant) -> int | None:
-    return workload.rank
+has_full_column_rank.register(Circulant, lambda strategy: strategy.rank == strategy.n)
+has_full_column_rank.register(Toeplitz, lambda strategy: strategy.is_inverted)
+known_rank.register(Circulant, lambda workload: workload.rank)
 
 
 @closed_singular_values.register(Circulant)

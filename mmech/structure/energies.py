@@ -90,9 +90,7 @@ def _(workload: Anova, sizes: Sizes) -> Floats | None:
     return np.square(workload._values) * subset_ranks(sizes)
 
 
-@_energies.register(Identity)
-def _(workload: Identity, sizes: Sizes) -> Floats | None:
-    return subset_ranks(sizes)
+_energies.register(Identity, lambda workload, sizes: subset_ranks(sizes))
 
 
 @_energies.register(Ones)

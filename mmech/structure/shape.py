@@ -88,9 +88,7 @@ def _factors(block: QueryMatrix) -> Factors | None:
     return None
 
 
-@_factors.register(Kronecker)
-def _(block: Kronecker) -> Factors | None:
-    return tuple(block.factors)
+_factors.register(Kronecker, lambda block: tuple(block.factors))
 
 
 def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
@@ -118,10 +116,7 @@ def is_uniform(workload: QueryMatrix) -> bool:
     return False
 
 
-@is_uniform.register(Identity)
-@is_uniform.register(Ones)
-def _(workload: Identity | Ones) -> bool:
-    return True
+is_uniform.register(Identity | Ones, lambda workload: True)
 
 
 @is_uniform.register(Kronecker)
@@ -160,13 +155,12 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
     return False
 
 
-for _kind in (AllRange, Identity, PIdentity, Prefix, Suffix):
-    has_full_column_rank.register(_kind)(lambda strategy: True)
-
-
-@has_full_column_rank.register(Permuted)
-def _(strategy: Permuted) -> bool:
-    return has_full_column_rank(strategy.operator)
+has_full_column_rank.register(
+    AllRange | Identity | PIdentity | Prefix | Suffix, lambda strategy: True
+)
+has_full_column_rank.register(
+    Permuted, lambda strategy: has_full_column_rank(strategy.operator)
+)
 
 
 @has_full_column_rank.register(Scaled)
@@ -174,14 +168,12 @@ def _(strategy: Scaled) -> bool:
     return strategy.weight != 0 and has_full_column_rank(strategy.operator)
 
 
-@has_full_column_rank.register(Diagonal)
-def _(strategy: Diagonal) -> bool:
-    return bool((strategy.diag() != 0).all())
-
-
-@has_full_column_rank.register(Hierarchy)
-def _(strategy: Hierarchy) -> bool:
-    return strategy.weights.get(1, 0) != 0
+has_full_column_rank.register(
+    Diagonal, lambda strategy: bool((strategy.diag() != 0).all())
+)
+has_full_column_rank.register(
+    Hierarchy, lambda strategy: strategy.weights.get(1, 0) != 0
+)
 
 
 @has_full_column_rank.register(Kronecker)
@@ -211,19 +203,13 @@ def closed_singular_values(workload: QueryMatrix) -> NDArray[np.float64] | None:
     return None
 
 
-@closed_singular_values.register(Identity)
-def _(workload: Identity) -> NDArray[np.float64] | None:
-    return np.ones(workload.n)
-
-
-@closed_singular_values.register(Ones)
-def _(workload: Ones) -> NDArray[np.float64] | None:
-    return np.array([math.sqrt(math.prod(workload.shape))])
-
-
-@closed_singular_values.register(Diagonal)
-def _(workload: Diagonal) -> NDArray[np.float64] | None:
-    return np.abs(workload.diag().astype(np.float64))
+closed_singular_values.register(Identity, lambda workload: np.ones(workload.n))
+closed_singular_values.register(
+    Ones, lambda workload: np.array([math.sqrt(math.prod(workload.shape))])
+)
+closed_singular_values.register(
+    Diagonal, lambda workload: np.abs(workload.diag().astype(np.float64))
+)
 
 
 @closed_singular_values.register(AllRange)
@@ -234,8 +220,7 @@ def _(workload: AllRange) -> NDArray[np.float64] | None:
     return math.sqrt(workload.n + 1) / (2.0 * np.sin(angles))
 
 
-@closed_singular_values.register(Prefix)
-@closed_singular_values.register(Suffix)
+@closed_singular_values.register(Prefix | Suffix)
 def _(workload: Prefix | Suffix) -> NDArray[np.float64] | None:
     # The same with one free end: 2 - 2 cos((2k-1)π / (2n+1)).
     angles = np.arange(1, 2 * workload.n, 2) * (math.pi / (2 * (2 * workload.n + 1)))
@@ -248,9 +233,9 @@ def _(workload: Scaled) -> NDArray[np.float64] | None:
     return None if inner is None else abs(float(workload.weight)) * inner
 
 
-@closed_singular_values.register(Permuted)
-def _(workload: Permuted) -> NDArray[np.float64] | None:
-    return closed_singular_values(workload.operator)
+closed_singular_values.register(
+    Permuted, lambda workload: closed_singular_values(workload.operator)
+)
 
 
 @closed_singular_values.register(Kronecker)
@@ -302,19 +287,13 @@ def known_rank(workload: QueryMatrix) -> int | None:
     return None
 
 
-@known_rank.register(Ones)
-def _(workload: Ones) -> int | None:
-    return 1
-
-
-@known_rank.register(Kronecker)
-def _(workload: Kronecker) -> int | None:
-    return math.prod(rank(factor) for factor in workload.factors)
-
-
-@known_rank.register(Marginals)
-def _(workload: Marginals) -> int | None:
-    return _rank_of_marginals(workload, workload.domain_shape)
+known_rank.register(Ones, lambda workload: 1)
+known_rank.register(
+    Kronecker, lambda workload: math.prod(rank(factor) for factor in workload.factors)
+)
+known_rank.register(
+    Marginals, lambda workload: _rank_of_marginals(workload, workload.domain_shape)
+)
 
 
 @known_rank.register(WidthRange)
@@ -339,9 +318,9 @@ def _(workload: Ranges) -> int | None:
     return nodes - int(connected_components(graph, directed=False)[0])
 
 
-@known_rank.register(Scaled)
-def _(workload: Scaled) -> int | None:
-    return None if workload.weight == 0 else rank(workload.operator)
+known_rank.register(
+    Scaled, lambda workload: None if workload.weight == 0 else rank(workload.operator)
+)
 
 
 def _rank_of_marginals(workload: QueryMatrix, shape: Sizes) -> int:

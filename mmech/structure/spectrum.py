@@ -77,9 +77,7 @@ def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
     return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
 
 
-@marginal_terms.register(Marginal)
-def _(workload: Marginal) -> list[tuple[Subset, float]] | None:
-    return [(workload.attributes, 1.0)]
+marginal_terms.register(Marginal, lambda workload: [(workload.attributes, 1.0)])
 
 
 @marginal_terms.register(Scaled)
@@ -235,9 +233,7 @@ def _(workload: Identity, sizes: Sizes) -> Squares | None:
     return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
 
 
-@_squares.register(Ones)
-def _(workload: Ones, sizes: Sizes) -> Squares | None:
-    return {(): float(workload.m)}
+_squares.register(Ones, lambda workload, sizes: {(): float(workload.m)})
 
 
 @_squares.register(Kronecker)
@@ -352,14 +348,8 @@ def _boxes_of(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     return None
 
 
-@_boxes_of.register(Conjunctions)
-def _(workload: Conjunctions, sizes: Sizes) -> Masks | None:
-    return workload._masks
-
-
-@_boxes_of.register(PartitionStack)
-def _(workload: PartitionStack, sizes: Sizes) -> Masks | None:
-    return workload.boxes()
+_boxes_of.register(Conjunctions, lambda workload, sizes: workload._masks)
+_boxes_of.register(PartitionStack, lambda workload, sizes: workload.boxes())
 
 
 @_boxes_of.register(Ranges)
