@@ -67,23 +67,11 @@ def label_blocks(
 @storable("LabelForest")
 @dataclass(frozen=True, eq=False)
 class LabelForest(Experts):
-    """Trees on blocks of attributes, each with one vote.
-
-    Attributes
-    ----------
-    domain_shape : tuple of int
-        Number of values of every attribute.
-    blocks : tuple of tuple of int
-        Attributes of every tree.
-    labels : tuple of ndarray of int64
-        Class of every leaf: of every cell of the block, in C order.
-    n_classes : int
-        Number of classes.
-    """
+    """Trees on blocks of attributes, each with one vote."""
 
     domain_shape: tuple[int, ...]
-    blocks: tuple[Subset, ...]
-    labels: tuple[Codes, ...]
+    blocks: tuple[Subset, ...]  # attributes of every tree
+    labels: tuple[Codes, ...]  # class of every cell of the block, in C order
     n_classes: int
 
     voting = "labels"
@@ -119,11 +107,8 @@ def draw_labels(
     """Assign every record to one tree, and draw the labels of all leaves.
 
     The caller has paid epsilon for all labels together. Labels of empty leaves are
-    drawn like all others, so that nothing shows which are empty.
-
-    Notes
-    -----
-    Proof: ``notebooks/proofs/leaf_labels.md``.
+    drawn like all others, so that nothing shows which are empty. Proof:
+    ``notebooks/proofs/leaf_labels.md``.
     """
     trees = assign_records(codes.shape[0], len(blocks), insecure_rng=noise)
     labels = []

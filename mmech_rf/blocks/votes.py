@@ -48,20 +48,10 @@ def check_estimate(
 @storable("LogOdds")
 @dataclass(frozen=True, eq=False)
 class LogOdds(Experts):
-    """Product of experts: log p(c) + Σ_a log p(x_a | c) from shrunk tables.
+    """Product of experts: log p(c) + Σ_a log p(x_a | c) from shrunk tables."""
 
-    Attributes
-    ----------
-    estimate : ShrunkEstimate
-        Posterior means and variances of the tables of all blocks, by class.
-    blocks : tuple of tuple of int
-        Disjoint sets of attributes.
-    settings : BlockSettings
-        Smoothing and prior floor.
-    """
-
-    estimate: ShrunkEstimate
-    blocks: tuple[Subset, ...]
+    estimate: ShrunkEstimate  # of the tables of all blocks, by class
+    blocks: tuple[Subset, ...]  # disjoint
     settings: BlockSettings = field(default_factory=BlockSettings)
 
     voting = "log-odds"
@@ -121,16 +111,9 @@ class Weights(Experts):
 
     With n times the contrast of a cell over N the excess of a class's probability over
     1/k, the log-odds are k times that, to first order.
-
-    Attributes
-    ----------
-    estimate : ShrunkEstimate
-        Of tables by class.
-    n_records : float
-        Number of records N.
     """
 
-    estimate: ShrunkEstimate
+    estimate: ShrunkEstimate  # of tables by class
     n_records: float
 
     voting = "weight"
@@ -164,15 +147,9 @@ class Differences(Weights):
 @storable("Distribution")
 @dataclass(frozen=True, eq=False)
 class Distribution(Experts):
-    """The joint distribution of cells and classes of maximum entropy.
+    """The joint distribution of cells and classes of maximum entropy."""
 
-    Attributes
-    ----------
-    fit : MaximumEntropy
-        Fitted to tables by class, of blocks that share no attribute.
-    """
-
-    fit: MaximumEntropy
+    fit: MaximumEntropy  # to tables by class, of blocks that share no attribute
 
     voting = "maximum-entropy"
 

@@ -23,23 +23,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class OpenML:
-    """Where a set lies on OpenML, and what its names mean in our schema.
-
-    Attributes
-    ----------
-    name : str
-        Name on OpenML.
-    version : int
-        Version of that name.
-    columns : mapping
-        Our name of a column to OpenML's, where they differ.
-    values : mapping
-        By our name of a column, OpenML's texts to ours.
-    """
+    """Where a set lies on OpenML, and what its names mean in our schema."""
 
     name: str
     version: int = 1
+    # Our name of a column to OpenML's, where they differ.
     columns: Mapping[str, str] = field(default_factory=dict)
+    # By our name of a column, OpenML's texts to ours.
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -49,27 +39,14 @@ class OpenML:
 
 @dataclass(frozen=True)
 class UCI:
-    """Where a set lies in the UCI Machine Learning Repository: a text file, no header.
+    """Where a set lies in the UCI repository: a text file without a header."""
 
-    Attributes
-    ----------
-    path : str
-        Of the file, within the repository.
-    n_lines : int
-        Its number of lines, by which a wrong or broken file is known.
-    width : int
-        Values to take from every line, the class included, which is the last.
-    separator : str, optional
-        Between values; None for blanks.
-    one_hot : bool, default=False
-        Whether the class is a column for each of the schema's, one of them "1"; lines
-        with none or several are left out.
-    """
-
-    path: str
-    n_lines: int
-    width: int
-    separator: str | None = ","
+    path: str  # of the file, within the repository
+    n_lines: int  # by which a wrong or broken file is known
+    width: int  # values to take from every line; the last is the class
+    separator: str | None = ","  # between values; None for blanks
+    # Whether the class is a column for each of the schema's, one of them "1"; lines
+    # with none or several are left out.
     one_hot: bool = False
 
     @property
@@ -85,30 +62,17 @@ class UCI:
 
 @dataclass(frozen=True)
 class DataSet:
-    """How to obtain a set: without a download, with one, or in both ways.
+    """How to obtain a set: without a download, with one, or in both ways."""
 
-    Attributes
-    ----------
-    function : str, optional
-        Name of the function in `mmech_rf.data.generated` that makes the records.
-    arguments : tuple, default=()
-        What it is called with.
-    openml, uci : OpenML, UCI, optional
-        Its schema is ``schemas/NAME.json``, from the documentation of the set; where
-        there is ``schemas/NAME.paper.json``, that one is the default.
-    derived : str, optional
-        Name of the function in `mmech_rf.data.openml` that computes the set from
-        another one, in place of `openml`.
-    numeric : bool, default=False
-        Whether it has numbers, so that ``n_bins`` may be chosen.
-    """
-
-    function: str | None = None
-    arguments: tuple[Any, ...] = ()
+    function: str | None = None  # in `mmech_rf.data.generated`, which makes the records
+    arguments: tuple[Any, ...] = ()  # what it is called with
+    # The schema is ``schemas/NAME.json``, from the documentation of the set; where
+    # there is ``schemas/NAME.paper.json``, that one is the default.
     openml: OpenML | None = None
     uci: UCI | None = None
+    # Function in `mmech_rf.data.openml` that computes the set from another one.
     derived: str | None = None
-    numeric: bool = False
+    numeric: bool = False  # whether it has numbers, so that `n_bins` may be chosen
 
     @property
     def downloadable(self) -> bool:

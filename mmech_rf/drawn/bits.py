@@ -30,26 +30,14 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BitMaps:
-    """Bit maps of the cells of views.
+    """Bit maps of the cells of views."""
 
-    Attributes
-    ----------
-    slots : ndarray of int64, shape (M,)
-        Bit of every record. Sensitive, as are the maps.
-    words : ndarray of int64, shape (k + 1,)
-        First word of every class, and the end.
-    maps : ndarray of uint64, shape (m, words[k])
-    starts : ndarray of int64, shape (v,)
-        First map of every view, or -1 where records are counted one by one.
-    factors : ndarray of int64, shape (v, 2)
-        The two views that a view is the pair of, or -1.
-    """
-
-    slots: Integers
-    words: Integers
-    maps: Words
+    slots: Integers  # bit of every record, (M,); sensitive, as are maps
+    words: Integers  # first word of every class, and the end, (k + 1,)
+    maps: Words  # shape (m, words[k])
+    # First map of every view, (v,), or -1 where records are counted one by one.
     starts: Integers
-    factors: Integers
+    factors: Integers  # the two views that a view is the pair of, or -1, (v, 2)
 
     @classmethod
     def of(
@@ -59,16 +47,7 @@ class BitMaps:
         class_codes: Integers,
         n_classes: int,
     ) -> BitMaps:
-        """Return the bit maps of records.
-
-        Parameters
-        ----------
-        views : Views
-        cells : ndarray of uint8, shape (v, M)
-            Cell of every record in every view.
-        class_codes : ndarray of int64, shape (M,)
-        n_classes : int
-        """
+        """Return the bit maps of records, with their cells in every view, (v, M)."""
         from mmech_rf._kernels import pack_views
 
         numbers = np.bincount(class_codes, minlength=n_classes)
@@ -99,12 +78,7 @@ class BitMaps:
         return cls(slots, words, maps, starts, factors)
 
     def digits(self, weights: Integers) -> Words:
-        """Return the binary digits of weights as maps, the lowest first, at least one.
-
-        Parameters
-        ----------
-        weights : ndarray of int64, shape (M,)
-        """
+        """Return the binary digits of weights as maps, lowest first, at least one."""
         from mmech_rf._kernels import pack_weights
 
         most = max(int(weights.max(initial=1)), 1)
@@ -124,16 +98,9 @@ def counted(
 ) -> tuple[Any, ...]:
     """Return what kernels know of records: arguments from `views` to `totals`.
 
-    Parameters
-    ----------
-    views, cells, class_codes, n_classes
-        As in `BitMaps.of`.
-    weights : ndarray of int64, shape (M,)
-        What each record counts for.
-    predicted : ndarray of int64, shape (M,), or None
-        Records whose class it is count once more, as if they were of a further class.
-    maps : BitMaps, optional
-        Of these records, where they were made before.
+    Weights are what each record counts for, (M,). Records whose class is predicted,
+    (M,), count once more, as if they were of a further class. Maps may have been made
+    before.
     """
     from mmech_rf._kernels import view_tables
 

@@ -32,17 +32,10 @@ Floats = NDArray[np.float64]
 @storable("Released")
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Noisy sums over records, and what is known of their noise.
+    """Noisy sums over records, and what is known of their noise."""
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape (rows, k)
-        By class, in records.
-    variances : ndarray of float64, shape (rows,)
-        Of the noise of each number in a row, in squared records.
-    """
-
-    values: Floats
+    values: Floats  # by class, in records, shape (rows, k)
+    # Of the noise of each number in a row, in squared records, (rows,).
     variances: Floats
 
     @classmethod
@@ -95,28 +88,14 @@ def labelled_votes(
     n_records: float,
     settings: DrawnSettings | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return log shares of the classes in leaves with labels, and standard errors.
+    """Return log shares of the classes in g leaves with labels, and standard errors.
 
-    Labels were drawn for being right, with more budget than counts have, so that none
-    is outvoted: counts are moved to the nearest ones of which no other class has more
-    than the label (`with_largest`). They are smoothed towards the shares in all leaves
-    of the same label, and these towards the accuracy of all labels.
-
-    Parameters
-    ----------
-    measured : Measurement
-        Class counts of g leaves, shape (g, k).
-    labels : ndarray of int64, shape (g,)
-        Their labels, below k.
-    n_records : float
-        Public number of records, roughly.
-    settings : DrawnSettings, optional
-        Smoothing.
-
-    Returns
-    -------
-    votes, errors : ndarray of float64, shape (g, k)
-        The label has the largest vote.
+    Both of shape (g, k); the label has the largest vote. Labels were drawn for being
+    right, with more budget than counts have, so that none is outvoted: counts are moved
+    to the nearest ones of which no other class has more than the label
+    (`with_largest`). They are smoothed towards the shares in all leaves of the same
+    label, and these towards the accuracy of all labels, by the public number of
+    records.
     """
     s = settings or DrawnSettings()
     counts = measured.values.astype(float)

@@ -86,16 +86,10 @@ in seconds, not in accuracy."""
 @storable("Fork")
 @dataclass(frozen=True)
 class Fork:
-    """A look at a record, and in each of its cells one more, or none.
-
-    Attributes
-    ----------
-    view : View or ScoreView
-    branches : tuple of View, ScoreView or None, one per cell of the view
-    """
+    """A look at a record, and in each of its cells one more, or none."""
 
     view: View | ScoreView
-    branches: tuple[View | ScoreView | None, ...]
+    branches: tuple[View | ScoreView | None, ...]  # one per cell of the view
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
         """Raise unless it looks at such records: a file may hold any."""
@@ -208,59 +202,16 @@ def select_tree(
 ) -> SelectedTree:
     """Draw a labelled tree that classifies many records correctly.
 
-    Parameters
-    ----------
-    views : Views
-        What trees are made of.
-    cells : ndarray of uint8, shape (v, M)
-        Cell of every record in every view. Sensitive.
-    class_codes : ndarray of int64, shape (M,)
-        Class of every record. Sensitive.
-    n_classes : int
-        Number of classes.
-    epsilon : Fraction
-        Budget of the draw, in nats.
-    n_records : float
-        Public number of records, roughly, which bounds the work.
-    n_rows : float, default=inf
-        Public bound on the number of distinct records, such as cells times classes.
-    multiplicities : ndarray of int64, shape (M,), optional
-        How often each record is there; once by default. Sensitive.
-    weights : ndarray of int64, shape (M,), optional
-        What each record counts for, from 0 to `unit`; a function of the record itself
-        and of what was released before. Sensitive.
-    unit : int, default=1
-        Largest weight.
-    predicted : ndarray of int64, shape (M,), optional
-        An earlier prediction of the class of every record, a function of the record's
-        attributes and of what was released before. A leaf may then be labelled with
-        `n_classes`, which stands for it. Sensitive.
-    maps : BitMaps, optional
-        Bit maps of these records, where they were made before. Sensitive.
-    settings : DrawnSettings, optional
-        Tree prior, and which views may come first or before a third level.
-    relation : Relation
-        Neighbour relation of the guarantee.
-    pay : callable
-        Charges epsilon, or what it costs in rho, to a ledger; called before anything
-        is drawn.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
+    Cells of records in views, (v, M), their classes, (M,), and what follows from these
+    are sensitive. Records count as often as they are there, times a weight from 0 to
+    `unit`: a function of the record itself, and of what was released before. An earlier
+    prediction of its class is one, too: a leaf may then be labelled with `n_classes`,
+    which stands for it. What is stated of the number of records, and of distinct ones
+    (`n_rows`), bounds the work; bit maps may have been made before.
 
-    Returns
-    -------
-    SelectedTree
-
-    Raises
-    ------
-    BudgetExceededError
-        If `pay` refuses; nothing is drawn.
-    ValueError
-        If epsilon is too small for the arithmetic; nothing is spent.
-
-    Notes
-    -----
-    Proof: ``notebooks/proofs/labelled_trees.md``.
+    `pay` charges epsilon, or what it costs in rho, before anything is drawn: nothing is
+    drawn if it refuses, and nothing is spent if epsilon is too small for the
+    arithmetic. Proof: ``notebooks/proofs/labelled_trees.md``.
     """
     settings = settings or DrawnSettings()
     third = _third_level(views, n_records, n_rows, settings)
@@ -302,17 +253,10 @@ def select_tree(
 
 @dataclass(frozen=True, eq=False)
 class _ThirdLevel:
-    """Views of trees of three levels; public.
+    """Views of trees of three levels; public."""
 
-    Attributes
-    ----------
-    views : ndarray of int64
-        Positions of views that are looked through last.
-    first : ndarray of int64, not one only
-        Positions, among these, of views that are looked through before.
-    """
-
-    views: NDArray[np.int64]
+    views: NDArray[np.int64]  # positions of views that are looked through last
+    # Positions, among these, of views that are looked through before; not one only.
     first: NDArray[np.int64]
 
     def most_sums(self, sizes: NDArray[np.int64]) -> int:

@@ -36,53 +36,27 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ViewedRecords:
-    """Views, and the cell of every record in each.
-
-    Attributes
-    ----------
-    views : Views
-    cells : ndarray of uint8, shape (v, M)
-        Sensitive, as are their bit maps.
-    maps : BitMaps
-    """
+    """Views, and the cell of every record in each."""
 
     views: Views
-    cells: NDArray[np.uint8]
+    cells: NDArray[np.uint8]  # shape (v, M); sensitive, as are their bit maps
     maps: BitMaps
 
 
 @dataclass(frozen=True)
 class Grower:
-    """Growth of a forest: releases its trees, for shares of a total cost.
-
-    Attributes
-    ----------
-    domain_shape : tuple of int, length d
-        Sizes of the attributes.
-    codes, class_codes : ndarray of int, shapes (M, d) and (M,)
-        Records. Sensitive.
-    n_classes : int
-        Number of classes.
-    n_records : float
-        Public number of records, roughly.
-    payments : Payments
-        What releases are made and paid with.
-    settings : DrawnSettings
-        Learning rate, smoothing, priors and the rest.
-    multiplicities : ndarray of int64, shape (M,), optional
-        How often each record is there; once by default. Sensitive.
-    joint : bool
-        Whether probabilities come from one model of all releases, or from votes.
-    """
+    """Growth of a forest: releases its trees, for shares of a total cost."""
 
     domain_shape: tuple[int, ...]
+    # Shape (M, d); sensitive, as are classes and multiplicities.
     codes: NDArray[np.int64]
-    class_codes: NDArray[np.int64]
+    class_codes: NDArray[np.int64]  # shape (M,)
     n_classes: int
-    n_records: float
+    n_records: float  # public, roughly
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
-    multiplicities: NDArray[np.int64] | None = None
+    multiplicities: NDArray[np.int64] | None = None  # shape (M,); once by default
+    # Whether probabilities come from one model of all releases, or from votes.
     joint: bool = False
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:

@@ -126,25 +126,14 @@ class JointTrees(SelectedTrees):
 
     Votes, and with them predicted classes, are those of `SelectedTrees`. The model is
     fitted when it is first asked for: a function of what was released.
-
-    Attributes
-    ----------
-    released : tuple of Released
-        Class counts of the leaves of each tree; without boosting those of what scores
-        say, in leaves that stand for them, follow.
-    domain_shape : tuple of int
-        Sizes of the attributes.
-    n_records : float
-        Public number of records, roughly.
-    boosted : bool
-        Whether trees after the first were counted with boosting weights.
-    settings : DrawnSettings
-        Widths of the prior, and number of points.
     """
 
+    # Class counts of the leaves of each tree; without boosting those of what scores
+    # say, in leaves that stand for them, follow.
     released: tuple[Released, ...] = ()
     domain_shape: tuple[int, ...] = ()
-    n_records: float = 1.0
+    n_records: float = 1.0  # public, roughly
+    # Whether trees after the first were counted with boosting weights.
     boosted: bool = False
     settings: DrawnSettings = field(default_factory=DrawnSettings)
 
@@ -432,21 +421,14 @@ def _weights_of(votes: Codes) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One block of features: which row of parameters a record has.
+    """One block of features: which row of parameters a record has."""
 
-    Attributes
-    ----------
-    places : ndarray of int, shape (b,)
-        Row of the record; none if beyond the others. Without rows, a class.
-    n_rows : int or None
-        Number of rows, each of one parameter for every class; ``None`` for a single
-        parameter, which counts for one class only.
-    amounts : ndarray of float64, shape (b, 1) or (b, k), or None
-        What it counts for, by class; ones by default.
-    """
-
+    # Row of the record, shape (b,); none if beyond the others. Without rows, a class.
     places: NDArray[Any]
+    # Number of rows, each of one parameter for every class; None for a single
+    # parameter, which counts for one class only.
     n_rows: int | None
+    # What it counts for, by class, shape (b, 1) or (b, k); ones by default.
     amounts: Floats | None = None
 
     def size(self, k: int) -> int:

@@ -52,30 +52,16 @@ STEPS, SOLVER_STEPS = 300, 40
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Released sums of features, what is known of their noise, and a prior.
+    """Released sums of features, what is known of their noise, and a prior."""
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape (J,)
-        Sums of the features over records.
-    variances : ndarray of float64, shape (J,)
-        Of their noise.
-    width : float
-        Prior deviation of the parameters.
-    prior : float
-        Prior mean of the parameters.
-    slack : float or None
-        Square cost in units of the variance of a feature, in place of `width`.
-    whole : bool
-        Whether exactly one of the features is one, for every record and class, so that
-        what is known of them is moved to add up to all records.
-    """
-
-    values: Floats
-    variances: Floats
-    width: float = 1.0
-    prior: float = 0.0
+    values: Floats  # sums of the features over records, shape (J,)
+    variances: Floats  # of their noise, shape (J,)
+    width: float = 1.0  # prior deviation of the parameters
+    prior: float = 0.0  # their prior mean
+    # Square cost in units of the variance of a feature, in place of the width.
     slack: float | None = None
+    # Whether exactly one of the features is one, for every record and class, so that
+    # what is known of them is moved to add up to all records.
     whole: bool = False
 
     def doubts(self, variance: Floats, n_records: float) -> Floats:
@@ -97,20 +83,11 @@ class Moments:
 
 
 class LogLinear:
-    r"""Log-linear model of records and classes, fitted to noisy moments.
+    """Log-linear model of records and classes, fitted to noisy moments.
 
-    Parameters
-    ----------
-    base : ndarray of float64, shape (M,)
-        Base measure of the points, which sums to one.
-    features : csr_array, shape (M * k, J)
-        Features of every point with every class, classes of a point together.
-    moments : sequence of Moments
-        What was released of them, J in all.
-    n_records : float
-        Number of records, which sums are divided by.
-    shares : ndarray of float64, shape (k,)
-        Shares of the classes, about, for variances of features.
+    The base measure of M points sums to one; features of each with every class have the
+    shape (M * k, J), classes of a point together. Sums are divided by the number of
+    records. Shares of the classes, (k,), are for variances of features.
     """
 
     def __init__(
@@ -177,19 +154,10 @@ class LogLinear:
         return np.asarray(self.prior + self.scales * found.x)
 
     def response(self, values: Floats) -> Floats:
-        r"""Return how parameters change with released sums, to first order.
+        r"""Return how parameters change with released sums, to first order, (J, r).
 
         Solves :math:`(H + \Lambda) \delta\theta = \delta\mu`, with H the Hessian of the
         logarithm at the optimum, by conjugate gradients.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (J, r)
-            Changes of the sums.
-
-        Returns
-        -------
-        ndarray of float64, shape (J, r)
         """
         lines = self.log_base + self._features @ self.parameters
         chances = np.exp(lines - logsumexp(lines))[:, None]

@@ -28,38 +28,20 @@ for, would use up a smaller one."""
 
 @dataclass(frozen=True)
 class Plan:
-    """Budget split: shares of the cost, from public numbers.
+    """Budget split: shares of the cost, from public numbers."""
 
-    Attributes
-    ----------
-    scores : Fraction
-        Share of the sums that give scores of all attributes; zero for none.
-    first : Fraction
-        Share of the first tree; without boosting, of all trees in equal parts; zero
-        where boosting starts from scores.
-    further : Fraction
-        Share of every further tree.
-    rounds : int
-        Number of further trees; none without boosting.
-    votes : int
-        Number of trees that vote, without boosting.
-    by_score : bool
-        Whether scores are also among the views that trees are made of.
-    first_selection, selection : Fraction
-        Shares of the first and of a further tree that draw it.
-    corrections : int
-        Number of releases that correct scores, which share that of scores with them.
-    """
-
-    scores: Fraction
+    scores: Fraction  # sums that give scores of all attributes; zero for none
+    # First tree; without boosting all trees in equal parts; zero where boosting starts
+    # from scores.
     first: Fraction
-    further: Fraction
-    rounds: int
-    votes: int = 1
-    by_score: bool = False
+    further: Fraction  # every further tree
+    rounds: int  # number of further trees; none without boosting
+    votes: int = 1  # number of trees that vote, without boosting
+    by_score: bool = False  # whether scores are also views that trees are made of
+    # Shares of the first and of a further tree that draw it.
     first_selection: Fraction = DrawnSettings.first_selection
     selection: Fraction = DrawnSettings.selection
-    corrections: int = 0
+    corrections: int = 0  # releases that correct scores, which share that of scores
 
     @classmethod
     def of(

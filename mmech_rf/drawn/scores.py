@@ -85,20 +85,11 @@ VOTE_STEPS = 256
 
 @dataclass(frozen=True)
 class Sum:
-    """One sum over records: of positions, or of counts, in one view.
-
-    Attributes
-    ----------
-    view : View
-        What is looked at.
-    by_position : bool
-        Whether positions of the cells are added up, or cells are counted.
-    by_root : bool
-        Whether positions are those of the square root of the number of the cell.
-    """
+    """One sum over records: of positions, or of counts, in one view."""
 
     view: View
-    by_position: bool
+    by_position: bool  # whether positions of cells are added up, or cells counted
+    # Whether positions are those of the square root of its number.
     by_root: bool = False
 
     @property
@@ -123,15 +114,10 @@ class Sum:
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums that are released together: public.
+    """Sums that are released together: public."""
 
-    Attributes
-    ----------
-    terms : tuple of Sum
-        One for every attribute or pair of two, counts first; before them comes a row
-        that counts records.
-    """
-
+    # One for every attribute or pair of two, counts first; before them comes a row that
+    # counts records.
     terms: tuple[Sum, ...]
 
     @classmethod
@@ -227,24 +213,12 @@ def _neighbours(
 @storable("ViewSums")
 @dataclass(frozen=True, eq=False)
 class ViewSums:
-    """What was released of a view, and what was made of it.
+    """What was released of a view, and what was made of it."""
 
-    Attributes
-    ----------
-    released : Released
-        Sums of positions, (1, k), or counts of cells.
-    shares : ndarray of float64, shape (cells, k)
-        Estimated shares of the cells in each class.
-    kept : float
-        Part of the deviations of classes that shrinkage keeps.
-    positions : ndarray of float64, shape (cells,), or None
-        What cells add to sums of positions; ``None`` for counts.
-    """
-
-    released: Released
-    shares: Floats
-    kept: float = 1.0
-    positions: Floats | None = None
+    released: Released  # sums of positions, (1, k), or counts of cells
+    shares: Floats  # estimated shares of the cells in each class, (cells, k)
+    kept: float = 1.0  # part of the deviations of classes that shrinkage keeps
+    positions: Floats | None = None  # what cells add to sums of positions, (cells,)
 
     def check(self, n_cells: int, n_classes: int) -> None:
         """Raise unless they are sums of such a view: a file may hold any."""
@@ -261,26 +235,15 @@ class ViewSums:
 @storable("AdditiveScores")
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
-    """Additive scores of every class in the cells of views: a post-processed release.
+    """Additive scores of every class in the cells of views: post-processing."""
 
-    Attributes
-    ----------
-    constant : ndarray of int64, shape (k,)
-        Score of every class before a record is seen, in steps of 1 / VOTE_STEPS.
-    views : tuple of View
-        What is looked at.
-    tables : tuple of ndarray of int64, shape (cells, k)
-        What the cells of each view add.
-    errors : tuple of ndarray of float64, shape (cells, k)
-        Standard errors of log-odds of `constant`, (1, k), and of the tables, by noise.
-    sums : tuple of ViewSums
-        What was released: numbers of records, in one cell, and sums of each view.
-    """
-
+    # Score of every class before a record is seen, (k,), in steps of 1 / VOTE_STEPS.
     constant: NDArray[np.int64]
     views: tuple[View, ...]
-    tables: tuple[NDArray[np.int64], ...]
+    tables: tuple[NDArray[np.int64], ...]  # what the cells of each view add, (cells, k)
+    # Standard errors of log-odds of the constant, (1, k), and of the tables, by noise.
     errors: tuple[Floats, ...] = ()
+    # Numbers of records, in one cell, and sums of each view.
     sums: tuple[ViewSums, ...] = ()
 
     @property
@@ -354,27 +317,8 @@ def release_scores(
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
 
-    Parameters
-    ----------
-    payments : Payments
-        What the release is made and paid with.
-    cost : Fraction
-        Its cost.
-    domain_shape : sequence of int, length d
-        Sizes of the attributes.
-    codes, class_codes : ndarray of int, shapes (M, d) and (M,)
-        Records. Sensitive.
-    n_classes : int
-        Number of classes.
-    n_records : float
-        Public number of records, roughly.
-    settings : DrawnSettings, optional
-        Resolutions, clipping and shrinkage.
-    multiplicities : ndarray of int64, shape (M,), optional
-        How often each record is there, in multiples of 1 / unit; once by default.
-        Sensitive.
-    unit : int, default=1
-        Beyond 1 records are weighed: none counts more than once.
+    Records, (M, d) and (M,), are sensitive, as is how often each is there, in multiples
+    of 1 / unit; beyond a unit of 1 records are weighed, and none counts more than once.
     """
     settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
@@ -398,27 +342,15 @@ def release_scores(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Released rows of one sum, with what classes have in common.
-
-    Attributes
-    ----------
-    term : Sum
-    common : ndarray of float64, shape (rows,)
-        Mean position of all records, or their share in every cell.
-    deviations : ndarray of float64, shape (rows, k)
-        Sums of classes less what their number of records would add to `common`.
-    noise, spread : float and ndarray of float64, shape (rows,)
-        Standard deviations of a row, and of `deviations`, by noise.
-    largest_mean : float
-        Where mean positions are cut off.
-    """
+    """Released rows of one sum, with what classes have in common."""
 
     term: Sum
-    common: Floats
+    common: Floats  # mean position of all records, or share in every cell, (rows,)
+    # Sums of classes less what their records would add to `common`, (rows, k).
     deviations: Floats
-    noise: float
-    spread: Floats
-    largest_mean: float
+    noise: float  # standard deviation of a row
+    spread: Floats  # that of `deviations`, by noise, (rows,)
+    largest_mean: float  # where mean positions are cut off
 
     @cached_property
     def standardised(self) -> Floats:

@@ -361,14 +361,8 @@ def between_knots(
 ) -> DrawnSettings:
     """Return settings between those at knots: linear in the logarithm of information.
 
-    Parameters
-    ----------
-    table : mapping of str to sequence of float
-        Name of a setting, and its value at each knot, or one for all.
-    knots : sequence of float
-        Logarithms, to base ten, of records times epsilon.
-    information : float
-        Records times epsilon.
+    A table has the name of a setting, and its value at each knot, or one for all; knots
+    are logarithms, to base ten, of records times epsilon.
     """
     place = np.log10(max(information, 1e-300))
     kinds = {own.name: own.default for own in fields(DrawnSettings)}

@@ -47,36 +47,21 @@ and stands for all beyond."""
 @storable("SelectedTrees")
 @dataclass(frozen=True, eq=False)
 class SelectedTrees(Experts):
-    """Released trees, and what each leaf adds to the log-odds of every class.
-
-    Attributes
-    ----------
-    trees : tuple of SelectedTree
-        In the order of their release.
-    scores : tuple of ndarray of float64, shape (n_leaves, k)
-        Log-odds of the leaves of each tree; zeros where a leaf stands for `additive`.
-    additive : AdditiveScores or None
-        Scores of all attributes, which leaves may stand for.
-    answers : ndarray of float64, shape (k, k), or None
-        Log-odds of leaves that stand for `additive`, by the class that has its largest
-        score; ``None`` if they vote with its scores.
-    errors : tuple of ndarray of float64, shape (n_leaves, k)
-        Standard errors of `scores`, from the known noise.
-    answer_errors : ndarray of float64, shape (k, k), or None
-        Those of `answers`.
-    ranking : float
-        Calibration: part of `additive` by which it ranks the records of a label.
-    score_weight : float
-        Votes: weight of `additive` in the votes on every record, beside its leaves.
-    """
+    """Released trees, and what each leaf adds to the log-odds of every class."""
 
     trees: tuple[SelectedTree, ...]
+    # Log-odds of the leaves of each tree, (n_leaves, k); zeros where a leaf stands for
+    # `additive`, the scores of all attributes.
     scores: tuple[Floats, ...]
     additive: AdditiveScores | None = None
+    # Log-odds of leaves that stand for `additive`, by the class that has its largest
+    # score, (k, k); None if they vote with its scores.
     answers: Floats | None = None
-    errors: tuple[Floats, ...] = ()
-    answer_errors: Floats | None = None
+    errors: tuple[Floats, ...] = ()  # standard errors of `scores`, from the known noise
+    answer_errors: Floats | None = None  # those of `answers`
+    # Part of `additive` that ranks records of a label.
     ranking: float = DrawnSettings.ranking
+    # Of `additive` in the votes on every record, beside leaves.
     score_weight: float = 0.0
 
     voting = "trees"

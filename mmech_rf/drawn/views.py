@@ -65,27 +65,15 @@ CELL_NUMBERS = 2**8
 @storable("View")
 @dataclass(frozen=True)
 class View:
-    """Cells that records are told apart by.
+    """Cells that records are told apart by."""
 
-    Attributes
-    ----------
-    attributes : tuple of int
-        Which attributes are looked at.
-    tables : tuple of tuple of int
-        What each cell of these attributes adds.
-    cuts : tuple of int
-        Sums below the first cut are cell 0, and so on; empty where the sum itself is
-        the number of the cell.
-    size : int
-        Number of cells.
-    family : {"whole", "single", "pair", "sum"}
-    """
-
-    attributes: tuple[int, ...]
-    tables: tuple[tuple[int, ...], ...]
+    attributes: tuple[int, ...]  # which attributes are looked at
+    tables: tuple[tuple[int, ...], ...]  # what each of their cells adds
+    # Sums below the first cut are cell 0, and so on; empty where the sum itself is the
+    # number of the cell.
     cuts: tuple[int, ...]
     size: int
-    family: str
+    family: str  # one of FAMILIES
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
         """Raise unless it is a view of such records: a file may hold any."""
@@ -110,17 +98,7 @@ class View:
         return tables, np.array(self.cuts, np.int32)
 
     def cells(self, codes: Codes) -> NDArray[np.uint8]:
-        """Return the cell of every record.
-
-        Parameters
-        ----------
-        codes : ndarray of int64, shape (N, d)
-            Encoded records.
-
-        Returns
-        -------
-        ndarray of uint8, shape (N,)
-        """
+        """Return the cell of every encoded record (N, d), shape (N,)."""
         tables, cuts = self._arrays
         total = np.zeros(codes.shape[0], np.int32)
         for i, table in zip(self.attributes, tables, strict=True):
@@ -148,20 +126,12 @@ class ScoreView:
     """Cells that records are told apart by a score, a sum over cells of other views.
 
     Scores come from an earlier release, so that a view of them is as public as it.
-
-    Attributes
-    ----------
-    parts : tuple of View
-        What is looked at.
-    tables : tuple of tuple of int
-        What each cell of these views adds to the score.
-    cuts : tuple of int
-        Scores below the first cut are cell 0, and so on.
     """
 
     parts: tuple[View, ...]
+    # What each cell of these views adds to the score.
     tables: tuple[tuple[int, ...], ...]
-    cuts: tuple[int, ...]
+    cuts: tuple[int, ...]  # scores below the first cut are cell 0, and so on
 
     family = "score"
 
@@ -195,20 +165,10 @@ class ScoreView:
 
 @dataclass(frozen=True)
 class Views:
-    """All views of a domain, and how likely each is before any record is seen.
-
-    Attributes
-    ----------
-    items : tuple of View or ScoreView
-    whole_prior : float
-        Tree prior: probability of a view that tells no records apart.
-    sizes : ndarray of int64, shape (v,)
-        Cells of every view.
-    log_prior : ndarray of float64, shape (v,)
-        Logarithms of probabilities: even over the families, even within each.
-    """
+    """All views of a domain, and how likely each is before any record is seen."""
 
     items: tuple[View | ScoreView, ...]
+    # Probability of a view that tells no records apart.
     whole_prior: float = DrawnSettings.whole_prior
 
     @cached_property
@@ -218,7 +178,7 @@ class Views:
 
     @cached_property
     def log_prior(self) -> NDArray[np.float64]:
-        """Logarithms of prior probabilities, shape (v,)."""
+        """Logarithms of prior probabilities, even over and within families, (v,)."""
         families = [view.family for view in self.items]
         shares = dict.fromkeys(families, 1.0)
         if len(shares) > 1 and "whole" in shares:
@@ -261,17 +221,6 @@ def public_views(
     domain_shape: Sequence[int], settings: DrawnSettings | None = None
 ) -> Views:
     """Return the public views of a domain.
-
-    Parameters
-    ----------
-    domain_shape : sequence of int, length d
-        Sizes of the attributes.
-    settings : DrawnSettings, optional
-        Numbers of views.
-
-    Returns
-    -------
-    Views
 
     Examples
     --------

@@ -131,19 +131,7 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
 
 
 def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
-    """Return the trees and leaves of a complete forest, zero where it is too large.
-
-    Parameters
-    ----------
-    domain_shape : sequence of int
-        Sizes of the attributes.
-    depth : int
-        Number of tests on a path.
-
-    Returns
-    -------
-    n_trees, n_leaves : int
-    """
+    """Return the trees and leaves of a complete forest, zero where it is too large."""
     sizes = [size for size in domain_shape if size > 1]
     h = min(depth, len(sizes))
     trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)

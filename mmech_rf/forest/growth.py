@@ -229,16 +229,8 @@ def _count_and_write(
 ) -> dict[str, Any]:
     """Return the arrays of trees, whose nodes a kernel counts before it writes them.
 
-    Parameters
-    ----------
-    grow : callable
-        Kernel of random trees.
-    seeds : ndarray of uint64, shape (n_trees,)
-    facts : sequence of ndarray of int64
-        What the kernel is told of the attributes.
-    depth : int
-    names : sequence of str
-        Arrays that the kernel writes, an entry per node.
+    The kernel is told facts of the attributes, and writes arrays with an entry per
+    node.
     """
     node_offsets = np.zeros(seeds.size + 1, np.int64)
     leaf_offsets = np.zeros_like(node_offsets)

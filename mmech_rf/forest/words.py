@@ -20,21 +20,11 @@ EVERYONE = "any record"
 
 @dataclass(frozen=True)
 class Words:
-    """What attributes, values and cuts are called.
-
-    Attributes
-    ----------
-    names : sequence of str
-        Name of every attribute.
-    values : sequence of sequences
-        Name of every value of every attribute.
-    cuts : sequence of sequences
-        Name of the upper end of every value, for tests that compare; may be shorter
-        than the values.
-    """
+    """What attributes, values and cuts are called."""
 
     names: Sequence[str]
     values: Sequence[Sequence[Any]]
+    # Upper ends of values, for tests that compare; may be shorter.
     cuts: Sequence[Sequence[Any]]
 
     @classmethod

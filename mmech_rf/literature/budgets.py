@@ -19,17 +19,10 @@ ROOT_BITS = 40
 
 @dataclass(frozen=True)
 class Budget:
-    """What the releases of one tree cost, level by level, in nats.
+    """What the releases of one tree cost, level by level, in nats."""
 
-    Attributes
-    ----------
-    tests : tuple of Fraction
-        Cost of the tests of every level, from the root.
-    counts : tuple of Fraction
-        Cost of class counts of every level, from the root; the last are the leaves'.
-    """
-
-    tests: tuple[Fraction, ...]
+    tests: tuple[Fraction, ...]  # of every level, from the root
+    # Of every level, from the root; the last are the leaves'.
     counts: tuple[Fraction, ...]
 
     @property
@@ -109,15 +102,6 @@ tests and the share of the leaves, which only some rules ask for."""
 
 def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
     """Return the share of every release of a tree; they sum to one.
-
-    Parameters
-    ----------
-    rule : str
-        One of `RULES`.
-    n_levels : int
-        Number of levels of tests.
-    leaves : Fraction
-        Share of the leaves, where the rule asks for it.
 
     Examples
     --------

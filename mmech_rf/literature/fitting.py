@@ -35,20 +35,9 @@ __all__ = ["Fitting"]
 class Fitting:
     """One fit of a recipe: pays for releases and draws them.
 
-    Parameters
-    ----------
-    model : RecipeForestClassifier
-        Knows the ledger, the relation and where noise comes from.
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
-        Records. Sensitive.
-    n_levels : int
-        Levels of tests.
-    n_records : float
-        Public number of records, roughly.
-    unlabelled : ndarray of int64, shape (M, d), optional
-        Records without labels.
-    seed : SeedSequence
-        Of what is random and public.
+    The model knows the ledger, the relation and where noise comes from. Records, (N, d)
+    and (N,), are sensitive, as are those without labels, (M, d), where more than labels
+    is protected; the seed is of what is random and public.
     """
 
     def __init__(

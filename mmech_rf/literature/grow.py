@@ -42,67 +42,30 @@ Pay = Callable[[Fraction, str, str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Nodes of one level, ordered by tree; tests are -1 at leaves.
-
-    Attributes
-    ----------
-    tree : ndarray of int64, shape (n,)
-        Tree of every node.
-    attribute, value : ndarray of int64, shape (n,)
-        Test of every node; a value of -1 is a child per value.
-    """
+    """Nodes of one level, ordered by tree; tests are -1 at leaves."""
 
     tree: Integers
-    attribute: Integers
-    value: Integers
+    attribute: Integers  # test of every node
+    value: Integers  # that it compares with; -1 for a child per value
 
 
 @dataclass(eq=False)
 class Grower:
-    """Draws the tests of trees from weighted records.
-
-    Attributes
-    ----------
-    schema : Schema
-        Attributes and classes.
-    recipe : Recipe
-        What tests are made of and how they are drawn.
-    codes, class_codes : ndarray of int64, shapes (N, d) and (N,)
-        Records. Sensitive.
-    weights : ndarray of int64, shape (N, n_trees)
-        How much every record counts in every tree. Sensitive.
-    unit : int
-        Largest weight of a record.
-    score : Score
-        What makes a test good.
-    medians : Score
-        What makes a cut good that is drawn before the attribute.
-    relation : Relation
-        What draws are calibrated to.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
-    pay : callable
-        Called with the cost in one tree, words and the kind of release, before the
-        nodes of a level are drawn or measured.
-    release : callable
-        Adds noise to counts that were paid for.
-    rng : numpy.random.Generator
-        Public: which attributes are candidates where.
-    """
+    """Draws the tests of trees from weighted records."""
 
     schema: Schema
     recipe: Recipe
-    codes: Integers
-    class_codes: Integers
-    weights: Integers
-    unit: int
-    score: Score
-    medians: Score
-    relation: Relation
-    noise: np.random.Generator | None
-    pay: Pay
-    release: Release
-    rng: np.random.Generator
+    codes: Integers  # shape (N, d); sensitive, as are classes and weights
+    class_codes: Integers  # shape (N,)
+    weights: Integers  # of every record in every tree, (N, n_trees)
+    unit: int  # largest weight of a record
+    score: Score  # what makes a test good
+    medians: Score  # what makes a cut good that is drawn before the attribute
+    relation: Relation  # what draws are calibrated to
+    noise: np.random.Generator | None  # predictable source for tests
+    pay: Pay  # called before the nodes of a level are drawn or measured
+    release: Release  # adds noise to counts that were paid for
+    rng: np.random.Generator  # public: which attributes are candidates where
     _sizes: Integers = field(init=False)
     _starts: Integers = field(init=False)
     _ordered: Flags = field(init=False)
@@ -136,13 +99,8 @@ class Grower:
     def grow(self, tests: tuple[Fraction, ...], stops: tuple[Fraction, ...]) -> Forest:
         """Draw all trees.
 
-        Parameters
-        ----------
-        tests : tuple of Fraction
-            What the tests of each level may cost in one tree.
-        stops : tuple of Fraction
-            What noisy numbers of records may cost, by which nodes of a level stop;
-            empty, or zero, for none.
+        The tests of each level cost so much in one tree, and so do noisy numbers of
+        records, by which nodes of a level stop; empty, or zero, for none.
         """
         n_trees = self.weights.shape[1]
         tree = np.arange(n_trees)

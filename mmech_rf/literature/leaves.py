@@ -62,12 +62,9 @@ def draw_leaf_labels(
 
 
 def ancestors(forest: Forest) -> Integers:
-    """Return the nodes on the path to every leaf, root first.
+    """Return the nodes on the path to every leaf, root first, (n_leaves, depth + 1).
 
-    Returns
-    -------
-    ndarray of int64, shape (n_leaves, depth + 1)
-        A leaf stands for itself where its path has ended.
+    A leaf stands for itself where its path has ended.
     """
     sizes = np.array(forest.domain_shape)
     inner = np.flatnonzero(forest.feature >= 0)
@@ -101,22 +98,9 @@ def release_levels(
 ) -> Floats:
     """Release class counts of nodes of all levels; return consistent ones of leaves.
 
-    Parameters
-    ----------
-    forest : Forest
-    counts : ndarray of int64, shape (n_leaves, k)
-        Exact counts. Sensitive.
-    costs : tuple of Fraction
-        What each level may cost in one tree, from the root; the last are the leaves.
-    unit : int
-        Largest weight of a record.
-    pay, release : callable
-        As in `Grower`.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_leaves, k)
-        The best linear unbiased estimate, tree by tree.
+    Exact counts of leaves, (n_leaves, k), are sensitive. Levels have costs in one tree,
+    from the root; the last are the leaves. Returned is the best linear unbiased
+    estimate, tree by tree.
     """
     paths = ancestors(forest)
     measured = []

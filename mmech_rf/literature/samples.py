@@ -36,20 +36,9 @@ def tree_epsilon(
 ) -> Fraction:
     """Return what the releases of one tree may cost in all.
 
-    Parameters
-    ----------
-    records : str
-        One of `RECORDS`.
-    epsilon : Fraction
-        Cost of all trees together.
-    n_trees : int
-        Number of trees.
-    share : Fraction
-        Probability of a record to be in a Bernoulli sample.
-    relation : Relation
-        Neighbour relation. Costs of random samples hold for one record that is added
-        or removed, so that their trees are calibrated to that, and neighbours further
-        apart divide epsilon here.
+    Costs of random samples hold for one record that is added or removed, so that their
+    trees are calibrated to that, and neighbours further apart divide epsilon here. A
+    share is the probability of a record to be in a Bernoulli sample.
     """
     if records == "disjoint":
         return epsilon

@@ -44,27 +44,14 @@ LARGEST_TABLE = 2**22
 
 @dataclass(frozen=True)
 class Score:
-    """A score of tests.
+    """A score of tests."""
 
-    Attributes
-    ----------
-    term : callable
-        From class counts (..., k) of a child to its term, (...).
-    window : int
-        Length of the interval that an added record moves all scores within.
-    contrast : bool
-        Whether a score is minus the absolute difference of two terms, not their sum.
-    divided : bool
-        Whether gains over the node are divided by the logarithm of their children.
-    grid : int
-        Units of the score to one record, or bit.
-    """
-
+    # From class counts (..., k) of a child to its term, (...).
     term: Callable[[Counts], Counts]
-    window: int
-    contrast: bool = False
-    divided: bool = False
-    grid: int = 1
+    window: int  # that an added record moves all scores within
+    contrast: bool = False  # minus the difference of two terms, not their sum
+    divided: bool = False  # gains over the node, by the logarithm of their children
+    grid: int = 1  # units of the score to one record, or bit
 
     @property
     def size(self) -> float:
@@ -121,17 +108,6 @@ SCORES = ("median", "max", "gini", "entropy", "gain")
 
 def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Score:
     """Return a score, with the window that holds for records of weights up to `unit`.
-
-    Parameters
-    ----------
-    name : str
-        One of `SCORES`.
-    n_classes : int
-        Number of classes k.
-    n_records : float
-        Public number of records, roughly.
-    unit : int, default=1
-        Largest weight of a record: as many records in one place.
 
     Examples
     --------

@@ -25,24 +25,12 @@ Floats = NDArray[np.float64]
 @storable("RecipeVotes")
 @dataclass(frozen=True, eq=False)
 class RecipeVotes(Experts):
-    """Trees whose leaves have been released.
-
-    Attributes
-    ----------
-    forest : Forest
-        The trees.
-    counts : ndarray of float64, shape (n_leaves, k)
-        What was released of every leaf: noisy class counts, or one at its label.
-    voting : str
-        How trees vote.
-    key : int
-        Key of probabilistic votes.
-    """
+    """Trees whose leaves have been released."""
 
     forest: Forest
-    counts: Floats
+    counts: Floats  # noisy class counts of leaves, or one at the label, (n_leaves, k)
     voting: str
-    key: int
+    key: int  # of probabilistic votes
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless trees are of this domain, and there is a row for each leaf."""

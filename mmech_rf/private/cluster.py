@@ -39,28 +39,11 @@ def _is_lazy(X: Any) -> bool:
 def count_partitions(
     schema: Schema, X: Any, y: Any, policies: Mapping[str, str]
 ) -> Counts:
-    """Return the counts of all records, class last. Sensitive.
+    """Return the counts of all records, class last: sensitive.
 
-    Parameters
-    ----------
-    schema : Schema
-        Public attributes and classes. Goes to the workers, as `policies` do.
-    X, y : Dask frame and series, Dask arrays, or lists of delayed parts
-        Records and class labels in the same number of partitions.
-    policies : mapping
-        ``handle_unknown`` and ``handle_missing``.
-
-    Returns
-    -------
-    Counts
-        The same, with whatever scheduler, partitions and workers.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the partitions of X and y are not as many, or a value or label is not valid;
-        it names the partition, and the row in it. The records themselves are not in
-        the message, nor in the logs of the workers.
+    The same, with whatever scheduler, partitions and workers; schema and policies go to
+    these. Errors name the partition, and the row in it; the records themselves are
+    neither in the message nor in the logs of the workers.
     """
     from dask import delayed
 

@@ -105,31 +105,9 @@ def release_bins(
 ) -> tuple[Schema, EncodedRecords]:
     """Release the cut points of attributes, for equal parts of a cost.
 
-    Parameters
-    ----------
-    payments : Payments
-        What the releases are made and paid with.
-    schema : Schema
-        Fine grids, as `fine_schema` returns them.
-    records : EncodedRecords
-        In cells of these. Sensitive.
-    places : sequence of int
-        Which attributes to cut.
-    cost : Fraction
-        What all of them cost, in the currency of the ledger.
-    epsilon : Fraction
-        Epsilon of each draw.
-    n_records : float
-        Public number of records, roughly.
-    settings : CountSettings
-        Number of bins.
-
-    Returns
-    -------
-    schema : Schema
-        With the cut points that were released.
-    records : EncodedRecords
-        In its bins. Sensitive.
+    The cost is in the currency of the ledger, `epsilon` that of each draw. Records come
+    in cells of fine grids (`fine_schema`), and are returned in the bins of the new
+    schema.
     """
     attributes = list(schema.attributes)
     n_bins = number_of_bins(n_records, epsilon, settings)

@@ -22,14 +22,7 @@ _Class = TypeVar("_Class")
 def estimator(cls: type[_Class]) -> type[_Class]:
     """Give a class an ``__init__`` that assigns its fields, and complete its docstring.
 
-    Parameters
-    ----------
-    cls : type
-        Its fields, with those of its bases, become parameters.
-
-    Returns
-    -------
-    type
+    Its fields, with those of its bases, become parameters.
 
     Examples
     --------

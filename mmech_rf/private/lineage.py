@@ -22,12 +22,8 @@ class Lineage:
     """An estimator, its clones and its copies before they were fitted.
 
     What is counted is fits, whatever they were given: whether two fits saw the same
-    records must not be found out from the records. Processes count by themselves.
-
-    Parameters
-    ----------
-    name : str, default=None
-        Name by which copies find each other after pickling; a random one if omitted.
+    records must not be found out from the records. Processes count by themselves;
+    copies find each other by name after pickling.
     """
 
     def __init__(self, name: str | None = None) -> None:

@@ -62,13 +62,7 @@ def check_grid(sizes: Sequence[int]) -> None:
 
 
 class MonotoneGrid:
-    """All cells of monotone attributes, along which predictions keep directions.
-
-    Parameters
-    ----------
-    attributes : sequence of Attribute
-        All those of the schema.
-    """
+    """All cells of monotone attributes, along which predictions keep directions."""
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self.attributes = attributes
@@ -87,17 +81,7 @@ class MonotoneGrid:
     ) -> NDArray[np.float64]:
         """Return how likely all classes but the first c are, keeping to directions.
 
-        Parameters
-        ----------
-        codes : ndarray of int64, shape (b, d)
-            Encoded records.
-        probabilities : callable
-            Returns those of encoded records, shape (m, k).
-
-        Returns
-        -------
-        ndarray of float64, shape (b, k - 1)
-            For c = 1, ..., k - 1; multiples of 1 / STEPS.
+        For c = 1, ..., k - 1, shape (b, k - 1); multiples of 1 / STEPS.
         """
         others = codes.copy()
         others[:, self.places] = 0
@@ -129,18 +113,10 @@ class MonotoneGrid:
 
 
 def isotonic(lines: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the nearest whole numbers that do not fall along each line.
+    r"""Return the nearest whole numbers that do not fall along each line, (m, n).
 
-    Parameters
-    ----------
-    lines : ndarray of float64, shape (m, n)
-        Whole numbers.
-
-    Returns
-    -------
-    ndarray of float64, shape (m, n)
-        Least squares, :math:`\max_{a \le i} \min_{b \ge i}` of the means from a to b,
-        rounded.
+    Least squares, :math:`\max_{a \le i} \min_{b \ge i}` of the means from a to b,
+    rounded.
 
     Examples
     --------

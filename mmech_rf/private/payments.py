@@ -29,20 +29,11 @@ class Payments:
     """Releases of a fit, each charged to one ledger before it is drawn.
 
     Costs are in the currency of the ledger, which decides the law of the noise.
-
-    Attributes
-    ----------
-    ledger : PrivacyLedger
-        Budget to charge; knows the neighbour relation.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
-    note : callable
-        Given the ledger's entry of every release.
     """
 
-    ledger: PrivacyLedger
-    noise: np.random.Generator | None
-    note: Callable[[LedgerEntry], None]
+    ledger: PrivacyLedger  # knows the neighbour relation
+    noise: np.random.Generator | None  # predictable source for tests
+    note: Callable[[LedgerEntry], None]  # given the entry of every release
 
     def draw_tree(
         self, cost: Fraction, what: str, *seen: Any, **settings: Any

@@ -58,18 +58,11 @@ def check_n_records(value: Any, otherwise: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class EncodedRecords:
-    """Encoded records, each with how often it is there. Sensitive.
+    """Encoded records, each with how often it is there. Sensitive."""
 
-    Attributes
-    ----------
-    codes : ndarray of int64, shape (M, d)
-    class_codes : ndarray of int64, shape (M,)
-    multiplicities : ndarray of int64, shape (M,)
-    """
-
-    codes: NDArray[np.int64]
-    class_codes: NDArray[np.int64]
-    multiplicities: NDArray[np.int64]
+    codes: NDArray[np.int64]  # shape (M, d)
+    class_codes: NDArray[np.int64]  # shape (M,)
+    multiplicities: NDArray[np.int64]  # shape (M,)
 
     @property
     def number(self) -> int:
@@ -195,14 +188,9 @@ def count_rows(
 
 
 class RecordParts:
-    """Parts of the records that are counted so far. Sensitive.
+    """Parts of the records that are counted so far, of one schema. Sensitive.
 
-    Parameters
-    ----------
-    schema : Schema
-        Public attributes and classes, the same for all parts.
-    distinct : bool
-        Whether distinct records are enough, or the records themselves stay.
+    Either distinct records are enough, or the records themselves stay.
     """
 
     def __init__(self, schema: Schema, *, distinct: bool) -> None:

@@ -25,13 +25,7 @@ def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of the settings of a method: a field is checked when it is set.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a value is of another kind than the default, or out of its limits.
-    """
+    """Base of the settings of a method: a field is checked when it is set."""
 
     def __post_init__(self) -> None:
         for own in fields(self):

@@ -296,13 +296,8 @@ def grown_trees(
 ) -> Iterator[ShownTree]:
     """Yield the trees of random forests in words.
 
-    Parameters
-    ----------
-    ensembles : sequence of Ensemble
-    leaves : callable
-        What some leaves of an ensemble, given by its position, stand for. It is asked
-        for one tree after the other.
-    schema : Schema
+    `leaves` says what some leaves of an ensemble, given by its position, stand for; it
+    is asked for one tree after the other.
     """
     number = 0
     for position, ensemble in enumerate(ensembles):

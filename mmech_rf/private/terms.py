@@ -17,25 +17,12 @@ __all__ = ["Terms", "cost_in_words", "spent_ledger", "statement"]
 @storable("Terms")
 @dataclass(frozen=True)
 class Terms:
-    """What a fit settled that a later `set_params` must not rewrite.
-
-    Attributes
-    ----------
-    neighbours : str
-        Neighbour relation of the releases.
-    inferred : bool
-        Whether the schema was read from the records.
-    insecure : bool
-        Whether the noise came from ``insecure_rng``.
-    promised : tuple of float, or None
-        The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
-    records_per_person : int
-        Largest number of records of one person.
-    """
+    """What a fit settled that a later `set_params` must not rewrite."""
 
     neighbours: str
-    inferred: bool
-    insecure: bool
+    inferred: bool  # whether the schema was read from the records
+    insecure: bool  # whether the noise came from `insecure_rng`
+    # The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
     promised: tuple[float, float] | None = None
     records_per_person: int = 1
 

@@ -17,23 +17,12 @@ def importances(
     shares: Callable[[NDArray[np.int64]], NDArray[np.float64]],
     domain_shape: tuple[int, ...],
 ) -> NDArray[np.float64]:
-    """Return how far class probabilities move when one attribute is drawn anew.
+    """Return how far class probabilities move when one attribute is drawn anew, (d,).
 
     Made-up records are spread evenly over the domain, from a fixed seed: no record of
-    anybody is looked at, so that nothing is spent. Distances of probabilities are
-    total variation, and their means are scaled to a sum of one.
-
-    Parameters
-    ----------
-    shares : callable
-        Class probabilities, shape (b, k), of encoded records, shape (b, d).
-    domain_shape : tuple of int, length d
-        Sizes of the attributes.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        All zero for a model that says the same of every record.
+    anybody is looked at, so that nothing is spent. Distances of probabilities
+    (`shares`, of encoded records) are total variation, and their means are scaled to a
+    sum of one; all zero for a model that says the same of every record.
     """
     rng = np.random.default_rng(0)
     sizes = np.array(domain_shape, np.int64)

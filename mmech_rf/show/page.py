@@ -32,21 +32,7 @@ def html_page(
 ) -> str:
     """Return the page; everything that comes from names is escaped.
 
-    Parameters
-    ----------
-    trees : sequence of ShownTree
-    named_importances : sequence of (str, float)
-        Largest first.
-    card : mapping
-        Facts of the release.
-    notes : sequence of str
-        Sentences that explain the words of trees.
-    statement : str
-        The privacy statement, a sentence a line.
-
-    Returns
-    -------
-    str
+    Importances come with the largest first; notes explain the words of trees.
     """
     title = escape(f"{card['model']}, {card['target']}")
     facts = (

@@ -24,19 +24,7 @@ def draw_trees(
     *,
     title: str,
 ) -> Figure:
-    """Return a figure of importances and trees.
-
-    Parameters
-    ----------
-    trees : sequence of ShownTree
-    named_importances : sequence of (str, float)
-        Largest first.
-    title : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """Return a figure of importances, the largest first, and trees."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

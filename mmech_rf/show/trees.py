@@ -24,21 +24,11 @@ LEAST_LEAD = 0.05
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a tree in words.
+    """A node of a tree in words."""
 
-    Attributes
-    ----------
-    outcome : str
-        What a leaf stands for; empty at an inner node.
-    label : int
-        Position of the class that it stands for, -1 where there is none.
-    branches : tuple of (str, Node)
-        Tests and where they lead.
-    """
-
-    outcome: str = ""
-    label: int = -1
-    branches: tuple[tuple[str, Node], ...] = ()
+    outcome: str = ""  # what a leaf stands for; empty at an inner node
+    label: int = -1  # position of the class that it stands for, -1 without one
+    branches: tuple[tuple[str, Node], ...] = ()  # tests and where they lead
 
     def rules(self, before: tuple[str, ...] = ()) -> Iterator[str]:
         """Yield one line per leaf: the tests that lead to it, and its outcome."""

@@ -24,19 +24,10 @@ def any_of(words: Sequence[str]) -> str:
 
 
 def values_in_words(attribute: Attribute, codes: Collection[int]) -> str:
-    """Return the name of an attribute with some of its values.
+    """Return the name of an attribute with some of its values: at least one, not all.
 
-    Parameters
-    ----------
-    attribute : Attribute
-    codes : collection of int
-        Cells of the attribute, at least one and not all.
-
-    Returns
-    -------
-    str
-        Numbers as ranges, whose upper ends belong to them; values with an order from
-        the first to the last; others as a list, or as all but a few.
+    Numbers as ranges, whose upper ends belong to them; values with an order from the
+    first to the last; others as a list, or as all but a few.
 
     Examples
     --------
