@@ -9,10 +9,11 @@ import argparse
 import math
 import os
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mmech.terminal import InputError, in_words, whole
 from mmech.writing import check_writable
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
 
 if TYPE_CHECKING:
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROG",
+    "TEMPLATES",
+    "add",
     "add_forest",
+    "among",
     "as_option",
     "check_new",
     "check_readable",
     "in_options",
     "listed_methods",
+    "methods_of",
     "read_depth",
     "read_memory",
     "read_probability",
@@ -108,7 +113,18 @@ def check_new(args: argparse.Namespace, path: str) -> None:
         )
 
 
-# ---- options ---------------------------------------------------------------
+# ---- methods ---------------------------------------------------------------
+
+
+def methods_of(command: str) -> list[str]:
+    """Return the methods of a command."""
+    return [name for name, row in METHODS.items() if row.command == command]
+
+
+def among(option: str, command: str = "fit") -> str:
+    """Return the methods of a command that have an option, in words."""
+    names = methods_of(command)
+    return " or ".join(n for n in names if option in METHODS[n].options)
 
 
 def listed_methods(command: str | None = None) -> str:
@@ -126,34 +142,162 @@ def listed_methods(command: str | None = None) -> str:
     )
 
 
+# ---- options ---------------------------------------------------------------
+
+TEMPLATES = (
+    *("auto", "identity", "workload", "marginals", "hierarchy"),
+    *("pidentity", "kronecker", "union", "low_rank"),
+)
+"""Those of `mmech.strategies`, which takes too long to import for --help."""
+
+HELP = {
+    # records, queries, models
+    "fit data": "training records; sensitive: a csv or Parquet file, or a folder of "
+    "them; - reads the standard input",
+    "predict data": "records to classify; - reads the standard input",
+    "predict-batch data": "training records; sensitive; - reads the standard input",
+    "suggest data": "file with a header row; - reads the standard input",
+    "check data": "records; sensitive; - reads the standard input",
+    "check schema": "JSON file of the schema",
+    "predict model": f"file that `{PROG} fit` wrote",
+    "show model": "file that `fit` saved",
+    "queries": "csv of queries; public",
+    "--data": f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
+    "the first time "
+    f"({', '.join(name for name in CATALOGUE if name not in BUILT_IN)}); or a csv "
+    "file with a header row, plain or .gz; - reads the standard input",
+    "--schema": f"JSON file with the public attributes and classes; `{PROG} schema "
+    "suggest` prints one to fill in",
+    "evaluate --schema": "JSON file with the public attributes and classes; needed "
+    "for a csv file",
+    "--unlabelled": f"for --method {among('recipe')} and semi-supervised recipes: "
+    "records of other persons, whose classes are not looked at",
+    "--target": "column with the classes (default: the last column)",
+    "--queries": "the records are to be predicted: look at the attributes only",
+    "--read-values": "read categories, bounds and classes from the records, for "
+    "public data only: the result depends on single records",
+    "--extra-columns": "what to do with columns that the schema does not name: leave "
+    "them unread and say so, or stop",
+    "--sep": r"character between the fields of csv files, such as ';' or '\t' for tabs",
+    "--encoding": "encoding of csv files, such as latin-1",
+    "--multiline": "the csv file has quoted fields with line breaks; a quote that is "
+    "not closed may then swallow records (default: every line is a record, and one "
+    "that does not parse is an error)",
+    "--bins": "number of bins of numeric attributes for which the schema gives only "
+    "bounds",
+    "suggest --bins": "number of bins of numeric columns with --read-values",
+    "--missing": "what to do with records that have missing values",
+    "--handle-unknown": "what to do with values outside the schema: move a number to "
+    "the nearest bound and stop at other values, stop at all, use the cell that the "
+    "attribute declares for them, or leave the record out without a word (look at "
+    f"`{PROG} schema check` first)",
+    "--handle-missing": "the same for empty fields",
+    "--show-counts": "say how many of the records are used, n of N; sensitive: this "
+    "number is not private, keep it to yourself",
+    "--memory": "most memory to use, such as 2G or 800M, at least 500M; where "
+    "distinct records need more, nothing is released (default: what it takes)",
+    # what is promised
+    "--epsilon": "privacy budget to spend, in nats; smaller is more private",
+    "demo --epsilon": "privacy budget of every release, in nats; smaller is more "
+    "private",
+    "evaluate --epsilon": "privacy budgets, in nats, each spent by one release; "
+    "smaller is more private",
+    "--privacy": f"guarantee of --method {among('privacy')}: pure epsilon, or "
+    "(epsilon, delta), which promises less and is more accurate where there are many "
+    "records, accounted in zCDP",
+    "--delta": "for --privacy zcdp: probability that epsilon may not hold, well below "
+    "one over the number of records",
+    "--neighbours": "what is hidden: that a record is there (add_remove), what it "
+    "holds where the number of records is public (replace), or its class only, where "
+    "all else is public (labels)",
+    "--records-per-person": "largest number of records of one person, public; the "
+    "budget is per person, so that more of them cost accuracy",
+    "--n-records": "roughly how many records there are, where that is public; for "
+    f"--method {among('n_records')} (default: a noisy count, for 3 %% of epsilon, "
+    "where it is needed)",
+    # methods and their settings
+    "fit --method": "how the forest is released, see below",
+    "predict-batch --method": "how the votes are released, see below",
+    "--methods": "which to compare, see below, or all of them",
+    "--settings": "settings for ranking records by `predict_proba`, in place of those "
+    f"for the most right classes; for --method {among('settings')}",
+    "--recipe": f"for --method {among('recipe')}: one of those that `{PROG} recipes` "
+    "lists (default: spe)",
+    "--private-bins": "numeric attributes, or all, that are cut where their records "
+    "are, for a fifth of epsilon: where public bounds may be far too wide; for "
+    f"--method {among('private_bins')} (default: the bins of the schema)",
+    "--estimate-accuracy": "hold out one record in five, and release how often the "
+    "model is right about these, with an interval; costs no more of epsilon (default: "
+    "do not)",
+    "--trees": "number of trees of a forest, or inf: the limit of many multiway "
+    "trees, one per subset of attributes",
+    "--depth": "how many tests there are on a path of a tree, or auto: half of the "
+    "attributes, or more of them where attributes can be tested again",
+    "--splits": "multiway: one child per value; binary: equal to a value or not, for "
+    "attributes with an order at most a value or above; threshold: ordered attributes "
+    "by thresholds, others multiway",
+    "--subsample-trees": "number of trees of subsample; few, because they share out "
+    "the records",
+    "--subsample-depth": "depth of the trees of subsample",
+    "evaluate --voting": "whether a tree votes for the label of its leaf (hard) or "
+    "with its counts (weight); prediction always votes by weight (default: weight for "
+    "subsample, hard for the others)",
+    "fit --voting": "whether a tree votes for the label of its leaf (hard) or with "
+    "its counts (weight), or adds to the log-odds of the classes (log-odds, training "
+    "only)",
+    "predict-batch --voting": "whether a tree votes for the label of its leaf (hard, "
+    "subsample only) or with its counts (weight)",
+    "--reconstruction": "for --method training: how counts are estimated; shrunk and "
+    "log-linear measure what is expected to stand out of the noise, and need "
+    "--n-records (default: least-squares)",
+    "--n-ensembles": "number of ensembles that share out trees and epsilon, each over "
+    "its own random subset of the attributes",
+    "--max-features": "number of attributes of an ensemble, drawn anew for each; or "
+    "partition: share out all of them, each to one ensemble (default: all)",
+    "--template": f"kind of strategy to measure: {', '.join(TEMPLATES)} (default: "
+    "auto, the best of those that fit)",
+    "--repeats": "number of random 80/20 splits, each with its own forest",
+    "--seed": "fixes the forests, never the noise",
+    "demo --seed": "fixes the splits and forests, never the noise",
+    "evaluate --seed": "fixes the splits and forests, never the noise",
+    # what is shown and written
+    "fit --out": "file to save the model in, such as m.npz",
+    "predict --out": "csv file for what is predicted (default: print it)",
+    "predict-batch --out": "csv file for the labels (default: print them)",
+    "suggest --out": "file for the schema (default: print it)",
+    "--proba": "probabilities of all classes in place of labels; models of the "
+    "methods training, laplace and laplace-disjoint have none",
+    "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
+    "matplotlib",
+    "--csv": "write every single trial as a row: accuracy, expected error in squared "
+    "counts, seconds per stage",
+    "--html": "write a page instead",
+    "--png": "draw a picture instead",
+    "--json": "print the model card instead",
+    "show --trees": "trees to show, at most (default: 10; 3 in a picture)",
+    "--force": "overwrite the output file if it exists",
+    "evaluate --force": "overwrite the files of --plot and --csv if they exist",
+    "--quiet": "no progress, only the results",
+}
+"""What options and arguments are for; of one command where it stands before them."""
+
+
+def add(command: argparse._ActionsContainer, name: str, **options: Any) -> None:
+    """Add an option or argument to a command, with its help and its default."""
+    own = getattr(command, "prog", "").rpartition(" ")[2]
+    text = HELP.get(f"{own} {name}") or HELP[name]
+    default = options.get("default")
+    if default is not None and "(default: " not in text:
+        values = default if isinstance(default, list) else [default]
+        text += f" (default: {' '.join(map(str, values))})"
+    command.add_argument(name, help=text, **options)
+
+
 def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
     """Add the options of a random forest."""
-    command.add_argument(
-        "--trees",
-        dest="n_trees",
-        type=read_trees,
-        default=128,
-        metavar="N",
-        help="number of trees of a forest, or inf: the limit of many multiway trees, "
-        "one per subset of attributes (default: 128)",
-    )
-    command.add_argument(
-        "--depth",
-        type=read_depth,
-        default=read_depth(depth),
-        metavar="D",
-        help="how many tests there are on a path of a tree, or auto: half of the "
-        "attributes, or more of them where attributes can be tested again "
-        f"(default: {depth})",
-    )
-    command.add_argument(
-        "--splits",
-        choices=SPLITS,
-        default="multiway",
-        help="multiway: one child per value; binary: equal to a value or not, for "
-        "attributes with an order at most a value or above; threshold: ordered "
-        "attributes by thresholds, others multiway (default: multiway)",
-    )
+    add(command, "--trees", dest="n_trees", type=read_trees, default=128, metavar="N")
+    add(command, "--depth", type=read_depth, default=read_depth(depth), metavar="D")
+    add(command, "--splits", choices=SPLITS, default="multiway")
 
 
 def read_trees(text: str) -> float:

@@ -24,6 +24,7 @@ from mmech.terminal import (
 )
 from mmech_rf.cli.common import (
     PROG,
+    add,
     add_forest,
     as_option,
     check_new,
@@ -32,7 +33,6 @@ from mmech_rf.cli.common import (
     read_depth,
 )
 from mmech_rf.cli.files import add_csv, csv_format, opened
-from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, Method
 
 if TYPE_CHECKING:
@@ -115,14 +115,7 @@ def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_DEMO,
         epilog=_DEMO_EXAMPLES,
     )
-    command.add_argument(
-        "--epsilon",
-        type=read_epsilon,
-        default=Fraction(1),
-        metavar="E",
-        help="privacy budget of every release, in nats; smaller is more private "
-        "(default: 1)",
-    )
+    add(command, "--epsilon", type=read_epsilon, default=Fraction(1), metavar="E")
     add_forest(command, depth=str(DEMO_DEPTH))
     _add_repeats(command, default=3)
 
@@ -138,113 +131,31 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=_EVALUATE_EXAMPLES,
     )
     command.set_defaults(
-        words={
-            "handle_missing": "--missing drop",
-            "schema_file": "--schema",
-        }
+        words={"handle_missing": "--missing drop", "schema_file": "--schema"}
     )
-    downloaded = [name for name in CATALOGUE if name not in BUILT_IN]
-    command.add_argument(
-        "--data",
-        required=True,
-        metavar="NAME|CSV",
-        help=f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
-        f"the first time ({', '.join(downloaded)}); or a csv file with a header row, "
-        "plain or .gz; - reads the standard input",
-    )
-    command.add_argument(
-        "--schema",
-        metavar="FILE",
-        help="JSON file with the public attributes and classes; needed for a csv file",
-    )
-    command.add_argument(
-        "--missing",
-        choices=("error", "drop"),
-        default="error",
-        help="what to do with records that have missing values (default: error)",
-    )
+    add(command, "--data", required=True, metavar="NAME|CSV")
+    add(command, "--schema", metavar="FILE")
+    add(command, "--missing", choices=("error", "drop"), default="error")
     add_csv(command)
-    command.add_argument(
-        "--epsilon",
-        type=read_epsilon,
-        nargs="+",
-        default=[Fraction(1)],
-        metavar="E",
-        help="privacy budgets, in nats, each spent by one release; smaller is more "
-        "private (default: 1)",
-    )
-    command.add_argument(
-        "--methods",
-        nargs="+",
-        choices=("all", *METHODS),
-        default=list(DEFAULT_METHODS),
-        metavar="METHOD",
-        help="which to compare, see below, or all of them "
-        f"(default: {' '.join(DEFAULT_METHODS)})",
-    )
+    budgets = {"nargs": "+", "default": [Fraction(1)], "metavar": "E"}
+    add(command, "--epsilon", type=read_epsilon, **budgets)
+    names = {"nargs": "+", "default": list(DEFAULT_METHODS), "metavar": "METHOD"}
+    add(command, "--methods", choices=("all", *METHODS), **names)
     add_forest(command, depth="auto")
-    command.add_argument(
-        "--subsample-trees",
-        type=whole(1),
-        default=16,
-        metavar="N",
-        help="number of trees of subsample; few, because they share out "
-        "the records (default: 16)",
-    )
-    command.add_argument(
-        "--subsample-depth",
-        type=read_depth,
-        default="auto",
-        metavar="D",
-        help="depth of the trees of subsample (default: auto)",
-    )
-    command.add_argument(
-        "--voting",
-        choices=("hard", "weight"),
-        help="whether a tree votes for the label of its leaf (hard) or with its counts "
-        "(weight); prediction always votes by weight (default: weight for "
-        "subsample, hard for the others)",
-    )
+    add(command, "--subsample-trees", type=whole(1), default=16, metavar="N")
+    add(command, "--subsample-depth", type=read_depth, default="auto", metavar="D")
+    add(command, "--voting", choices=("hard", "weight"))
     _add_repeats(command, default=10)
-    command.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
-        "matplotlib",
-    )
-    command.add_argument(
-        "--csv",
-        metavar="FILE",
-        help="write every single trial as a row: accuracy, expected error in squared "
-        "counts, seconds per stage",
-    )
-    command.add_argument(
-        "--force",
-        action="store_true",
-        help="overwrite the files of --plot and --csv if they exist",
-    )
-    command.add_argument(
-        "--quiet", action="store_true", help="no progress, only the results"
-    )
+    add(command, "--plot", metavar="FILE")
+    add(command, "--csv", metavar="FILE")
+    add(command, "--force", action="store_true")
+    add(command, "--quiet", action="store_true")
     command.set_defaults(**dict.fromkeys(SETTINGS))
 
 
 def _add_repeats(command: argparse.ArgumentParser, *, default: int) -> None:
-    command.add_argument(
-        "--repeats",
-        type=whole(1),
-        default=default,
-        metavar="N",
-        help="number of random 80/20 splits, each with its own forest "
-        f"(default: {default})",
-    )
-    command.add_argument(
-        "--seed",
-        type=whole(0, 2**31),
-        default=0,
-        metavar="N",
-        help="fixes the splits and forests, never the noise (default: 0)",
-    )
+    add(command, "--repeats", type=whole(1), default=default, metavar="N")
+    add(command, "--seed", type=whole(0, 2**31), default=0, metavar="N")
 
 
 # ---- commands --------------------------------------------------------------

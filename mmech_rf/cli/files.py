@@ -16,15 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech.terminal import (
-    InputError,
-    say,
-    showing,
-)
-from mmech_rf.cli.common import (
-    check_new,
-    check_readable,
-)
+from mmech.terminal import InputError, say, showing
+from mmech_rf.cli.common import add, check_new, check_readable
 
 if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat
@@ -59,49 +52,23 @@ CELL = 300
 """Memory: bytes of a field in text, with what is read ahead of it."""
 
 
-def add_output(command: argparse.ArgumentParser, **options: Any) -> None:
+def add_output(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add ``--out`` and ``--force``."""
-    command.add_argument("--out", metavar="FILE", **options)
-    command.add_argument(
-        "--force", action="store_true", help="overwrite the output file if it exists"
-    )
+    add(command, "--out", metavar="FILE", required=required)
+    add(command, "--force", action="store_true")
 
 
 def add_columns(command: argparse.ArgumentParser) -> None:
     """Add how a csv file is read, and the policy for columns outside the schema."""
     add_csv(command)
-    command.add_argument(
-        "--extra-columns",
-        choices=("ignore", "error"),
-        default="ignore",
-        help="what to do with columns that the schema does not name: leave them unread "
-        "and say so, or stop (default: ignore)",
-    )
+    add(command, "--extra-columns", choices=("ignore", "error"), default="ignore")
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
     """Add how csv files are written."""
-    command.add_argument(
-        "--sep",
-        type=_read_sep,
-        default=",",
-        metavar="C",
-        help=r"character between the fields of csv files, such as ';' or '\t' for tabs "
-        "(default: ,)",
-    )
-    command.add_argument(
-        "--encoding",
-        default="utf-8",
-        metavar="NAME",
-        help="encoding of csv files, such as latin-1 (default: utf-8)",
-    )
-    command.add_argument(
-        "--multiline",
-        action="store_true",
-        help="the csv file has quoted fields with line breaks; a quote that is not "
-        "closed may then swallow records (default: every line is a record, and one "
-        "that does not parse is an error)",
-    )
+    add(command, "--sep", type=_read_sep, default=",", metavar="C")
+    add(command, "--encoding", default="utf-8", metavar="NAME")
+    add(command, "--multiline", action="store_true")
 
 
 def _read_sep(text: str) -> str:

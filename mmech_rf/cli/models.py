@@ -21,9 +21,13 @@ from mmech.terminal import (
 )
 from mmech_rf.cli.common import (
     PROG,
+    TEMPLATES,
+    add,
     add_forest,
+    among,
     as_option,
     listed_methods,
+    methods_of,
     read_memory,
     read_probability,
     read_settings,
@@ -45,19 +49,6 @@ if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]
-
-TEMPLATES = (
-    "auto",
-    "identity",
-    "workload",
-    "marginals",
-    "hierarchy",
-    "pidentity",
-    "kronecker",
-    "union",
-    "low_rank",
-)
-"""Those of `mmech.strategies`, which takes too long to import for --help."""
 
 _FIT = """\
 Release a private forest and save it. The model holds only noisy numbers and privately
@@ -130,21 +121,10 @@ _POLICIES = ("handle_unknown", "handle_missing")
 _QUERY_WORDS = {"Schema.check": f"`{PROG} schema check --queries`"}
 
 
-def _names(command: str) -> list[str]:
-    """Return the methods of a command."""
-    return [name for name, row in METHODS.items() if row.command == command]
-
-
 def _options(command: str) -> list[str]:
     """Return the parameters that only some of its methods have, each once."""
-    rows = map(METHODS.__getitem__, _names(command))
+    rows = map(METHODS.__getitem__, methods_of(command))
     return list(dict.fromkeys(option for row in rows for option in row.options))
-
-
-def _among(option: str, command: str = "fit") -> str:
-    """Return the methods of a command that have an option, in words."""
-    names = _names(command)
-    return " or ".join(n for n in names if option in METHODS[n].options)
 
 
 # ---- options ---------------------------------------------------------------
@@ -160,95 +140,25 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_FIT,
         epilog=_FIT_EXAMPLES,
     )
-    command.add_argument(
-        "data",
-        metavar="CSV",
-        help="training records; sensitive: a csv or Parquet file, or a folder of them; "
-        "- reads the standard input",
-    )
-    add_output(command, required=True, help="file to save the model in, such as m.npz")
-    command.add_argument(
-        "--method",
-        choices=_names("fit"),
-        metavar="NAME",
-        default="private",
-        help="how the forest is released, see below (default: private)",
-    )
+    add(command, "data", metavar="CSV")
+    add_output(command, required=True)
+    names = methods_of("fit")
+    add(command, "--method", choices=names, metavar="NAME", default="private")
     _add_budget(command)
     add_forest(command, depth="auto")
     _add_ensembles(command)
-    command.add_argument(
-        "--voting",
-        choices=("hard", "weight", "log-odds"),
-        default="hard",
-        help="whether a tree votes for the label of its leaf (hard) or with its counts "
-        "(weight), or adds to the log-odds of the classes (log-odds, training only) "
-        "(default: hard)",
-    )
-    command.add_argument(
-        "--reconstruction",
-        choices=("least-squares", "shrunk", "log-linear"),
-        help="for --method training: how counts are estimated; shrunk and log-linear "
-        "measure what is expected to stand out of the noise, and need --n-records "
-        "(default: least-squares)",
-    )
-    command.add_argument(
-        "--n-records",
-        type=whole(1, 10**15),
-        metavar="N",
-        help="roughly how many records there are, where that is public; for --method "
-        f"{_among('n_records')} (default: a noisy count, for 3 %% of epsilon, where it "
-        "is needed)",
-    )
-    command.add_argument(
-        "--private-bins",
-        type=lambda text: text if text == "all" else tuple(text.split(",")),
-        metavar="NAME,NAME",
-        help="numeric attributes, or all, that are cut where their records are, for a "
-        "fifth of epsilon: where public bounds may be far too wide; for --method "
-        f"{_among('private_bins')} (default: the bins of the schema)",
-    )
-    command.add_argument(
-        "--privacy",
-        choices=("pure", "zcdp"),
-        default="pure",
-        help=f"guarantee of --method {_among('privacy')}: pure epsilon, or (epsilon, "
-        "delta), which promises less and is more accurate where there are many "
-        "records, accounted in zCDP (default: pure)",
-    )
-    command.add_argument(
-        "--delta",
-        type=read_probability,
-        metavar="P",
-        help="for --privacy zcdp: probability that epsilon may not hold, well below "
-        "one over the number of records",
-    )
-    command.add_argument(
-        "--settings",
-        type=read_settings,
-        metavar="ranking",
-        help="settings for ranking records by `predict_proba`, in place of those for "
-        f"the most right classes; for --method {_among('settings')}",
-    )
-    command.add_argument(
-        "--recipe",
-        metavar="NAME",
-        help=f"for --method {_among('recipe')}: one of those that `{PROG} recipes` "
-        "lists (default: spe)",
-    )
-    command.add_argument(
-        "--unlabelled",
-        dest="X_unlabelled",
-        metavar="CSV",
-        help=f"for --method {_among('recipe')} and semi-supervised recipes: records of "
-        "other persons, whose classes are not looked at",
-    )
-    command.add_argument(
-        "--estimate-accuracy",
-        action="store_true",
-        help="hold out one record in five, and release how often the model is right "
-        "about these, with an interval; costs no more of epsilon (default: do not)",
-    )
+    votings = ("hard", "weight", "log-odds")
+    add(command, "--voting", choices=votings, default="hard")
+    estimates = ("least-squares", "shrunk", "log-linear")
+    add(command, "--reconstruction", choices=estimates)
+    add(command, "--n-records", type=whole(1, 10**15), metavar="N")
+    add(command, "--private-bins", type=_read_names, metavar="NAME,NAME")
+    add(command, "--privacy", choices=("pure", "zcdp"), default="pure")
+    add(command, "--delta", type=read_probability, metavar="P")
+    add(command, "--settings", type=read_settings, metavar="ranking")
+    add(command, "--recipe", metavar="NAME")
+    add(command, "--unlabelled", dest="X_unlabelled", metavar="CSV")
+    add(command, "--estimate-accuracy", action="store_true")
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("fit")))
 
@@ -263,17 +173,10 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_PREDICT,
         epilog=_PREDICT_EXAMPLES,
     )
-    command.add_argument("model", metavar="MODEL", help=f"file that `{PROG} fit` wrote")
-    command.add_argument(
-        "data", metavar="CSV", help="records to classify; - reads the standard input"
-    )
-    add_output(command, help="csv file for what is predicted (default: print it)")
-    command.add_argument(
-        "--proba",
-        action="store_true",
-        help="probabilities of all classes in place of labels; models of the methods "
-        "training, laplace and laplace-disjoint have none",
-    )
+    add(command, "model", metavar="MODEL")
+    add(command, "data", metavar="CSV")
+    add_output(command)
+    add(command, "--proba", action="store_true")
     add_columns(command)
     # The schema of a model is what it is.
     command.set_defaults(words={"schema": None, **_QUERY_WORDS})
@@ -305,98 +208,35 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_BATCH,
         epilog=_BATCH_EXAMPLES,
     )
-    command.add_argument(
-        "data",
-        metavar="CSV",
-        help="training records; sensitive; - reads the standard input",
-    )
-    command.add_argument("queries", metavar="QUERIES", help="csv of queries; public")
-    add_output(command, help="csv file for the labels (default: print them)")
-    command.add_argument(
-        "--method",
-        choices=_names("predict-batch"),
-        default="prediction",
-        help="how the votes are released, see below (default: prediction)",
-    )
+    add(command, "data", metavar="CSV")
+    add(command, "queries", metavar="QUERIES")
+    add_output(command)
+    names = methods_of("predict-batch")
+    add(command, "--method", choices=names, default="prediction")
     _add_budget(command)
     add_forest(command, depth="auto")
     _add_ensembles(command)
-    command.add_argument(
-        "--voting",
-        choices=("hard", "weight"),
-        default="weight",
-        help="whether a tree votes for the label of its leaf (hard, subsample only) or "
-        "with its counts (weight) (default: weight)",
-    )
+    add(command, "--voting", choices=("hard", "weight"), default="weight")
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("predict-batch")))
 
 
 def _add_budget(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--schema",
-        required=True,
-        metavar="FILE",
-        help="JSON file with the public attributes and classes; "
-        f"`{PROG} schema suggest` prints one to fill in",
-    )
-    command.add_argument(
-        "--bins",
-        type=whole(1, LIMITS.bins),
-        default=10,
-        metavar="N",
-        help="number of bins of numeric attributes for which the schema gives only "
-        "bounds (default: 10)",
-    )
-    command.add_argument(
-        "--epsilon",
-        type=read_epsilon,
-        required=True,
-        metavar="E",
-        help="privacy budget to spend, in nats; smaller is more private",
-    )
-    command.add_argument(
-        "--neighbours",
-        choices=NEIGHBOURS,
-        default="add_remove",
-        help="what is hidden: that a record is there (add_remove), what it holds where "
-        "the number of records is public (replace), or its class only, where all else "
-        "is public (labels) (default: add_remove)",
-    )
-    command.add_argument(
-        "--records-per-person",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="largest number of records of one person, public; the budget is per "
-        "person, so that more of them cost accuracy (default: 1)",
-    )
+    add(command, "--schema", required=True, metavar="FILE")
+    add(command, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
+    add(command, "--epsilon", type=read_epsilon, required=True, metavar="E")
+    add(command, "--neighbours", choices=NEIGHBOURS, default="add_remove")
+    add(command, "--records-per-person", type=whole(1), default=1, metavar="N")
 
 
 def _add_ensembles(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--n-ensembles",
-        type=whole(1),
-        default=1,
-        metavar="Q",
-        help="number of ensembles that share out trees and epsilon, each over its own "
-        "random subset of the attributes (default: 1)",
-    )
-    command.add_argument(
-        "--max-features",
-        type=_read_features,
-        metavar="D",
-        help="number of attributes of an ensemble, drawn anew for each; or partition: "
-        "share out all of them, each to one ensemble (default: all)",
-    )
-    command.add_argument(
-        "--template",
-        choices=TEMPLATES,
-        default="auto",
-        metavar="NAME",
-        help=f"kind of strategy to measure: {', '.join(TEMPLATES)} (default: auto, the "
-        "best of those that fit)",
-    )
+    add(command, "--n-ensembles", type=whole(1), default=1, metavar="Q")
+    add(command, "--max-features", type=_read_features, metavar="D")
+    add(command, "--template", choices=TEMPLATES, default="auto", metavar="NAME")
+
+
+def _read_names(text: str) -> str | tuple[str, ...]:
+    return text if text == "all" else tuple(text.split(","))
 
 
 def _read_features(text: str) -> int | str:
@@ -409,43 +249,14 @@ def _read_features(text: str) -> int | str:
 
 
 def _add_records(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--handle-unknown",
-        choices=("clip", "error", "category", "drop"),
-        default="clip",
-        help="what to do with values outside the schema: move a number to the nearest "
-        "bound and stop at other values, stop at all, use the cell that the attribute "
-        "declares for them, or leave the record out without a word (look at "
-        f"`{PROG} schema check` first) (default: clip)",
-    )
-    command.add_argument(
-        "--handle-missing",
-        choices=("error", "category", "drop"),
-        default="error",
-        help="the same for empty fields (default: error)",
-    )
-    command.add_argument(
-        "--show-counts",
-        action="store_true",
-        help="say how many of the records are used, n of N; sensitive: this number is "
-        "not private, keep it to yourself",
-    )
-    command.add_argument(
-        "--memory",
-        type=read_memory,
-        metavar="SIZE",
-        help="most memory to use, such as 2G or 800M, at least 500M; where distinct "
-        "records need more, nothing is released (default: what it takes)",
-    )
+    unknown = ("clip", "error", "category", "drop")
+    add(command, "--handle-unknown", choices=unknown, default="clip")
+    add(command, "--handle-missing", choices=unknown[1:], default="error")
+    add(command, "--show-counts", action="store_true")
+    add(command, "--memory", type=read_memory, metavar="SIZE")
     add_columns(command)
-    command.add_argument(
-        "--seed",
-        dest="random_state",
-        type=whole(0, 2**31),
-        default=0,
-        metavar="N",
-        help="fixes the forests, never the noise (default: 0)",
-    )
+    seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
+    add(command, "--seed", metavar="N", **seeds)
 
 
 # ---- commands --------------------------------------------------------------
@@ -460,10 +271,10 @@ def _fit(args: argparse.Namespace) -> None:
     model.set_params(estimate_accuracy=args.estimate_accuracy)
     extra = {}
     if args.X_unlabelled is not None:
-        if args.method not in _among("recipe").split(" or "):
+        if args.method not in among("recipe").split(" or "):
             raise InputError(
                 f"--unlabelled does not go with --method {args.method}; leave it out, "
-                f"or choose --method {_among('recipe')}"
+                f"or choose --method {among('recipe')}"
             )
         extra = {"X_unlabelled": unlabelled_records(args, args.X_unlabelled, model)}
     count_records(args, args.data, model)
@@ -493,7 +304,7 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
             continue
         raise InputError(
             f"{as_option(name)} does not go with --method {args.method}; leave it out, "
-            f"or choose --method {_among(name, command)}"
+            f"or choose --method {among(name, command)}"
         )
     if "random_state" in method.options:
         given.setdefault("random_state", 0)

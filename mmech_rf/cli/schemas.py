@@ -12,17 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mmech.limits import LIMITS
-from mmech.terminal import (
-    InputError,
-    Parser,
-    add_command,
-    say,
-    whole,
-)
-from mmech_rf.cli.common import (
-    PROG,
-    check_readable,
-)
+from mmech.terminal import InputError, Parser, add_command, say, whole
+from mmech_rf.cli.common import PROG, add, check_readable
 from mmech_rf.cli.files import (
     add_csv,
     add_output,
@@ -135,28 +126,11 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_SUGGEST,
         epilog=_SUGGEST_EXAMPLES,
     )
-    suggest.add_argument(
-        "data", metavar="CSV", help="file with a header row; - reads the standard input"
-    )
-    suggest.add_argument(
-        "--target",
-        metavar="NAME",
-        help="column with the classes (default: the last column)",
-    )
-    suggest.add_argument(
-        "--read-values",
-        action="store_true",
-        help="read categories, bounds and classes from the records, for public data "
-        "only: the result depends on single records",
-    )
-    suggest.add_argument(
-        "--bins",
-        type=whole(1, LIMITS.bins),
-        default=10,
-        metavar="N",
-        help="number of bins of numeric columns with --read-values (default: 10)",
-    )
-    add_output(suggest, help="file for the schema (default: print it)")
+    add(suggest, "data", metavar="CSV")
+    add(suggest, "--target", metavar="NAME")
+    add(suggest, "--read-values", action="store_true")
+    add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
+    add_output(suggest)
     add_csv(suggest)
     check = add_command(
         inner,
@@ -166,15 +140,9 @@ def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_CHECK,
         epilog=_CHECK_EXAMPLES,
     )
-    check.add_argument(
-        "data", metavar="CSV", help="records; sensitive; - reads the standard input"
-    )
-    check.add_argument("schema", metavar="SCHEMA", help="JSON file of the schema")
-    check.add_argument(
-        "--queries",
-        action="store_true",
-        help="the records are to be predicted: look at the attributes only",
-    )
+    add(check, "data", metavar="CSV")
+    add(check, "schema", metavar="SCHEMA")
+    add(check, "--queries", action="store_true")
     add_csv(check)
 
 

@@ -6,16 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from mmech.terminal import (
-    Parser,
-    add_command,
-    print_wrapped,
-    whole,
-)
-from mmech_rf.cli.common import (
-    PROG,
-    check_new,
-)
+from mmech.terminal import Parser, add_command, print_wrapped, whole
+from mmech_rf.cli.common import PROG, add, check_new
 
 if TYPE_CHECKING:
     from mmech_rf.private.shown import ShownForest
@@ -52,23 +44,13 @@ def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_SHOW,
         epilog=_EXAMPLES,
     )
-    command.add_argument("model", metavar="MODEL", help="file that `fit` saved")
+    add(command, "model", metavar="MODEL")
     form = command.add_mutually_exclusive_group()
-    form.add_argument("--html", metavar="FILE", help="write a page instead")
-    form.add_argument("--png", metavar="FILE", help="draw a picture instead")
-    form.add_argument(
-        "--json", action="store_true", help="print the model card instead"
-    )
-    command.add_argument(
-        "--trees",
-        dest="shown_trees",
-        type=whole(1, 1000),
-        metavar="N",
-        help="trees to show, at most (default: 10; 3 in a picture)",
-    )
-    command.add_argument(
-        "--force", action="store_true", help="overwrite the output file if it exists"
-    )
+    add(form, "--html", metavar="FILE")
+    add(form, "--png", metavar="FILE")
+    add(form, "--json", action="store_true")
+    add(command, "--trees", dest="shown_trees", type=whole(1, 1000), metavar="N")
+    add(command, "--force", action="store_true")
 
 
 def _show(args: argparse.Namespace) -> None:
