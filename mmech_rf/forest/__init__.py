@@ -4,7 +4,6 @@
 forest    forests over a public domain, as flat arrays
 growth    random forests, grown from the domain alone
 complete  the forest of all trees of a depth
-passes    passes over records, cells and values, by kernels
 words     tests of a forest in words
 checks    checks of arguments
 ========  =================================================

@@ -49,9 +49,9 @@ Domain = HasDomainShape | Sequence[int]
 
 
 def check_shape(domain_shape: Any) -> tuple[int, ...]:
-    """Return attribute sizes as whole numbers, or raise."""
+    """Return attribute sizes, or those of a schema, as whole numbers, or raise."""
     try:
-        sizes = tuple(domain_shape)
+        sizes = tuple(getattr(domain_shape, "domain_shape", domain_shape))
     except TypeError:
         raise TypeError(
             "domain_shape must be a sequence of attribute sizes, or an object with "
@@ -161,27 +161,15 @@ def check_layout(forest: Forest) -> int:
             f"got {forest.node_offsets[-1]}"
         )
     report = np.empty(3, np.int64)
+    starts = forest.node_offsets, forest.leaf_offsets
+    sizes, tests = forest._sizes, (forest.feature, forest.child)
     if forest.value is None:
-        _kernels.check_trees(
-            forest._sizes,
-            forest.feature,
-            forest.child,
-            forest.node_offsets,
-            forest.leaf_offsets,
-            report,
-        )
+        _kernels.check_trees(sizes, *tests, *starts, report)
     else:
-        longest = sum(size - 1 for size in forest.domain_shape)
+        longest = min(int((sizes - 1).sum()), int(np.diff(forest.node_offsets).max()))
+        ordered = np.array(forest.ordered, np.bool_)
         _kernels.check_test_trees(
-            forest._sizes,
-            np.array(forest.ordered, np.bool_),
-            forest.feature,
-            forest.child,
-            forest.value,
-            forest.node_offsets,
-            forest.leaf_offsets,
-            min(longest, int(np.diff(forest.node_offsets).max())),
-            report,
+            sizes, ordered, *tests, forest.value, *starts, longest, report
         )
     if report[0]:
         raise ValueError(

@@ -50,13 +50,9 @@ class CompleteForest(Forest):
         child = np.empty(node_offsets[-1], np.int32)
         _kernels.complete_trees(sizes, subsets, node_offsets, feature, child)
         object.__setattr__(self, "subsets", tuple(map(tuple, subsets.tolist())))
-        arrays = frozen(
-            feature=feature,
-            child=child,
-            node_offsets=node_offsets,
-            leaf_offsets=leaf_offsets,
-        )
-        super().__init__(domain_shape, **arrays)
+        nodes = {"feature": feature, "child": child}
+        offsets = {"node_offsets": node_offsets, "leaf_offsets": leaf_offsets}
+        super().__init__(domain_shape, **frozen(**nodes, **offsets))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CompleteForest, (self.domain_shape, self.depth)
@@ -110,9 +106,7 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
     >>> forest.subsets
     ((0, 1), (0, 2), (1, 2))
     """
-    shape = check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
+    shape = check_shape(schema_or_domain_shape)
     sizes = [size for size in shape if size > 1]
     depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
     n_trees, n_leaves = math.comb(len(sizes), depth), _elementary(sizes, depth)

@@ -9,8 +9,8 @@ forest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer
+from mmech.exceptions import DomainTooLargeError
 from mmech.storage.codec import storable
-from mmech_rf.forest import passes
 from mmech_rf.forest.checks import (
     check_flags,
+    check_labels,
     check_layout,
     check_shape,
+    in_words,
     read_only_vector,
 )
+from mmech_rf.limits import LIMITS
 
 if TYPE_CHECKING:
     from mmech_rf.forest.words import Words
@@ -153,15 +156,7 @@ class Forest:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: plain unpickling would hand out writeable arrays.
-        return Forest, (
-            self.domain_shape,
-            self.feature,
-            self.child,
-            self.node_offsets,
-            self.leaf_offsets,
-            self.value,
-            self.ordered,
-        )
+        return Forest, tuple(getattr(self, f.name) for f in fields(self) if f.init)
 
     def __repr__(self) -> str:
         return (
@@ -211,6 +206,11 @@ class Forest:
         tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
         return tests
 
+    @property
+    def _nodes(self) -> tuple[Any, ...]:
+        """What kernels know of the nodes of all trees."""
+        return self.feature, self.child, self._tests, self.node_offsets
+
     def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
         """Find the leaf of every record in every tree.
 
@@ -241,7 +241,13 @@ class Forest:
         array([[8, 9, 8],
                [4, 7, 4]], dtype=int32)
         """
-        return passes.apply(self, codes)
+        from mmech_rf import _kernels
+
+        codes = self._check_codes(codes)
+        leaves = np.empty((codes.shape[0], self.n_trees), dtype=np.int32)
+        for rows, chunk in self._narrow(codes):
+            _kernels.apply_trees(*self._nodes, chunk, leaves[rows])
+        return leaves
 
     def apply_domain(self) -> NDArray[np.int32]:
         """Find the leaf of every domain cell in every tree.
@@ -272,7 +278,19 @@ class Forest:
         array([[0, 1, 2, 0, 1, 2],
                [0, 0, 0, 1, 1, 1]], dtype=int32)
         """
-        return passes.apply_domain(self)
+        from mmech_rf import _kernels
+
+        entries = self.n_trees * self.n_cells
+        if entries > LIMITS.label_entries:
+            raise DomainTooLargeError(
+                f"labels of {in_words(self.n_cells)} cells for {self.n_trees} trees "
+                f"would have {in_words(entries)} entries, more than the limit of "
+                f"{LIMITS.label_entries:,}; use leaf_masks(), fewer trees or fewer "
+                "attributes"
+            )
+        labels = np.empty((self.n_trees, self.n_cells), dtype=np.int32)
+        _kernels.label_domain(self._sizes, *self._nodes, labels)
+        return labels
 
     def count_leaves(
         self, codes: ArrayLike, class_codes: ArrayLike, n_classes: int
@@ -319,7 +337,7 @@ class Forest:
                [1, 0],
                [0, 2]])
         """
-        return passes.count_leaves(self, codes, class_codes, n_classes)
+        return self._count(codes, class_codes, n_classes)
 
     def count_assigned_leaves(
         self,
@@ -368,7 +386,33 @@ class Forest:
                [0, 0],
                [0, 1]])
         """
-        return passes.count_leaves(self, codes, class_codes, n_classes, tree_index)
+        return self._count(codes, class_codes, n_classes, tree_index)
+
+    def _count(
+        self,
+        codes: ArrayLike,
+        class_codes: ArrayLike,
+        n_classes: int,
+        tree_index: ArrayLike | None = None,
+    ) -> NDArray[np.int64]:
+        """Count every record in every tree, or in the one that it is assigned to."""
+        from mmech_rf import _kernels
+
+        codes = self._check_codes(codes)
+        n_classes = check_integer(n_classes, "n_classes")
+        columns = [check_labels(class_codes, "class_codes", len(codes), n_classes)]
+        count = _kernels.count_leaves
+        if tree_index is not None:
+            count = _kernels.count_assigned_leaves
+            columns += [
+                check_labels(tree_index, "tree_index", len(codes), self.n_trees)
+            ]
+        counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
+        for rows, chunk in self._narrow(codes):
+            # Copies of one layout, and so one compiled kernel.
+            own = (np.array(column[rows], np.int64, order="C") for column in columns)
+            count(*self._nodes, self.leaf_offsets, chunk, *own, counts)
+        return counts
 
     def leaf_masks(self) -> list[NDArray[np.bool_]]:
         """List, for every leaf, the values of each attribute its path allows.
@@ -396,7 +440,54 @@ class Forest:
         [[1, 1], [1, 1], [1, 1]]
         [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
         """
-        return passes.leaf_masks(self)
+        from mmech_rf import _kernels
+
+        entries = self.n_leaves * sum(self.domain_shape)
+        if entries > LIMITS.mask_entries:
+            raise DomainTooLargeError(
+                f"masks of {self.n_leaves:,} leaves over {sum(self.domain_shape):,} "
+                f"attribute values would have {in_words(entries)} entries, more than "
+                f"the limit of {LIMITS.mask_entries:,}; use fewer trees or a smaller "
+                "depth"
+            )
+        flat = np.ones(entries, dtype=np.bool_)
+        _kernels.leaf_masks(
+            self._sizes, self.depth, *self._nodes, self.leaf_offsets, flat
+        )
+        ends = np.cumsum(self.n_leaves * self._sizes)
+        return [own.reshape(self.n_leaves, -1) for own in np.split(flat, ends[:-1])]
+
+    def _check_codes(self, codes: ArrayLike) -> NDArray[Any]:
+        """Return codes as an integer array (N, d); ranges are checked by chunk."""
+        array = np.asarray(codes)
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(
+                f"codes must hold integers, got dtype {array.dtype}; encode records "
+                "with the schema first"
+            )
+        if array.ndim != 2 or array.shape[1] != self.n_features:
+            raise ValueError(
+                f"codes must have shape (N, {self.n_features}), one column per "
+                f"attribute, got {array.shape}"
+            )
+        return array
+
+    def _narrow(self, codes: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Yield rows and their codes, checked, a byte a code where that holds it."""
+        largest = self._sizes - 1
+        dtype = np.uint8 if largest.max() <= np.iinfo(np.uint8).max else np.int32
+        width = LIMITS.routed_records
+        for start in range(0, len(codes), width):
+            rows = slice(start, start + width)
+            chunk = codes[rows]
+            if (chunk < 0).any() or (chunk > largest).any():
+                # Row and column only: the value may be sensitive.
+                row, column = np.argwhere((chunk < 0) | (chunk > largest))[0]
+                raise ValueError(
+                    f"codes of attribute {column} must lie in 0..{largest[column]}, "
+                    f"row {start + row} does not; encode records with the schema"
+                )
+            yield rows, np.array(chunk, dtype=dtype, order="C")
 
     def path(
         self,

@@ -150,9 +150,7 @@ def grow_random_forest(
     color!=red & price<=25
     color!=red & price>25
     """
-    domain_shape = check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
+    domain_shape = check_shape(schema_or_domain_shape)
     check_choice(splits, "splits", SPLITS)
     n_trees = check_integer(n_trees, "n_trees", minimum=0)
     if n_trees == 0:
@@ -190,9 +188,7 @@ def grow_random_forest(
 
 def _two_way(ordered: NDArray[np.bool_], splits: str) -> NDArray[np.bool_]:
     """Return which attributes have tests with two outcomes."""
-    return np.full(ordered.size, splits == "binary") | (
-        ordered if splits == "threshold" else False
-    )
+    return ordered & (splits == "threshold") | (splits == "binary")
 
 
 def _longest(sizes: Integers, two_way: NDArray[np.bool_]) -> int:
@@ -253,8 +249,7 @@ def _ordered(schema_or_domain_shape: Domain) -> NDArray[np.bool_]:
     """Return which attributes have an order, (d,)."""
     attributes = getattr(schema_or_domain_shape, "attributes", None)
     if attributes is None:
-        shape = getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-        return np.zeros(len(check_shape(shape)), np.bool_)
+        return np.zeros(len(check_shape(schema_or_domain_shape)), np.bool_)
     return np.array([a.kind != "categorical" for a in attributes], np.bool_)
 
 
@@ -267,9 +262,7 @@ def _value_tables(
     """Return kinds, starts (d,) and table, as `_kernels.grow_test_trees` wants them."""
     from mmech_rf import _kernels
 
-    shape = check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
+    shape = check_shape(schema_or_domain_shape)
     values = sum(size for size, two in zip(shape, two_way, strict=True) if two)
     if values > LIMITS.cut_values:
         raise DomainTooLargeError(
@@ -436,11 +429,8 @@ def mean_leaves(
     >>> mean_leaves((2, 3, 4), depth=2)
     Fraction(26, 3)
     """
-    shape = check_shape(
-        getattr(schema_or_domain_shape, "domain_shape", schema_or_domain_shape)
-    )
-    ordered = _ordered(schema_or_domain_shape)
-    two_way = ordered & (splits == "threshold") | (splits == "binary")
+    shape = check_shape(schema_or_domain_shape)
+    two_way = _two_way(_ordered(schema_or_domain_shape), splits)
     pairs = sum(n - 1 for n, two in zip(shape, two_way, strict=True) if two)
     sizes = [n for n, two in zip(shape, two_way, strict=True) if n > 1 and not two]
     h = min(depth, pairs + len(sizes))
