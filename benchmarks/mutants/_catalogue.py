@@ -969,8 +969,8 @@ RECIPES = (
     Mutant(
         "windows of entropy half as long",
         "mmech_rf/literature/scores.py",
-        "window = int(steps.max() - steps.min() + overshoot) * unit",
-        "window = int(steps.max() - steps.min() + overshoot) * unit // 2",
+        "return table, int(steps.max() - steps.min() + overshoot)",
+        "return table, int(steps.max() - steps.min() + overshoot) // 2",
         (f"{RECIPE_SHARES}::test_an_added_record_moves_scores_within_the_window",),
     ),
     Mutant(

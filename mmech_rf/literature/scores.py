@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,10 +97,17 @@ def _entropy(table: Counts, most: int, counts: Counts) -> Counts:
     return np.asarray(table[counts].sum(axis=-1) - table[counts.sum(axis=-1)])
 
 
-def _n_log_n(most: int) -> Counts:
-    """Return n log2(n) on the grid, for n = 0 .. most."""
+@lru_cache(maxsize=2)  # a fit asks for the most records, and for those there are
+def _n_log_n(most: int) -> tuple[Counts, int]:
+    """Return n log2(n) on the grid, for n = 0 .. most, and the window of its terms."""
     n = np.arange(most + 1, dtype=np.float64)
-    return np.rint(n * np.log2(np.maximum(n, 1)) * 2**GRID).astype(np.int64)
+    table = np.rint(n * np.log2(np.maximum(n, 1)) * 2**GRID).astype(np.int64)
+    table.flags.writeable = False
+    # A term changes by a step of the table at n(v, c), less one at n(v) >= n(v, c);
+    # steps increase, but for the rounding of the table.
+    steps = np.diff(table)
+    overshoot = (np.maximum.accumulate(steps) - steps).max()
+    return table, int(steps.max() - steps.min() + overshoot)
 
 
 SCORES = ("median", "max", "gini", "entropy", "gain")
@@ -124,12 +131,8 @@ def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Sco
     if name == "gini":
         return Score(_gini, (2 ** (GRID + 1) + 2) * unit, grid=2**GRID)
     most = min(math.ceil(2 * n_records) * unit, LARGEST_TABLE // n_classes)
-    table = _n_log_n(n_classes * most)
-    # A term changes by a step of the table at n(v, c), less one at n(v) >= n(v, c);
-    # steps increase, but for the rounding of the table.
-    steps = np.diff(table)
-    overshoot = (np.maximum.accumulate(steps) - steps).max()
-    window = int(steps.max() - steps.min() + overshoot) * unit
+    table, window = _n_log_n(n_classes * most)
+    window *= unit
     term = partial(_entropy, table, most)
     if name == "entropy":
         return Score(term, window, grid=2**GRID)
