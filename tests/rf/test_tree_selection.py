@@ -48,34 +48,46 @@ from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import Views, public_views
 
 
-@pytest.mark.parametrize("epsilon", ["0.3", "2"])
-@pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
-def test_every_addition_of_a_record(epsilon, data):
-    """Over all trees, no probability changes by more than e^epsilon; and nearly so."""
-    codes, classes = data
-    before = conditionals(SMALL, codes, classes, epsilon=epsilon)
-    largest = 0.0
-    for cell in itertools.product(range(2), repeat=2):
-        for label in range(2):
-            after = conditionals(
-                SMALL, (*codes, cell), (*classes, label), epsilon=epsilon
-            )
-            largest = max(largest, largest_of_neighbours(before, after))
-    assert largest <= float(epsilon) + 1e-12
-    assert largest > 0.3 * float(epsilon)
-
-
 def every_record():
     """Yield all cells and classes of a record."""
     yield from itertools.product(itertools.product(range(2), repeat=2), range(2))
 
 
-@pytest.mark.parametrize("predict", PREDICT.values(), ids=PREDICT)
-@pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
-def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict):
+TWO_LEVELS = DrawnSettings(third_level=0)
+"""Trees of a third as many choices, where the depth is not the subject."""
+
+
+@pytest.mark.parametrize(
+    ("data", "epsilon"),
+    [(DATA[0], "0.3"), (DATA[1], "2"), (DATA[2], "2")],
+    ids=["empty", "one", "three"],
+)
+def test_every_addition_of_a_record(data, epsilon):
+    """Over all trees, no probability changes by more than e^epsilon; and nearly so."""
+    codes, classes = data
+    before = conditionals(SMALL, codes, classes, epsilon=epsilon)
+    largest = 0.0
+    for cell, label in every_record():
+        after = conditionals(SMALL, (*codes, cell), (*classes, label), epsilon=epsilon)
+        largest = max(largest, largest_of_neighbours(before, after))
+    assert largest <= float(epsilon) + 1e-12
+    assert largest > 0.3 * float(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("data", "predict", "settings"),
+    [
+        (DATA[0], "either", {"settings": TWO_LEVELS}),
+        (DATA[1], "constant", {"settings": TWO_LEVELS}),
+        (DATA[2], "constant", {"settings": TWO_LEVELS}),
+        (DATA[2], "either", {}),
+    ],
+    ids=["empty", "one", "three", "three, three levels"],
+)
+def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict, settings):
     """Every tree with labels or predictions, every record added or replaced."""
     codes, classes = data
-    settings = {"epsilon": "0.7", "predict": predict}
+    settings |= {"epsilon": "0.7", "predict": PREDICT[predict]}
     before = conditionals(SMALL, *data, **settings)
     assert all(leaf.logs.size == 3 for leaf in before.below[0][0].below[-1])
     largest = 0.0
@@ -100,7 +112,10 @@ def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict):
 def test_weights_count_in_predictions_too():
     """A record that counts little, predicted right, changes as little."""
     codes, classes = DATA[2]
-    settings = {"epsilon": "1", "unit": 256, "predict": PREDICT["either"]}
+    settings = {
+        "epsilon": "1", "unit": 256, "predict": PREDICT["either"],
+        "settings": TWO_LEVELS,
+    }  # fmt: skip
     weights = np.array([256, 3, 0])
     before = conditionals(
         SMALL, codes[:2], classes[:2], weights=weights[:2], **settings
@@ -131,7 +146,11 @@ def told_by_others(views, codes, classes, *, predict, **settings):
 
 @pytest.mark.parametrize("mistake", [counted_twice, told_by_others])
 def test_predictions_that_cost_more_would_be_found(mistake):
-    settings = {"draw": mistake, "predict": PREDICT["either"]}
+    settings = {
+        "draw": mistake,
+        "predict": PREDICT["either"],
+        "settings": TWO_LEVELS,
+    }
     largest = 0.0
     for codes, classes in (DATA[1], (((0, 0), (0, 0), (1, 1)), (0, 0, 1))):
         before = conditionals(SMALL, codes, classes, **settings)
@@ -146,11 +165,10 @@ def test_replacement_and_weights_are_accounted():
     codes, classes = DATA[2]
     settings = {"epsilon": "1", "neighbours": "replace"}
     before = conditionals(SMALL, codes, classes, **settings)
-    for cell in itertools.product(range(2), repeat=2):
-        for label in range(2):
-            other = (*codes[:2], cell), (*classes[:2], label)
-            after = conditionals(SMALL, *other, **settings)
-            assert largest_log_ratio(before, after) <= 1 + 1e-12
+    for cell, label in every_record():
+        other = (*codes[:2], cell), (*classes[:2], label)
+        after = conditionals(SMALL, *other, **settings)
+        assert largest_log_ratio(before, after) <= 1 + 1e-12
     # A record of full weight among weighted ones.
     weighted = {"epsilon": "1", "unit": 256}
     some = np.array([256, 3, 100])
@@ -333,13 +351,14 @@ def test_third_levels_follow_public_numbers_only():
     assert tree_selection._third_level(public_views((3,)), 1000).first.size == 0
 
 
-@pytest.mark.parametrize("unit", [1, 256])
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (4, 1, 12)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
-def test_kernels_are_their_numpy_twins(domain_shape, unit, rate, rng):
+def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
-    for i, n_records in enumerate((0, 1, 300, 3000)):
-        predicts = (i + (unit > 1)) % 2
+    for n_records, unit, predicts in (
+        (0, 256, True), (1, 1, False), (300, 1, True), (3000, 256, False),
+        (3000, 256, True),
+    ):  # fmt: skip
         views, records, usual, log_prior, half = case(domain_shape, n_records, 3, unit)
         predicted = rng.integers(0, 3, n_records) if predicts else None
         scale = rate or usual
@@ -508,12 +527,14 @@ def test_no_number_of_records_is_refused(epsilon, n_records):
     assert ledger.spent == Fraction(epsilon)
 
 
-@pytest.mark.parametrize("n_records", [2**13, 2**16])
-def test_windows_where_logarithms_leave_64_bits(n_records):
+@pytest.mark.parametrize(
+    ("n_records", "settings"), [(2**13, DrawnSettings()), (2**16, TWO_LEVELS)]
+)
+def test_windows_where_logarithms_leave_64_bits(n_records, settings):
     """The same law on either side: one more record changes it by at most epsilon."""
     codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)
     classes = [0, 1, 0, 1] * (n_records // 4)
-    settings = {"epsilon": "1e4", "n_records": 1}
+    settings = {"epsilon": "1e4", "n_records": 1, "settings": settings}
     before = conditionals(SMALL, codes, classes, **settings)
     more = [*codes, (0, 1)], [*classes, 0]
     after = conditionals(SMALL, *more, **settings)
