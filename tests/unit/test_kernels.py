@@ -74,9 +74,11 @@ def test_all_range(n, k, dtype, rng):
 def test_pidentity_pinv_along(shape, p, dtype, rng):
     left, n, right = shape
     q1, q2 = values(rng, (n, p), dtype), values(rng, (p, p), dtype)
-    x = values(rng, (left, n + p, right), dtype)
+    x, inverse = values(rng, (left, n + p, right), dtype), values(rng, n, dtype)
+    for factor in (q1, q2, inverse):  # as they are kept: others are compiled anew
+        factor.setflags(write=False)
     for width in (4, right, 64):
-        arguments = [q1, q2, values(rng, n, dtype), x, np.empty((p, width), dtype)]
+        arguments = [q1, q2, inverse, x, np.empty((p, width), dtype)]
         assert_twins("pidentity_pinv_along", arguments, np.empty(shape, dtype))
 
 
@@ -131,8 +133,6 @@ def test_conjunctions(sizes, k, dtype, rng):
     )
     x, y = values(rng, (n, k), dtype), values(rng, (6, k), dtype)
     layout = [masks, starts, strides]
-    for array in layout:
-        array.setflags(write=False)
     assert_twins("conjunction_matmat", [*layout, x], np.zeros((6, k), dtype))
     assert_twins("conjunction_rmatmat", [*layout, y], np.zeros((n, k), dtype))
 
