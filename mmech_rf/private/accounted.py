@@ -156,7 +156,7 @@ class AccountedForest(ShownForest):
             least = self._settings.fewest_records
             n_records = max(float(noisy.values[0]), least)
         else:
-            n_records = float(self.n_records) * self._training_share
+            n_records = max(float(self.n_records) * self._training_share, 1.0)
         if self.delta is not None:
             promised = float(epsilon), float(self.delta)
             self._terms = replace(self._terms, promised=promised)

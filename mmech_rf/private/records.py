@@ -8,7 +8,6 @@ byte or two for each attribute.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from bisect import bisect_left, insort
@@ -43,16 +42,20 @@ FIELD = 256
 drawn trees: 203 of 14 numbers in 64 bins, 160 of 8 attributes, 41 of 123 bits."""
 
 
+MOST_RECORDS = 10**18
+"""Most stated records: about what a 64-bit integer counts, and squares are doubles."""
+
+
 def check_n_records(value: Any, otherwise: str) -> None:
     """Raise unless it is a public number of records, or None, which means otherwise."""
     if value is not None and (
         isinstance(value, bool)
         or not isinstance(value, (int, float, np.integer, np.floating))
-        or not 1 <= value < math.inf
+        or not 1 <= value <= MOST_RECORDS
     ):
         raise ValueError(
-            f"n_records must be a public number >= 1, or None {otherwise}, "
-            f"got {value!r}"
+            f"n_records must be a public number from 1 to {MOST_RECORDS:.0e}, or None "
+            f"{otherwise}, got {value!r}"
         )
 
 

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import ParameterError, noisy_release
 from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
-from mmech.noise import random_key
+from mmech.noise import LAPLACE, random_key
+from mmech.privacy.neighbours import Relation
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 from mmech_rf.private.base import ForestClassifier
@@ -71,7 +72,12 @@ class ShownForest(ForestClassifier):
                 "of",
                 remedy=("pass the whole ledger", "leave {estimate_accuracy} out"),
             )
-        return super()._check_parameters()
+        epsilon = super()._check_parameters()
+        if self.estimate_accuracy:
+            # Noise that cannot be drawn is refused before the forest is paid for.
+            persons = Relation(self.neighbours, self.records_per_person)
+            LAPLACE.parameter(Fraction(persons.factor), epsilon)
+        return epsilon
 
     def _no_parts(self, schema: Schema) -> RecordParts:
         # Held out is every record by itself, and not as often as it is there.

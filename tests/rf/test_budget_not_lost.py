@@ -168,9 +168,11 @@ def random_private(rng):
     sizes = rng.integers(2, pick(rng, 3, 9), d).tolist()
     settings = {
         "epsilon": pick(rng, 1, "1/3", 0.01, 1e-5, 1e-6, 20),
-        "n_records": pick(rng, None, 1, 500, -1, 1e9),
+        "n_records": pick(rng, None, 1, 500, -1, 1e9, 1e300),
         "neighbours": pick(rng, "add_remove", "replace"),
-        "records_per_person": pick(rng, 1, 1, 3, 0),
+        "records_per_person": pick(rng, 1, 1, 3, 0, 10**9),
+        "estimate_accuracy": pick(rng, False, False, True),
+        "private_bins": pick(rng, (), (), "all"),
     }
     forest = pick(
         rng, PrivateForestClassifier, DrawnForestClassifier, BlockForestClassifier,
@@ -181,6 +183,27 @@ def random_private(rng):
     if forest is not LabelForestClassifier and rng.integers(3) == 0:
         settings |= {"privacy": "zcdp", "delta": 1e-6}
     return forest, settings, schema_of(sizes, int(rng.integers(2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("forest", "settings"),
+    [
+        (LabelForestClassifier, {"n_records": 9, "records_per_person": 10**9}),
+        (BlockForestClassifier, {"n_records": 1}),
+        (BlockForestClassifier, {"n_records": 1e300, "private_bins": "all"}),
+        (DrawnForestClassifier, {"n_records": 1e300, "epsilon": 1e9}),
+    ],
+)
+def test_no_extreme_of_a_private_forest_loses_budget(forest, settings, rng):
+    """With records held out, whose release is the last one."""
+    settings = {"epsilon": 1e-6, "estimate_accuracy": True} | settings
+    persons = settings.get("records_per_person", 1)
+    ledger = PrivacyLedger(settings["epsilon"], records_per_person=persons)
+    schema = schema_of((3, 2))
+    model = forest(schema, ledger=ledger, **settings)
+    _, reason = attempt(model.fit, *records_of(schema, 40, rng))
+    assert ledger.spent == (0 if reason else ledger.total)
+    assert reason is None or isinstance(reason, ValueError)
 
 
 @pytest.mark.parametrize("number", range(25))

@@ -221,7 +221,7 @@ SPENDING = [
     (lambda ledger: fitted(ledger, delta=1e-6, cls=DrawnForestClassifier), "zcdp"),
     (
         lambda ledger: fitted(ledger, n_records=-1, cls=PrivateForestClassifier),
-        "n_records must be a public number >= 1",
+        "n_records must be a public number from 1 to 1e\\+18",
     ),
     (lambda ledger: released([1.5], sensitivity=1, epsilon=1, ledger=ledger), "whole"),
     (lambda ledger: released([1], sensitivity=0, epsilon=1, ledger=ledger), "> 0"),
