@@ -80,7 +80,7 @@ class _Set:
                 (counted, 1 + move),
                 (self.sizes[0] - counted, move),
             ):
-                half = np.sin(at * factor / 2) / math.sinh(0.5 / self.scale)
+                half = np.sin(at * factor / 2) / math.sinh(min(0.5 / self.scale, 700.0))
                 found = found * (1 + np.square(half)) ** -number
             return found
         shares, points, weights = shared_points(self.sizes, size, counted)

@@ -319,6 +319,19 @@ def test_released_tables_of_single_attributes_are_less_noisy():
     assert released.sample(5, frame="dict")["x3"].shape == (5,)
 
 
+def test_noise_that_is_next_to_none_leaves_exact_tables():
+    """At an epsilon whose exponential is no double, where a set is one table."""
+    shape = (3, 30, 3, 2)
+    records = records_of(shape, 50)
+    released = release_tables(records, domain_of(shape), ways=1, epsilon=5000)
+    assert released.facts["noise"] == "k_norm"
+    for i, size in enumerate(shape):
+        found = released.table(f"x{i}", frame="dict")
+        exact = np.bincount(records[:, i].astype(int), minlength=size)
+        for name in ("count", "lower", "upper"):
+            np.testing.assert_array_equal(found[name], exact)
+
+
 @pytest.mark.parametrize(
     ("shape", "tables"),
     [((40,), None), ((2, 200), None), ((3, 3, 3), [("x0", "x1"), ("x2",)])],
