@@ -236,6 +236,8 @@ class SharedNoise:
         together : tuple of int, optional
             How many values the entry counts together; 1 by default.
         """
+        if subset and self.domain_shape[subset[0]] == 1:
+            subset = ()  # a table of one value is the total, and not measured
         j, tau = self._place[subset] if subset else (0, 0.0)
         size = self.domain_shape[subset[0]] if subset else 1
         counted = (together or (1,))[0] if subset else 1

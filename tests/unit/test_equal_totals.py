@@ -332,6 +332,16 @@ def test_noise_that_is_next_to_none_leaves_exact_tables():
             np.testing.assert_array_equal(found[name], exact)
 
 
+def test_the_table_of_one_value_is_the_total():
+    shape = (3, 1, 30, 2)
+    released = release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
+    assert released.facts["noise"] == "k_norm"
+    table = released.table("x1", frame="dict")
+    assert table["count"].tolist() == [released.total]
+    squared = released.plan.mechanism().per_query_error()[3]
+    assert table["standard_error"] ** 2 == pytest.approx(squared)
+
+
 @pytest.mark.parametrize(
     ("shape", "tables"),
     [((40,), None), ((2, 200), None), ((3, 3, 3), [("x0", "x1"), ("x2",)])],
