@@ -113,7 +113,7 @@ def logarithms(
     """
     largest = max(int(scores.max()), -int(scores.min())) * rate
     largest += max(int(np.max(rests)), -int(np.min(rests)))
-    if largest < LARGEST_LOGARITHM:
+    if max(largest, rate) < LARGEST_LOGARITHM:
         return scores * rate + rests
     return scores.astype(object) * rate + rests
 

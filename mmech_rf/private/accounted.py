@@ -47,9 +47,9 @@ NUMBER = "number of records"
 """Name of the noisy number of records in ledgers and privacy statements."""
 
 LEAST_EPSILON = Fraction(1, 100_000)
-"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
-comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
-one."""
+"""Numerical guard: smallest epsilon that trees and cut points are drawn with, for each
+record that comes or goes. Roundings of the arithmetic, which are paid for, would use up
+a smaller one."""
 
 
 @cache
@@ -100,6 +100,14 @@ class AccountedForest(ShownForest):
         epsilon = super()._check_parameters()
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
+            if cut and epsilon < self._least_epsilon:
+                raise ParameterError(
+                    "epsilon",
+                    f"must be at least {float(self._least_epsilon):g} to cut "
+                    "attributes where their records are",
+                    f"{float(epsilon):g}",
+                    ("raise it", "leave {private_bins} out"),
+                )
             check_grid(
                 [
                     max(a.size, self._settings.most_bins + 1) if i in cut else a.size
@@ -123,7 +131,7 @@ class AccountedForest(ShownForest):
 
     @property
     def _least_epsilon(self) -> Fraction:
-        """Smallest epsilon that trees are drawn with. Public."""
+        """Smallest epsilon that trees and cut points are drawn with. Public."""
         return LEAST_EPSILON * Relation(self.neighbours, self.records_per_person).factor
 
     @property

@@ -192,6 +192,7 @@ def random_private(rng):
         (BlockForestClassifier, {"n_records": 1}),
         (BlockForestClassifier, {"n_records": 1e300, "private_bins": "all"}),
         (DrawnForestClassifier, {"n_records": 1e300, "epsilon": 1e9}),
+        (BlockForestClassifier, {"private_bins": "all", "epsilon": 1e-11}),
     ],
 )
 def test_no_extreme_of_a_private_forest_loses_budget(forest, settings, rng):

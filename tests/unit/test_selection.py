@@ -416,7 +416,10 @@ def test_wrong_input_spends_nothing(scores, change, message):
 @pytest.mark.parametrize("monotone", [True, False])
 @pytest.mark.parametrize(
     ("epsilon", "count"),
-    [(10, 6_710_886), (10, 6_710_887), (1e9, 3), (1e9, 4), (1e9, 2**61), (1e100, 7)],
+    [
+        *((10, 6_710_886), (10, 6_710_887), (1e9, 3), (1e9, 4), (1e9, 2**61)),
+        *((1e100, 7), (1e100, 0)),
+    ],
 )
 def test_no_count_is_refused(choose, monotone, epsilon, count):
     """A refusal that depends on a count would tell it, at no cost."""
@@ -424,7 +427,7 @@ def test_no_count_is_refused(choose, monotone, epsilon, count):
     chosen = choose(
         [0, count], epsilon=epsilon, released="x", monotone=monotone, ledger=ledger
     )
-    assert chosen == 1
+    assert chosen == 1 or count == 0
     assert len(ledger.entries) == 1
 
 
