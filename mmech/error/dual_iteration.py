@@ -74,9 +74,8 @@ def spread_bound(inner: BoundResult, groups: NDArray[np.int64]) -> BoundResult:
     return replace(inner, distribution=shares[groups])
 
 
-Step = Callable[
-    [NDArray[np.float64]], tuple[float, float, NDArray[np.float64], NDArray[np.bool_]]
-]
+Moments = tuple[float, float, NDArray[np.float64], NDArray[np.bool_]]
+Step = Callable[[NDArray[np.float64]], Moments]
 
 
 def spectral_step(workload: QueryMatrix) -> Step:
@@ -106,9 +105,7 @@ def _step_by_cells(gram: NDArray[np.float64], terms: int) -> Step:
     size = max(terms, gram.shape[0])
     support = np.diagonal(gram) > 0
 
-    def step(
-        p: NDArray[np.float64],
-    ) -> tuple[float, float, NDArray[np.float64], NDArray[np.bool_]]:
+    def step(p: NDArray[np.float64]) -> Moments:
         roots = np.sqrt(p)
         values, vectors = np.linalg.eigh(gram * roots[:, None] * roots)
         keep = _kept(values, size)
@@ -125,9 +122,7 @@ def _step_by_rows(rows: NDArray[np.float64]) -> Step:
     """With K = W P Wᵀ: φ = tr K^½, M_j = p_j w_jᵀ K^{-½} w_j."""
     support = (rows != 0).any(axis=0)
 
-    def step(
-        p: NDArray[np.float64],
-    ) -> tuple[float, float, NDArray[np.float64], NDArray[np.bool_]]:
+    def step(p: NDArray[np.float64]) -> Moments:
         values, vectors = np.linalg.eigh((rows * p) @ rows.T)
         keep = _kept(values, p.size)
         singular = np.sqrt(values[keep])

@@ -54,16 +54,8 @@ WIDE = 2**30
 class EqualTotals:
     """Marginals in sets of equal totals, and what is known of their noise.
 
-    Attributes
-    ----------
-    domain_shape : tuple of int
-        Number of values of every attribute.
-    sets : tuple of tuple of tuple of int
-        Attributes of the marginals of every set.
-    totals : ndarray, shape (sets,)
-        Variance of the noise of the total of every set.
-    contrasts : ndarray, shape (marginals,)
-        Variance of the noise of a contrast of unit length in every marginal.
+    `totals` is the variance of the noise of the total of every set, `contrasts` that of
+    a contrast of unit length in every marginal.
     """
 
     domain_shape: tuple[int, ...]
@@ -78,17 +70,7 @@ class EqualTotals:
         sets: Sequence[Sequence[Subset]],
         scales: Sequence[Any],
     ) -> EqualTotals:
-        """Return the sets with noise of these scales.
-
-        Parameters
-        ----------
-        domain_shape : tuple of int
-            Number of values of every attribute.
-        sets : sequence of sequence of tuple of int
-            Attributes of the marginals of every set.
-        scales : sequence of Fraction or int
-            Scale of the noise of every set.
-        """
+        """Return sets of attributes of marginals, with noise of these scales."""
         cells = cells_of(domain_shape, sets)
         found = list(map(norm_noise_components, scales, cells))
         return cls(
@@ -128,16 +110,8 @@ class EqualTotals:
         """Return what ordinary least squares makes the best estimates of.
 
         Contrasts say nothing of the total, and the total nothing of them: tables are
-        moved to the best estimate of the total, then weighed by their contrasts.
-
-        Parameters
-        ----------
-        values : array_like, shape (p,) or (p, k)
-            Measured values.
-
-        Returns
-        -------
-        (Marginals, ndarray of shape (p,) or (p, k))
+        moved to the best estimate of the total, then weighed by their contrasts. Values
+        are of shape (p,) or (p, k), before and after.
         """
         array = np.asarray(values, np.float64)
         cells = cells_of(self.domain_shape, self.sets)
@@ -156,13 +130,7 @@ class EqualTotals:
 
 
 def as_sets(strategy: QueryMatrix) -> list[list[Subset]]:
-    """Return the attributes of marginals, together where equal weights follow.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the strategy does not consist of marginals.
-    """
+    """Return the attributes of marginals, together where equal weights follow."""
     measured = marginals_of(strategy)
     if measured is None:
         raise _unsupported(strategy)
@@ -173,13 +141,7 @@ def as_sets(strategy: QueryMatrix) -> list[list[Subset]]:
 def measured_sets(
     released: IntegerStrategy,
 ) -> tuple[tuple[int, ...], list[list[Subset]]]:
-    """Return the domain of measured marginals, and those in runs of equal weight.
-
-    Raises
-    ------
-    UnsupportedWorkloadError
-        If the strategy does not consist of marginals.
-    """
+    """Return the domain of measured marginals, and those in runs of equal weight."""
     form = marginals_of(released.form)
     if form is None:
         raise _unsupported(released.form)
@@ -206,12 +168,8 @@ def of_residuals(strategy: QueryMatrix) -> Residuals:
     r"""Return the residuals whose gain is the loss of a strategy under K-norm noise.
 
     The loss is the expected error at :math:`\epsilon`, with continuous noise, times
-    :math:`\epsilon^2 / 2`, as it is of Laplace noise.
-
-    Parameters
-    ----------
-    strategy : QueryMatrix, shape (p, n)
-        Weighted marginals; those in a row of equal weight are a set.
+    :math:`\epsilon^2 / 2`, as it is of Laplace noise. Of weighted marginals those in a
+    row of equal weight are a set.
     """
     sets = as_sets(strategy)
     measured: Any = marginals_of(strategy)

@@ -47,25 +47,13 @@ def equal_totals_strategy(
     Attributes are sorted by their share of the error, and cut into sets by dynamic
     programming. There the variance of a contrast is taken to be that at total zero,
     :math:`(D + 1) (D + 2) (2 m - 1) / (m (m + 1)^2)` for m values in a set of D
-    dimensions: within a few percent. The loss is exact.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries that restrict one attribute each.
-    domain_shape : sequence of int, default=None
-        Attribute sizes; taken from the workload where it knows them.
-
-    Returns
-    -------
-    StrategyResult
-        For K-norm noise.
+    dimensions: within a few percent. The loss, of K-norm noise, is exact.
 
     Raises
     ------
     UnsupportedWorkloadError
-        If the attributes are not known, or a query restricts two of them, or fewer
-        than two are asked for.
+        If the attributes are neither given nor known, or a query restricts two of
+        them, or fewer than two are asked for.
     """
     sizes = attribute_sizes(workload, domain_shape, NAME)
     asked = mean_spectrum(workload, sizes)

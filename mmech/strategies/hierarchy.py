@@ -59,25 +59,14 @@ def hierarchy_strategy(
 ) -> StrategyResult:
     """Measure sums over nested blocks of neighbours: the best tree.
 
-    A tree may have another branching on every level, and its branchings need not
-    divide the domain. They are searched for from regular trees on, with budgets of
-    levels from a monotone descent on an upper bound of the loss: that with the blocks
-    at the end of the domain filled up by empty cells. Exact losses decide between the
-    best. Both cost O(1) per block size for ranges, so that domains of millions of
-    cells are quick. Suits ranges, prefixes and suffixes of an ordered domain; for
-    suffixes the bound is the loosest, since they ask most of its end.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries to answer.
-    callback : callable, default=None
-        Called with a `StrategyResult` after every search; returning True ends it.
-
-    Returns
-    -------
-    StrategyResult
-        With a `Hierarchy`; never worse than the identity, which is one.
+    A tree may have another branching on every level, and its branchings need not divide
+    the domain. They are searched for from regular trees on, with budgets of levels from
+    a monotone descent on an upper bound of the loss: that with the blocks at the end of
+    the domain filled up by empty cells. Exact losses decide between the best. Both cost
+    O(1) per block size for ranges, so that domains of millions of cells are quick.
+    Suits ranges, prefixes and suffixes of an ordered domain; for suffixes the bound is
+    the loosest, since they ask most of its end. Never worse than the identity, which is
+    a tree.
 
     Raises
     ------
@@ -141,13 +130,7 @@ class _Search:
         return StrategyResult(strategy, "hierarchy", loss, message=message)
 
     def descend(self, sizes: Sizes) -> list[Sizes]:
-        """Change single branchings of a tree as long as its bound falls.
-
-        Returns
-        -------
-        list of tuple
-            The trees of the least bounds so far.
-        """
+        """Change single branchings while the bound falls; return the best so far."""
         visited = {sizes}
         while not time_is_up():
             best = self._best_of([sizes, *_neighbours(sizes, self.n)])
@@ -203,16 +186,10 @@ class _Search:
 def _descend(sizes: Floats, energies: Floats, iterations: int) -> tuple[Floats, Floats]:
     """Return the least losses of trees and their weights, of sum one.
 
-    The monotone update of weights of nested measurements: the loss is
-    (Σ w)² Σ_l e_l / κ_l with κ_l = Σ_{a <= l} w_a² m_a.
-
-    Parameters
-    ----------
-    sizes, energies : ndarray, shape (number of trees, levels)
-        Block sizes m, smallest first, and ‖W B_m‖² for averages B_m over blocks; rows
-        end with zeros for levels that a tree does not have.
-    iterations : int
-        The most updates.
+    The monotone update of weights of nested measurements: the loss is (Σ w)² Σ_l e_l /
+    κ_l with κ_l = Σ_{a <= l} w_a² m_a. Of every tree, a row, the arrays hold block
+    sizes m, smallest first, and energies ‖W B_m‖² of averages B_m over blocks, and
+    zeros for levels that it does not have.
     """
     own = np.maximum(energies - np.pad(energies[:, 1:], ((0, 0), (0, 1))), 0.0)
     weights = (sizes > 0) / np.count_nonzero(sizes, axis=1)[:, None]

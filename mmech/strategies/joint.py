@@ -54,15 +54,7 @@ class JointRun:
 
 
 class JointObjective:
-    """tr(WᵀW (AᵀA)⁻¹) of the stack, with its gradient in all rows and the shares.
-
-    Parameters
-    ----------
-    terms : list of (weight, factors)
-        The workload.
-    masks : list of tuple of int
-        Kind of factor, 0 or 1, by group and attribute.
-    """
+    """tr(WᵀW (AᵀA)⁻¹) of the stack, with its gradient in all rows and the shares."""
 
     def __init__(self, terms: list[Term], masks: Masks) -> None:
         self.sizes = [factor.shape[1] for factor in terms[0][1]]

@@ -22,6 +22,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
+from mmech.operators.joint import distinct_grams
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
@@ -210,16 +211,8 @@ class SurrogateGrams:
         self._explicit: Floats | None = None
         self._kind = np.arange(len(factors))
         if self.size <= EXPLICIT_FACTOR:
-            known: dict[bytes, int] = {}
-            distinct: list[Floats] = []
-            for j, gram in enumerate(self.grams):
-                dense = gram._dense().astype(np.float64)
-                key = dense.tobytes()
-                if key not in known:
-                    known[key] = len(distinct)
-                    distinct.append(dense)
-                self._kind[j] = known[key]
-            self._explicit = np.stack(distinct)
+            distinct, places = distinct_grams(factors)
+            self._explicit, self._kind = np.stack(distinct), np.array(places)
 
     def weighted(self, weights: Floats) -> QueryMatrix:
         """Return Σ_j weights_j V_j as an operator."""

@@ -37,25 +37,9 @@ def marginal_weights(
     """Weight the marginals over the downward closure of what the workload asks.
 
     With shares u_a = θ_a² of the squared sensitivity, k_s = Σ_{a⊇s} u_a n_s / n_a and
-    the loss is Σ u_a Σ m_s τ_s / k_s, convex in u. From
-    1 / k_s <= Σ_a α_a² n_a / (u_a n_s) with Σ_a α_a = 1, the update
-    u_a <- u_a √(Σ_{s⊆a} (n_s / n_a) m_s τ_s / k_s²) never increases it.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries over a product domain.
-    domain_shape : sequence of int, default=None
-        Attribute sizes; taken from the workload where it knows them.
-    max_iter : int, default=20000
-        Limit on iterations.
-    tolerance : float, default=1e-4
-        Relative gap to the best weights at which to stop.
-
-    Returns
-    -------
-    StrategyResult
-        With a `Marginals`, whose rows are 0/1 up to a weight.
+    the loss is Σ u_a Σ m_s τ_s / k_s, convex in u. From 1 / k_s <= Σ_a α_a² n_a / (u_a
+    n_s) with Σ_a α_a = 1, the update u_a <- u_a √(Σ_{s⊆a} (n_s / n_a) m_s τ_s / k_s²)
+    never increases it. It stops at a relative gap of `tolerance` to the best weights.
     """
     max_iter = check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")

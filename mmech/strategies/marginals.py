@@ -81,6 +81,9 @@ def marginals_strategy(
 ) -> StrategyResult:
     """Search for the best weighted marginals.
 
+    Never worse than the marginals asked for with their best weights, nor than the
+    single table over all attributes that the workload touches where the cap allows it.
+
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
@@ -99,18 +102,8 @@ def marginals_strategy(
         Work limit, in evaluations of the loss.
     max_work : int, default=1000000000
         Work limit, in (block, subset) pairs visited; a few seconds.
-    seed : int, SeedSequence or Generator, default=None
-        Seed of the search; the same seed gives the same strategy.
-    callback : callable, default=None
-        Called with a `StrategyResult` whenever the best improves; stops if it
-        returns True.
-
-    Returns
-    -------
-    StrategyResult
-        Never worse than the marginals asked for with their best weights, nor than
-        the single table over all attributes that the workload touches where the
-        cap allows it.
+    seed, callback
+        As in `optimize`; `callback` is called whenever the best improves.
 
     Raises
     ------

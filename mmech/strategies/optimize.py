@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_choice, check_seed
+from mmech.error.expected import NORMS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
@@ -24,7 +25,6 @@ from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
-    PRIVACY,
     Found,
     Skip,
     check_options,
@@ -57,8 +57,6 @@ for _template in (
     MARGINALS_L2,
 ):
     register(_template)
-
-NORMS = {privacy: norm for norm, privacy in PRIVACY.items()}
 
 
 def optimize(

@@ -96,14 +96,8 @@ class SeparableGram(Symmetric):
 class BlockLevel:
     """The problem for weights that are constant on blocks of neighbours.
 
-    Attributes
-    ----------
-    gram : QueryMatrix, shape (k, k)
-        Sums of the gram over pairs of blocks.
-    diagonal : ndarray of float64, shape (k,)
-        Sums of the diagonal of the gram over the blocks.
-    counts : ndarray of int64, shape (k,)
-        Number of cells of every block.
+    Sums of the gram over pairs of blocks, of its diagonal over the blocks, and the
+    number of cells of every block.
     """
 
     gram: QueryMatrix
@@ -121,12 +115,7 @@ class BlockLevel:
 class Ordered:
     """A gram with its cells in order.
 
-    Attributes
-    ----------
-    gram : QueryMatrix, shape (n, n)
-        The gram with rows and columns in order.
-    position : ndarray of int64, shape (n,), or None
-        Position of every cell in the order; ``None`` for the order of the cells.
+    `position` is that of every cell in the order, ``None`` for the order of the cells.
     """
 
     gram: QueryMatrix
@@ -160,17 +149,10 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     """Return the gram in an order that neighbours suit, or None if none is known.
 
     Ranges have an order by type. Of an explicit gram the order is that of the
-    eigenvector of the second smallest eigenvalue of the Laplacian of its
-    correlations, which recovers it where correlation falls with distance; it is
-    kept if neighbours are alike.
+    eigenvector of the second smallest eigenvalue of the Laplacian of its correlations,
+    which recovers it where correlation falls with distance [1]; it is kept if
+    neighbours are alike.
 
-    Parameters
-    ----------
-    gram : QueryMatrix, shape (n, n)
-        Gram of a workload.
-
-    References
-    ----------
     .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
        consecutive ones problem", SIAM J. Computing 28, 1998.
     """
@@ -297,15 +279,7 @@ def _(workload: Suffix) -> SeparableGram | None:
 
 
 def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
-    """Return P V Pᵀ, the sums of a gram over blocks of neighbours.
-
-    Parameters
-    ----------
-    gram : QueryMatrix, shape (n, n)
-        The gram V, with cells in order.
-    starts : ndarray of int64, shape (k,)
-        First cell of every block, ascending from 0.
-    """
+    """Return P V Pᵀ (k, k), the sums of a gram (n, n) over blocks of neighbours."""
     return gram if len(starts) == gram.shape[0] else _sums_over_blocks(gram, starts)
 
 

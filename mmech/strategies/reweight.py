@@ -9,6 +9,8 @@ multipliers μ of the cells.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -126,15 +128,7 @@ def low_rank_strategy(
     for start in (Dense(rows), sums):
         run = reweight(workload, start, max_iter=max_iter, tolerance=tolerance)
         if run.loss < best.loss:
-            best = StrategyResult(
-                run.strategy,
-                "low_rank",
-                run.loss,
-                run.n_iter,
-                run.success,
-                run.message,
-                run.history,
-            )
+            best = replace(run, template="low_rank")
     return best
 
 

@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -148,18 +149,14 @@ def union_strategy(
             if time_is_up() or (
                 callback is not None and callback(_result(workload, run))
             ):
-                return _result(workload, min(runs, key=_loss_of))
+                return _result(workload, min(runs, key=attrgetter("loss")))
     stages = [(FURTHER, min(4 * TRIAL, max_iter)), (1, max_iter)]
     for kept, until in stages if workload.shape[1] <= LARGE else stages[1:]:
         runs = [
             _further(terms, run, until, tolerance)
-            for run in sorted(runs, key=_loss_of)[:kept]
+            for run in sorted(runs, key=attrgetter("loss"))[:kept]
         ]
     return _result(workload, runs[0])
-
-
-def _loss_of(run: JointRun) -> float:
-    return run.loss
 
 
 def _further(

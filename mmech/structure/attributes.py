@@ -17,17 +17,7 @@ Sizes = tuple[int, ...]
 
 @singledispatch
 def domain_shape_of(workload: QueryMatrix) -> Sizes | None:
-    """Return the attribute sizes that a workload knows of, else ``None``.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        A workload with a ``domain_shape``, or one made of such.
-
-    Returns
-    -------
-    tuple of int, or None
-    """
+    """Return the attribute sizes that a workload, or its parts, know, else ``None``."""
     known = getattr(workload, "domain_shape", None)
     return None if known is None else tuple(known)
 

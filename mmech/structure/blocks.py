@@ -33,24 +33,10 @@ class BlockEnergies(Protocol):
     """‖W 1_b‖² of blocks b of neighbours, for a workload W."""
 
     def of_blocks(self, first: int, size: int, count: int, /) -> float:
-        """Return Σ ‖W 1_b‖² over blocks b that follow each other.
-
-        Parameters
-        ----------
-        first : int
-            First cell of the first block.
-        size, count : int
-            Cells of every block, and number of blocks.
-        """
+        """Return Σ ‖W 1_b‖² over blocks b of `size` cells that follow each other."""
 
     def of_segments(self, edges: Sequence[int], /) -> Floats:
-        """Return 1_aᵀ WᵀW 1_b for segments a, b of neighbours, shape (k, k).
-
-        Parameters
-        ----------
-        edges : sequence of int, length k + 1
-            First cells of the segments, in order, and the end of the last one.
-        """
+        """Return 1_aᵀ WᵀW 1_b (k, k) for segments between k + 1 edges, in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +90,10 @@ class _GramEnergies:
 
 
 def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
-    """Return the energies of blocks of neighbours under a workload.
+    """Return the energies of blocks of neighbours, ``None`` for what is out of reach.
 
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Ranges, prefixes and suffixes of any size, unions of such; other workloads of
-        up to 4096 cells.
-
-    Returns
-    -------
-    BlockEnergies or None
-        ``None`` for a workload that is out of reach.
+    Within reach are ranges, prefixes and suffixes of any size, unions of such, and
+    other workloads of up to 4096 cells.
     """
     terms = _range_terms(workload)
     if terms is not None:
@@ -190,24 +168,13 @@ def _overlaps(kind: type, n: int) -> Overlaps:
 def tree_components(
     energies: BlockEnergies, strategy: Hierarchy
 ) -> tuple[Floats, Floats]:
-    """Return energies e and variances v with tr(WᵀW (AᵀA)⁺) = Σ e v.
+    """Return energies e and variances v with tr(WᵀW (AᵀA)⁺) = Σ e v for a tree A.
 
     The inverse of the gram of a tree is a sum over independent contrasts: between the
     parts of a block, and the averages of the largest blocks. Those between whole parts
-    of one size have one variance; a block that is cut off adds one contrast, its
-    whole parts against its last, cut one.
-
-    Parameters
-    ----------
-    energies : BlockEnergies
-        Of the workload W.
-    strategy : Hierarchy
-        The tree A.
-
-    Returns
-    -------
-    energies, variances : ndarray of float64
-        Of contrasts of length one; variances are infinite where nothing is measured.
+    of one size have one variance; a block that is cut off adds one contrast, its whole
+    parts against its last, cut one. Contrasts have length one; their variances are
+    infinite where nothing is measured.
     """
     sizes = sorted({1, *strategy.weights})
     contrasts = [

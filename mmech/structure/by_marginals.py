@@ -31,25 +31,11 @@ Tables = Callable[[Subset], Array]
 def answers_by_marginals(
     operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:
-    """Return A X from marginals of X, without its cells.
+    """Return A X (m, k) from marginals of X, without its cells, or ``None``.
 
-    Exact for integer operators and tables. Every table that is asked for is over
-    the attributes that some query of the operator restricts.
-
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (m, n)
-        Marginals, products of attributes, boxes; sums, stacks and combinations of
-        such.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-    tables : callable
-        From sorted attributes to the marginal of X over them, shape (n_a, k).
-
-    Returns
-    -------
-    ndarray, shape (m, k), or None
-        ``None`` for an operator of another kind.
+    For marginals, products of attributes and boxes, and for sums, stacks and
+    combinations of such. Exact for integer operators and tables. Every table that is
+    asked for is over the attributes that some query of the operator restricts.
     """
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)

@@ -32,21 +32,10 @@ Floats = NDArray[np.float64]
 
 
 def anova_energies(workload: QueryMatrix, domain_shape: Sizes) -> Floats | None:
-    """Return v_s = tr(P_s WᵀW) for every subset s, or ``None`` if out of reach.
+    """Return v_s = tr(P_s WᵀW) for all 2^d subsets s, or ``None`` if out of reach.
 
-    Exact for every workload, symmetric or not: the loss of a marginal strategy
-    depends on the gram only through these numbers.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Any workload over the domain.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    ndarray of float64, shape (2^d,), or None
+    Exact for every workload, symmetric or not: the loss of a marginal strategy depends
+    on the gram only through these numbers.
     """
     check_lattice(len(domain_shape))
     return _energies(workload, domain_shape)

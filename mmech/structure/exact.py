@@ -84,15 +84,8 @@ EXACT_FLOATS = 2.0**53
 def norm_bounds(operator: QueryMatrix) -> Bounds | None:
     """Return upper bounds on the largest L1 norms of rows and columns.
 
-    Parameters
-    ----------
-    operator : QueryMatrix of int64
-
-    Returns
-    -------
-    (int, int) or None
-        For rows and for columns; ``None`` if the operator, or one that it is made of,
-        is of an unknown class. Ask ``operator._norm_bounds``, which keeps them.
+    ``None`` if the operator, or one that it is made of, is of an unknown class. Ask
+    ``operator._norm_bounds``, which keeps them.
 
     Examples
     --------
@@ -415,15 +408,6 @@ def as_integer_matrix(operator: QueryMatrix) -> QueryMatrix:
 
     Operators of this package state their entries. One of another class is replaced by
     the matrix of its columns, which are checked.
-
-    Parameters
-    ----------
-    operator : QueryMatrix of int64, shape (m, n)
-
-    Returns
-    -------
-    QueryMatrix, shape (m, n)
-        The operator itself, or its entries.
 
     Raises
     ------

@@ -116,23 +116,11 @@ def mean_spectrum(
 
     .. math:: \tau_s = \frac{\mathrm{tr}(P_s W^T W)}{\mathrm{rank}(P_s) \, n / n_s}
 
-    For a union of marginals with weights w this is
-    :math:`\sum_{a \supseteq s} w_a^2 n_s / n_a`, a number of moderate size at any
-    size of the domain.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Unions of marginals, products of attributes, boxes (`Conjunctions`, ranges,
-        the leaves of a forest) and sums of boxes (QTᵀT), over any number of
-        attributes; of at most 20 attributes, all that the lattice can project.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    dict of tuple to float, or None
-        Positive entries only.
+    For a union of marginals with weights w this is :math:`\sum_{a \supseteq s} w_a^2
+    n_s / n_a`, a number of moderate size at any size of the domain. Also for products
+    of attributes, boxes (`Conjunctions`, ranges, the leaves of a forest) and sums of
+    boxes (QTᵀT), over any number of attributes; of at most 20 attributes, for all that
+    the lattice can project. Otherwise ``None``; zeros are left out.
 
     Raises
     ------
@@ -177,12 +165,16 @@ def _marginal_spectrum(
     return {subset: float(values[i]) for subset, i in closure.items() if values[i] > 0}
 
 
-@singledispatch
 def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     """Return Σ ‖W_s‖² over the queries, for every subset s where it is not zero."""
     terms = marginal_terms(workload)
     if terms is not None:
         return _squares_of_marginals(terms, sizes)
+    return _squares_by_kind(workload, sizes)
+
+
+@singledispatch
+def _squares_by_kind(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     return _totals(query_spectra(workload, sizes))
 
 
@@ -198,18 +190,15 @@ def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Sq
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
 
 
-@_squares.register(Scaled)
+@_squares_by_kind.register(Scaled)
 def _(workload: Scaled, sizes: Sizes) -> Squares | None:
     inner = _squares(workload.operator, sizes)
     square = float(workload.weight) ** 2
     return None if inner is None else {s: square * v for s, v in inner.items()}
 
 
-@_squares.register(VStack)
+@_squares_by_kind.register(VStack)
 def _(workload: VStack, sizes: Sizes) -> Squares | None:
-    terms = marginal_terms(workload)
-    if terms is not None:
-        return _squares_of_marginals(terms, sizes)
     total: Squares = {}
     for block in workload.blocks:
         part = _squares(block, sizes)
@@ -220,28 +209,17 @@ def _(workload: VStack, sizes: Sizes) -> Squares | None:
     return total
 
 
-@_squares.register(Product)
+@_squares_by_kind.register(Product)
 def _(workload: Product, sizes: Sizes) -> Squares | None:
-    terms = marginal_terms(workload)
-    if terms is not None:
-        return _squares_of_marginals(terms, sizes)
     return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
 
 
-@_squares.register(Identity)
+@_squares_by_kind.register(Identity)
 def _(workload: Identity, sizes: Sizes) -> Squares | None:
     return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
 
 
-_squares.register(Ones, lambda workload, sizes: {(): float(workload.m)})
-
-
-@_squares.register(Kronecker)
-def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
-    terms = marginal_terms(workload)
-    if terms is not None:
-        return _squares_of_marginals(terms, sizes)
-    return _kronecker_squares(workload, sizes)
+_squares_by_kind.register(Ones, lambda workload, sizes: {(): float(workload.m)})
 
 
 def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
@@ -254,9 +232,8 @@ def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
     return np.where(inside > rounding, inside, 0.0), means
 
 
-def _kronecker_squares(
-    workload: Kronecker, sizes: tuple[int, ...]
-) -> dict[Subset, float] | None:
+@_squares_by_kind.register(Kronecker)
+def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
     if tuple(factor.shape[1] for factor in workload.factors) != sizes:
         return None
     inside, outside = [], []
@@ -278,18 +255,9 @@ def _kronecker_squares(
 
 @dataclass(frozen=True, eq=False)
 class QuerySpectra:
-    """Squared norms ‖W_s‖² of every query, those that are not zero.
+    """Squared norms ‖W_s‖² of all queries, those that are not zero.
 
-    Attributes
-    ----------
-    n_queries : int
-        Number of queries m.
-    subsets : tuple of tuple of int
-        Subsets of attributes, numbered by position.
-    rows, columns : ndarray of int64, shape (number of pairs,)
-        Query and number of the subset.
-    values : ndarray of float64, shape (number of pairs,)
-        The squared norms.
+    `rows` and `columns` are the query and the number of the subset of every value.
     """
 
     n_queries: int
@@ -314,14 +282,8 @@ class QuerySpectra:
 class BoxGroup:
     """Boxes that restrict the same attributes.
 
-    Attributes
-    ----------
-    attributes : tuple of int
-        The attributes.
-    rows : ndarray of int64, shape (g,)
-        Which rows of the workload the boxes are.
-    masks : tuple of ndarray of bool, each of shape (g, n_i)
-        Allowed values of every one of the attributes.
+    `rows` (g,) says which rows of the workload they are, `masks` (g, n_i) which values
+    of every one of the attributes they allow.
     """
 
     attributes: Subset
@@ -388,19 +350,10 @@ def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] 
 def query_spectra(
     workload: QueryMatrix, domain_shape: tuple[int, ...]
 ) -> QuerySpectra | None:
-    """Return the squared norms ‖W_s‖² of every query by itself.
+    """Return the squared norms ‖W_s‖² of every query by itself, or ``None``.
 
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
-        products of attributes with at most 2^26 pairs of a query and a subset.
-    domain_shape : tuple of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    QuerySpectra or None
+    For boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
+    products of attributes with at most 2^26 pairs of a query and a subset.
     """
     masks = _box_masks(workload, domain_shape)
     return None if masks is None else _box_spectra(masks, domain_shape)
