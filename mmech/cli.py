@@ -74,18 +74,7 @@ _WORDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        Arguments; those of the process by default.
-
-    Returns
-    -------
-    int
-        Exit code: 0, 2 for wrong input, 130 where it was interrupted.
-    """
+    """Run a command; return 0, 2 for wrong input, or 130 where it was interrupted."""
     return run_command(PROG, build_parser, argv, _worded)
 
 

@@ -87,15 +87,7 @@ WEIGHT_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class IntegerBlock:
-    """Some rows of an integer strategy.
-
-    Attributes
-    ----------
-    matrix : QueryMatrix of int64, shape (m, n)
-        The rows, exact.
-    weight : int or ndarray of int64, shape (m,)
-        Whole weights k >= 1 of all rows, or of each.
-    """
+    """Some rows of an integer strategy, with whole weights k >= 1: of all, or each."""
 
     matrix: QueryMatrix
     weight: int | Integers = 1
@@ -203,41 +195,22 @@ class IntegerStrategy:
         return runs
 
     def scaled(self, factors: Floats) -> QueryMatrix:
-        """Return the form with its rows multiplied, shape (p, n).
-
-        Parameters
-        ----------
-        factors : ndarray of float64, shape (p,)
-            One factor per row.
-        """
+        """Return the form with its rows multiplied by factors (p,), shape (p, n)."""
         return scale_rows(self.form, factors)
 
 
 def integer_strategy(
     strategy: QueryMatrix, *, norm: str = "L1", fine: bool = False
 ) -> IntegerStrategy:
-    """Return a strategy as integer rows with whole weights.
+    """Return a strategy as integer rows with whole weights, for noise of a norm.
 
-    Integer strategies stay as they are. A stack keeps its blocks, with weights
-    rounded to a total of 2^20; a p-Identity is rounded to a 2^12 grid (L2: 2^16) so
-    that every column keeps its sum and every identity entry some units; Kronecker
-    products are rounded factor by factor; other matrices entry by entry.
-
-    Parameters
-    ----------
-    strategy : QueryMatrix, shape (p, n)
-        Queries to measure, real weights allowed.
-    norm : {"L1", "L2"}, default="L1"
-        Norm of the sensitivity that the noise will have.
-    fine : bool, default=False
-        Round to a grid of 2^30 (L2: 2^26), for real strategies of fewer rows than
-        cells, whose span is not quite kept: answers have a relative bias of about
-        one unit of the grid.
-
-    Returns
-    -------
-    IntegerStrategy
-        Blocks of weight zero are left out.
+    Integer strategies stay as they are. A stack keeps its blocks, with weights rounded
+    to a total of 2^20; a p-Identity is rounded to a 2^12 grid (L2: 2^16) so that every
+    column keeps its sum and every identity entry some units; Kronecker products are
+    rounded factor by factor; other matrices entry by entry. Blocks of weight zero are
+    left out. With `fine` the grid is 2^30 (L2: 2^26), for real strategies of fewer rows
+    than cells, whose span is not quite kept: answers have a relative bias of about one
+    unit of the grid.
 
     Raises
     ------
@@ -266,19 +239,9 @@ def on_smaller_grids(
 ) -> Iterator[IntegerStrategy]:
     """Yield a strategy on grids smaller than needed for any workload, smallest first.
 
-    Parameters
-    ----------
-    strategy : QueryMatrix, shape (p, n)
-        Queries to measure; products of p-Identities and integer strategies have such.
-    workload : QueryMatrix, shape (m, n)
-        Queries to answer, of which the loss under the strategy has a closed form; there
-        are none otherwise.
-    norm : {"L1", "L2"}, default="L1"
-        Norm of the sensitivity; none for L2, where larger grids cost little.
-
-    Yields
-    ------
-    IntegerStrategy
+    Products of p-Identities and integer strategies have such, for workloads of which
+    the loss under the strategy has a closed form; none under L2, where larger grids
+    cost little.
     """
     yield from ()
 

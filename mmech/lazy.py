@@ -17,15 +17,9 @@ def lazy_names(
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
     The package imports the same names under ``TYPE_CHECKING``, where type checkers and
-    editors see them. Modules of the package are found as attributes, too.
-
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    homes : mapping of str to str
-        Module of the package that a public name comes from, by name; an empty string
-        for a module itself.
+    editors see them. `homes` are the modules of the package that public names come
+    from; an empty string stands for a module itself, all of which are found as
+    attributes, too.
     """
     own = sys.modules[package]
 

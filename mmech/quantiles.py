@@ -205,26 +205,13 @@ def select_quantiles(
 def surplus_logarithms(
     below: NDArray[np.int64], share: int, rate: int, n_bins: int
 ) -> Logarithms:
-    """Return logarithms of the weights of bins between any two edges.
+    """Return logarithms of the weights of bins between any two edges, (G + 1, G + 1).
 
-    A surplus is cut off at a public number, which it takes 2^25 records at epsilon = 1
-    to reach, so that logarithms have 64 bits whatever the records are.
-
-    Parameters
-    ----------
-    below : ndarray of int64, shape (G + 1,)
-        Number of records below every edge. Sensitive.
-    share : int
-        Records that a bin may hold; public.
-    rate : int
-        Units of 2**-36 nats that a record beyond it costs.
-    n_bins : int
-        Number of bins, for the limit.
-
-    Returns
-    -------
-    ndarray of int64, shape (G + 1, G + 1)
-        In units of 2**-36 nats; of row h and column g < h for the bin from g to h.
+    In units of 2**-36 nats; of row h and column g < h for the bin from g to h. Of the
+    number of records below every edge (G + 1,), which is sensitive; `share` records may
+    be in a bin, and each beyond them costs `rate` units. A surplus is cut off at a
+    public number, which it takes 2^25 records at epsilon = 1 to reach, so that
+    logarithms have 64 bits whatever the records are.
     """
     most = LARGEST_LOGARITHM // (n_bins * rate)
     surplus = below[:, None] - below[None, :] - share

@@ -276,17 +276,11 @@ def measure(
         Exact values: whole numbers of any type. Sensitive.
     runs : sequence of (int, int, Fraction)
         Consecutive rows, and how much one added record changes them, to the power
-        ``law.power``.
-    law : Law
-        Law of the noise.
-    cost : Fraction
-        In the currency of the law.
+        ``law.power``; multiplied by the relation.
+    law, cost : Law and Fraction
+        Law of the noise, and the cost in its currency.
     released : str
         What is released, in words.
-    relation : Relation
-        Neighbour relation; multiplies the sensitivity.
-    ledger : PrivacyLedger or None
-        Budget to charge.
     noise : numpy.random.Generator or None
         Predictable source for tests; ``None`` is the operating system's entropy.
     check : callable, optional
@@ -346,10 +340,7 @@ def charge(
 ) -> LedgerEntry:
     """Pay for a release, if there is a ledger and it is for the same relation.
 
-    Returns
-    -------
-    LedgerEntry
-        As it stands in the ledger.
+    Return the entry as it stands in the ledger.
     """
     insecure = noise is not None
     if ledger is None:

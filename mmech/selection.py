@@ -60,32 +60,12 @@ def fixed_point_rate(
 ) -> int:
     r"""Return how much one unit of score adds to the logarithm of a weight.
 
-    Parameters
-    ----------
-    epsilon : Fraction
-        Budget of the selection, in nats.
-    monotone : bool
-        Whether an added record can only raise scores, all by at most `score_unit`.
-        Then the probability of every choice changes by at most :math:`e^{\rho}`
-        with weights :math:`e^{\rho q}`, otherwise by :math:`e^{2 \rho}`.
-    relation : Relation
-        Neighbour relation; a replacement is a removal and an addition.
-    roundings : int
-        Largest number of sums of weights that take part in one choice, a public
-        number.
-    score_unit : int, default=1
-        Most that one record changes a score. Of monotone scores no more is asked than
-        that an added record moves all of them within a window of this length.
-
-    Returns
-    -------
-    int
-        Units of 2**-36 nats per unit of score.
-
-    Raises
-    ------
-    ValueError
-        If epsilon is too small for the roundings.
+    In units of 2**-36 nats, for a selection that costs epsilon nats. If `monotone`, an
+    added record moves all scores within a window of length `score_unit`: then the
+    probability of every choice changes by at most :math:`e^{\rho}` with weights
+    :math:`e^{\rho q}`, otherwise by :math:`e^{2 \rho}`. A replacement is a removal and
+    an addition. `roundings` is the largest number of sums of weights that take part in
+    one choice, a public number; an epsilon too small for them raises `ValueError`.
     """
     rate = _rate(epsilon, monotone, relation)
     units = math.floor(rate * 2**FRACTION_BITS) - UNITS_PER_ROUNDING * roundings
@@ -262,7 +242,7 @@ def choose_rows(
     priors: NDArray[np.int64] | int = 0,
     possible: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
-    """Choose a candidate of every row by the exponential mechanism.
+    """Choose a candidate of every row by the exponential mechanism, shape (n,).
 
     Each row costs epsilon for the records that its scores depend on, which the caller
     has paid: once, where every record counts in one row.
@@ -275,19 +255,11 @@ def choose_rows(
         Budget of one row, nats.
     window : int
         Length of an interval that holds, for every candidate of a row, what an added
-        record changes its score by.
-    relation : Relation
-        Neighbour relation; a replacement is a removal and an addition.
-    noise : numpy.random.Generator or None
-        Predictable source for tests.
+        record changes its score by; a replacement is a removal and an addition.
     priors : ndarray of int64, shape (n, m), default=0
         Public logarithms of prior weights, in units of 2**-36.
     possible : ndarray of bool, shape (n, m), optional
         Candidates that there are, at least one in each row; public.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
     """
     rate = fixed_point_rate(
         epsilon, monotone=True, relation=relation, roundings=1, score_unit=window

@@ -78,14 +78,8 @@ def in_words(
 ) -> str:
     """Return a message that calls parameters as the options of a command.
 
-    Parameters
-    ----------
-    error : Exception
-        Where it is a `ParameterError`, a remedy that no option gives is left out.
-    args : argparse.Namespace
-        Options of the command.
-    words : mapping
-        What is not called as in Python; None stands for nothing of that name.
+    Of a `ParameterError`, a remedy that no option gives is left out. `words` is what is
+    not called as in Python; None stands for nothing of that name.
     """
     if not isinstance(error, ParameterError):
         return str(error)
@@ -219,21 +213,9 @@ def run_command(
 ) -> int:
     """Run a command, and say in one sentence what went wrong.
 
-    Parameters
-    ----------
-    prog : str
-        Name of the program.
-    parser : callable
-        Makes the parser, whose results have ``version`` and ``run``.
-    argv : sequence of str or None
-        Arguments; those of the process by default.
-    words : callable
-        Words an error for the options that were read.
-
-    Returns
-    -------
-    int
-        Exit code: 0, 2 for wrong input, 130 where it was interrupted.
+    The parser that `parser` makes gives results with ``version`` and ``run``; `words`
+    words an error for the options that were read. Returns the exit code: 0, 2 for wrong
+    input, 130 where it was interrupted.
     """
     if sys.stdout is None:
         return _fail(

@@ -15,15 +15,6 @@ __all__ = ["check_writable", "replacing"]
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Return the file that writing to `path` makes or replaces, links resolved.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A symbolic link stands for what it leads to.
-
-    Returns
-    -------
-    Path
-
     Raises
     ------
     OSError
@@ -60,22 +51,10 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the path of a new file that takes the place of `path` once it is whole.
 
-    An interruption or an error leaves what was there before. A symbolic link stays,
-    and the file that it leads to is replaced; permissions stay as well.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Yields
-    ------
-    Path
-        Of a file in the same folder, to be written.
-
-    Raises
-    ------
-    OSError
-        As `check_writable` does, and if the disk fails; it names `path`.
+    In the same folder. An interruption or an error leaves what was there before. A
+    symbolic link stays, and the file that it leads to is replaced; permissions stay as
+    well. Raises `OSError` as `check_writable` does, and if the disk fails; it names
+    `path`.
     """
     target = check_writable(path)
     try:

@@ -15,14 +15,9 @@ FEW = 256
 
 
 class Dictionary(NamedTuple):
-    """A column as its distinct values, and which of them is in every row.
+    """A column (N,) as its distinct values (m,), and the place of every row's value.
 
-    Attributes
-    ----------
-    entries : ndarray, shape (m,)
-        Raw values.
-    indices : ndarray of int, shape (N,)
-        Position of every row's value; -1 where it is missing.
+    The place is -1 where a value is missing.
     """
 
     entries: NDArray[Any]

@@ -416,19 +416,9 @@ def read_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of every record, and its wanted fields.
 
-    Parameters
-    ----------
-    source : path or open binary file
-        Compressed with gzip where its name ends in ``.gz``.
-    wanted : sequence of str
-        Names of columns. All fields of a line are read, the wanted ones returned.
-    multiline, sep, encoding
-        See `CsvFormat`.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing or there twice, or a line does not parse.
+    A file is compressed with gzip where its name ends in ``.gz``. All fields of a line
+    are read, those of the wanted columns returned; see `CsvFormat` for options. Raises
+    `ValueError` if a column is missing or there twice, or a line does not parse.
     """
     with _records(source, form) as records:
         header = next((fields for _, fields in records), [])

@@ -83,14 +83,8 @@ def _meant_by(text: str) -> float | bool | None:
 class CategoryTable:
     """Codes of raw values: by equality first, then by their text.
 
-    Parameters
-    ----------
-    categories : sequence of str, bool, int or float
-        The code of a category is its position.
-    groups : mapping from category to sequence of raw values, optional
-        Raw values that read as the category.
-    value_map : mapping from raw value to category, optional
-        When given, only the raw values it lists are known.
+    The code of a category is its position. `groups` are raw values that read as a
+    category; where `value_map` is given, only the raw values it lists are known.
     """
 
     def __init__(

@@ -218,19 +218,10 @@ def occupied_cells(
     parts: Sequence[tuple[Columns, NDArray[np.int64] | None]],
     domain_shape: tuple[int, ...],
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return distinct rows in lexicographic order, and how often each is there.
+    """Return distinct rows (M, d) in lexicographic order, and how often each occurs.
 
-    Parameters
-    ----------
-    parts : sequence of pairs
-        Columns of codes, d of shape (N,), inside of the domain; and how often each row
-        is there, shape (N,), or None for once.
-    domain_shape : tuple of int, length d
-
-    Returns
-    -------
-    codes : ndarray of unsigned integers, shape (M, d)
-    multiplicities : ndarray of int64, shape (M,)
+    Of columns of codes inside of the domain, and of how often each row is there,
+    ``None`` for once. The rows are unsigned integers.
     """
     n_rows = sum(len(columns[0]) for columns, _ in parts)
     n_cells = product_of(domain_shape)

@@ -245,23 +245,11 @@ def cover_greedily(
 ) -> list[Subset]:
     """Return blocks of at most `max_cells` cells that contain all targets.
 
-    Parameters
-    ----------
-    targets : sequence of tuple of int
-        Sets of attributes of at least two values. One that exceeds the cap, where no
-        other fits, is a block of its own.
-    logs : ndarray of float64, shape (d,)
-        Logarithms of the sizes of the attributes.
-    max_cells : float
-        Cap on the cells of a block.
-    ties : ndarray of float64, shape (cycles, d)
-        Numbers in [0, 1) that decide between attributes that are about as good.
-    decay : float, default=0.1
-        Worth of a target for every attribute that a growing block still lacks.
-
-    Returns
-    -------
-    list of tuple of int
+    Targets are sets of attributes of at least two values, whose sizes have the
+    logarithms `logs` (d,). A target that exceeds the cap, where no other fits, is a
+    block of its own. Numbers `ties` in [0, 1), of shape (cycles, d), decide between
+    attributes that are about as good; `decay` is the worth of a target for every
+    attribute that a growing block still lacks.
     """
     from mmech import _kernels
 

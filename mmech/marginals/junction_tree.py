@@ -15,16 +15,10 @@ Subset = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Clique:
-    """Attributes that are listed together.
+    """Attributes that are listed together, sorted.
 
-    Attributes
-    ----------
-    attributes : tuple of int
-        Sorted.
-    parent : int or None
-        Position of the clique before it in the tree, None for a root.
-    separator : tuple of int
-        Attributes that it has in common with its parent.
+    `parent` is the position of the clique before it in the tree, None for a root;
+    `separator` holds the attributes that it has in common with its parent.
     """
 
     attributes: Subset
@@ -33,23 +27,12 @@ class Clique:
 
 
 def junction_tree(blocks: Iterable[Subset], sizes: Sequence[int]) -> list[Clique]:
-    """Return cliques, parents first, of which one holds every block.
+    """Return cliques, parents first, of which one holds every block of attributes.
 
-    Attributes that are connected by blocks become one tree. An attribute that is in
-    two cliques is in all of those between them (running intersection), so that sums
-    over the tree are exact. Cliques come from eliminating attributes one by one, that
-    with the fewest cells among its neighbours first.
-
-    Parameters
-    ----------
-    blocks : iterable of tuple of int
-        Sets of attributes.
-    sizes : sequence of int
-        Number of values of every attribute.
-
-    Returns
-    -------
-    list of Clique
+    Attributes that are connected by blocks become one tree. An attribute that is in two
+    cliques is in all of those between them (running intersection), so that sums over
+    the tree are exact [1]_ [2]_. Cliques come from eliminating attributes one by one,
+    that with the fewest cells among its neighbours first.
 
     References
     ----------

@@ -259,18 +259,10 @@ class Records:
 def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
     """Return A D of the records, without noise and without the cells. Sensitive.
 
-    Parameters
-    ----------
-    strategy : QueryMatrix, shape (p, n)
-        Marginals, boxes, products of attributes, labelled partitions and what is
-        composed of them are tabulated from the records; other strategies from the
-        counts of the cells.
-    records : Records
-        Over a domain of n cells.
-
-    Returns
-    -------
-    ndarray of int64 or float64, shape (p,) or (p, k)
+    Marginals, boxes, products of attributes, labelled partitions and what is composed
+    of them are tabulated from the records; other strategies from the counts of the
+    cells. Right where the number of records times the sensitivity is below 2^62, which
+    depends on records: a mechanism checks it after it was paid.
 
     Raises
     ------
@@ -278,11 +270,6 @@ def exact_answers(strategy: QueryMatrix, records: Records) -> NDArray[Any]:
         If the domains differ.
     DomainTooLargeError
         If a table of counts would have more than 2^27 entries.
-
-    Notes
-    -----
-    Right where the number of records times the sensitivity is below 2^62, which
-    depends on records: a mechanism checks it after it was paid.
     """
     check_process(records._process, "a set of Records")
     known = getattr(strategy, "domain_shape", None) or records.domain_shape

@@ -22,17 +22,9 @@ def bernoulli(
 ) -> bool:
     """Return True with exactly the given probability.
 
-    Compares a uniform number with the binary expansion of p, 64 bits at a time,
-    until they differ.
-
-    Parameters
-    ----------
-    probability : callable
-        Function from a number of bits to floor(2**bits * p), with 0 < p < 1.
-    insecure_rng : numpy.random.Generator or None
-        Source for tests.
-    known : int, default=0
-        Number of leading bits that were compared before and found equal.
+    Compares a uniform number with the binary expansion of p, 0 < p < 1, 64 bits at a
+    time, until they differ. `probability` maps a number of bits to floor(2**bits * p);
+    the `known` leading bits were compared before and found equal.
     """
     bits = known
     while True:

@@ -14,21 +14,12 @@ __all__ = ["exp_bits", "logistic_bits"]
 
 
 def exp_bounds(x: Fraction, precision: int) -> tuple[int, int]:
-    """Return integers lo <= 2**precision * exp(-x) <= hi that lie close together.
+    """Return close integers lo <= 2**precision * exp(-x) <= hi, for x >= 0.
 
-    Parameters
-    ----------
-    x : Fraction
-        Exponent, at least zero.
-    precision : int
-        Number of bits.
-
-    Notes
-    -----
     With y = x / 2**k <= 1/2 the terms of exp(-y) = 1 - y + y²/2 - ... alternate and
-    decrease, so that every partial sum of an odd and even number of terms is a bound
-    on either side. Squaring k times gives exp(-x); lower bounds are rounded down and
-    upper bounds up throughout.
+    decrease, so that every partial sum of an odd and even number of terms is a bound on
+    either side. Squaring k times gives exp(-x); lower bounds are rounded down and upper
+    bounds up throughout.
     """
     doubled = -(-2 * x.numerator // x.denominator)  # rounded up; 2**k is at least it
     halvings = (max(doubled, 1) - 1).bit_length()
@@ -62,13 +53,8 @@ def exp_bounds(x: Fraction, precision: int) -> tuple[int, int]:
 def exp_bits(x: Fraction, bits: int) -> int:
     """Return floor(2**bits * exp(-x)) for a rational x > 0.
 
-    Parameters
-    ----------
-    x : Fraction
-        Exponent; exp(-x) is irrational for every x > 0, so the floor is decided at
-        some precision (Lindemann).
-    bits : int
-        Number of bits of the expansion.
+    exp(-x) is irrational for every x > 0, so the floor is decided at some precision
+    (Lindemann).
 
     Examples
     --------
@@ -86,13 +72,6 @@ def exp_bits(x: Fraction, bits: int) -> int:
 
 def logistic_bits(x: Fraction, bits: int) -> int:
     """Return floor(2**bits / (1 + exp(x))) for a rational x > 0.
-
-    Parameters
-    ----------
-    x : Fraction
-        Exponent.
-    bits : int
-        Number of bits of the expansion.
 
     Examples
     --------

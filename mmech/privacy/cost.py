@@ -86,12 +86,7 @@ RESOLUTION = 2**80
 def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
     """Return the rho that a release of pure epsilon costs at most, exactly.
 
-    Parameters
-    ----------
-    epsilon : Fraction
-        Cost of the release, in nats.
-    bounded_range : bool, default=False
-        Whether the release is a draw of the exponential mechanism.
+    Less for a draw of the exponential mechanism, which has a bounded range.
 
     Examples
     --------

@@ -157,18 +157,9 @@ def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -
 def merge_rows(workload: QueryMatrix) -> QueryMatrix:
     """Merge equal queries, each weighted by the root of their number; drop zero ones.
 
-    The gram stays the same, and so does the loss of every strategy. Explicit
-    workloads are merged row by row, stacks of others block by block.
-
-    Parameters
-    ----------
-    workload : QueryMatrix, shape (m, n)
-        Queries W.
-
-    Returns
-    -------
-    QueryMatrix, shape (m', n)
-        Queries W' with W'ᵀW' = WᵀW; the workload itself if no query repeats.
+    The gram stays the same, and so does the loss of every strategy. Explicit workloads
+    are merged row by row, stacks of others block by block. The workload itself if no
+    query repeats.
 
     Examples
     --------

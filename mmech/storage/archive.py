@@ -74,25 +74,11 @@ def read_archive(
     what: str,
     build: Callable[[dict[str, Any], list[NDArray[Any]]], Loaded],
 ) -> Loaded:
-    """Read a file and build from its description and arrays.
+    """Read a file that holds `what`, and build from its description and arrays.
 
-    Parameters
-    ----------
-    path : path-like
-        File to read.
-    what : str
-        What the file holds, such as ``"strategy"``.
-    build : callable
-        Takes the description and the arrays. What it raises means damage, but for
-        an `ArchiveError`, whose sentence is passed on.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is damaged, too large, of another format or version, or holds something
-        else.
+    What `build` raises means damage, but for an `ArchiveError`, whose sentence is
+    passed on: as `ValueError`, as for a file that is damaged, too large, of another
+    format or version, or holds something else.
     """
     source = Path(path)
     with source.open("rb") as file:

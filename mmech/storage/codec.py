@@ -36,15 +36,7 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A storable class.
-
-    Attributes
-    ----------
-    cls : type
-        The class.
-    tag, version : str and int
-        What entries of files call it.
-    """
+    """A storable class, with the tag and the version that entries of files call it."""
 
     cls: Any
     tag: str
@@ -204,21 +196,10 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def write(path: str | os.PathLike[str], what: str, value: Any) -> None:
-    """Write a file that holds an object of a storable class.
+    """Write a file that holds `what`, an object of a storable class.
 
-    Parameters
-    ----------
-    path : path-like
-        File to write, or to replace as a whole.
-    what : str
-        What the file holds, for readers, such as ``"strategy"``.
-    value : object
-        Of a storable class.
-
-    Raises
-    ------
-    TypeError
-        If the object, or one inside of it, cannot be stored.
+    An old file is replaced as a whole. Raises `TypeError` if the object, or one inside
+    of it, cannot be stored.
     """
     writer = _Writer()
     writer.encode(value)
@@ -293,23 +274,10 @@ class _Writer:
 def read(
     path: str | os.PathLike[str], what: str, kinds: type[Loaded] | tuple[type, ...]
 ) -> Any:
-    """Read the object of a file, which may come from anyone.
+    """Read the object of a file that must hold `what`; it may come from anyone.
 
-    Parameters
-    ----------
-    path : path-like
-        File to read.
-    what : str
-        What it must hold.
-    kinds : type or tuple of types
-        What the object must be an instance of.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is refused.
+    A file that is refused, or whose object is of none of the `kinds`, raises
+    `ValueError`; one that cannot be opened, `OSError`.
     """
 
     def build(content: dict[str, Any], arrays: list[NDArray[Any]]) -> Any:
