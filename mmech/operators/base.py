@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,10 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.limits import LIMITS
+from mmech.storage.codec import storable
 
-__all__ = ["FORMS", "Forms", "QueryMatrix"]
+__all__ = ["FORMS", "Forms", "QueryMatrix", "query_matrix"]
 
 Array = NDArray[Any]
+Kind = TypeVar("Kind")
 
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
@@ -252,8 +255,13 @@ class QueryMatrix:
         return True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
+        for value in state.values():
             freeze(value)
+        self._set(**state)
+
+    def _set(self, **values: Any) -> None:
+        """Assign attributes of a frozen dataclass, while it is made."""
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def _arguments(self) -> str:
@@ -473,6 +481,13 @@ class QueryMatrix:
         unit = np.zeros((self.shape[0], stop - start), self._entry_dtype)
         unit[np.arange(start, stop), np.arange(stop - start)] = 1
         return np.ascontiguousarray(self._entries(self._rmatmat(unit)).T)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def query_matrix(tag: str, *, init: bool = True) -> Callable[[type[Kind]], type[Kind]]:
+    """Return the decorator of a class: a frozen dataclass that files hold by a tag."""
+    make = dataclass(frozen=True, eq=False, repr=False, init=init)
+    return lambda kind: storable(tag)(make(kind))
 
 
 class Symmetric(QueryMatrix):

@@ -18,10 +18,10 @@ from mmech.operators.base import (
     ZeroOne,
     exact_sums,
     int64_or_float64,
+    query_matrix,
     read_only,
 )
 from mmech.operators.explicit import Sparse
-from mmech.storage.codec import storable
 
 __all__ = [
     "AllRange",
@@ -52,6 +52,7 @@ def scan(x: Array, backward: bool) -> Array:
     return out
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class _Sized(QueryMatrix):
     """Base of the square operators of integers that their size `n` describes."""
 
@@ -60,7 +61,7 @@ class _Sized(QueryMatrix):
     is_nonnegative = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
+        self._set(n=check_integer(self.n, "n"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -70,8 +71,7 @@ class _Sized(QueryMatrix):
         return str(self.n)
 
 
-@storable("Identity")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Identity")
 class Identity(Symmetric, _Sized, ZeroOne):
     """One query per domain cell: the identity matrix.
 
@@ -88,8 +88,6 @@ class Identity(Symmetric, _Sized, ZeroOne):
     >>> Identity(3).sensitivity()
     1.0
     """
-
-    n: int
 
     def _matmat(self, x: Array, /) -> Array:
         return x.copy()
@@ -113,8 +111,7 @@ class Identity(Symmetric, _Sized, ZeroOne):
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 
 
-@storable("Ones")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Ones")
 class Ones(ZeroOne):
     """The m x n matrix of ones: the total, asked m times.
 
@@ -134,8 +131,7 @@ class Ones(ZeroOne):
     n: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", check_integer(self.m, "m"))
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
+        self._set(m=check_integer(self.m, "m"), n=check_integer(self.n, "n"))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -164,8 +160,7 @@ class Ones(ZeroOne):
         return np.ones(min(self.shape), np.int64)
 
 
-@storable("Total")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Total", init=False)
 class Total(Ones):
     """The single query that counts all records.
 
@@ -215,8 +210,7 @@ class _Cumulative(_Sized, ZeroOne):
         return np.ones(self.n, np.int64)
 
 
-@storable("Prefix")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Prefix")
 class Prefix(_Cumulative):
     """All prefix sums (the empirical distribution function): row r sums cells 0..r.
 
@@ -236,7 +230,6 @@ class Prefix(_Cumulative):
     4.0
     """
 
-    n: int
     backward = False
 
     @property
@@ -244,8 +237,7 @@ class Prefix(_Cumulative):
         return Suffix(self.n)
 
 
-@storable("Suffix")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Suffix")
 class Suffix(_Cumulative):
     """All suffix sums (the survival function): row r sums cells r..n-1.
 
@@ -265,7 +257,6 @@ class Suffix(_Cumulative):
     4.0
     """
 
-    n: int
     backward = True
 
     @property
@@ -282,8 +273,7 @@ def _differences(n: int, offset: int) -> QueryMatrix:
     return Sparse(diagonals)
 
 
-@storable("AllRange")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("AllRange")
 class AllRange(_Sized, ZeroOne):
     """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
 
@@ -302,8 +292,6 @@ class AllRange(_Sized, ZeroOne):
     >>> AllRange(3) @ [1, 2, 3]
     array([1, 3, 6, 2, 5, 3])
     """
-
-    n: int
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -337,8 +325,7 @@ class AllRange(_Sized, ZeroOne):
         return np.asarray(hi - lo + 1, np.int64)
 
 
-@storable("AllRangeGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("AllRangeGram")
 class AllRangeGram(Symmetric, _Sized):
     """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
 
@@ -347,8 +334,6 @@ class AllRangeGram(Symmetric, _Sized):
     n : int
         Number of domain cells, in order.
     """
-
-    n: int
 
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
@@ -366,8 +351,7 @@ class AllRangeGram(Symmetric, _Sized):
         return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
 
 
-@storable("Diagonal")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Diagonal")
 class Diagonal(Symmetric, Stored):
     """A square diagonal matrix.
 
@@ -387,7 +371,7 @@ class Diagonal(Symmetric, Stored):
 
     def __post_init__(self) -> None:
         values = check_finite_array(self.values, "values", ndim=1)
-        object.__setattr__(self, "values", read_only(int64_or_float64(values)))
+        self._set(values=read_only(int64_or_float64(values)))
 
     @property
     def _values(self) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,9 +15,9 @@ from mmech.operators.base import (
     Stored,
     exact_sums,
     int64_or_float64,
+    query_matrix,
     read_only,
 )
-from mmech.storage.codec import storable
 
 __all__ = ["Circulant", "Toeplitz"]
 
@@ -38,8 +37,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
     return int64_or_float64(vector)
 
 
-@storable("Circulant")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Circulant")
 class Circulant(Stored):
     """A square matrix whose columns are one column, moved down cell by cell.
 
@@ -65,7 +63,7 @@ class Circulant(Stored):
     column: ArrayLike
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "column", read_only(_vector(self.column, "column")))
+        self._set(column=read_only(_vector(self.column, "column")))
 
     @property
     def _column(self) -> Array:
@@ -152,8 +150,7 @@ class Circulant(Stored):
         return Toeplitz(self._column, self.T._column).to_sparse()
 
 
-@storable("Toeplitz")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Toeplitz")
 class Toeplitz(Stored):
     """A matrix that is constant along its diagonals: a filter over ordered cells.
 
@@ -204,8 +201,8 @@ class Toeplitz(Stored):
                 f"{column[0]} and {row[0]}"
             )
         dtype = np.result_type(column, row)
-        object.__setattr__(self, "first_column", read_only(column.astype(dtype)))
-        object.__setattr__(self, "first_row", read_only(row.astype(dtype)))
+        self._set(first_column=read_only(column.astype(dtype)))
+        self._set(first_row=read_only(row.astype(dtype)))
 
     @property
     def _column(self) -> Array:

@@ -19,10 +19,10 @@ from mmech.operators.base import (
     common_dtype,
     exact_sums,
     power_sums,
+    query_matrix,
 )
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
-from mmech.storage.codec import storable
 
 __all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
 
@@ -64,6 +64,7 @@ class Composite(QueryMatrix):
         return all(part.is_nonnegative for part in self.parts)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Wrapper(QueryMatrix):
     """Base of the operators made of another one, of the same numbers."""
 
@@ -82,8 +83,7 @@ class Wrapper(QueryMatrix):
         return self.operator.is_nonnegative
 
 
-@storable("Transpose")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Transpose")
 class Transpose(Wrapper):
     """The transpose of an operator.
 
@@ -92,8 +92,6 @@ class Transpose(Wrapper):
     operator : QueryMatrix, shape (m, n)
         The operator to transpose.
     """
-
-    operator: QueryMatrix
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -129,8 +127,7 @@ class Transpose(Wrapper):
         return sp.csr_array(self.operator.to_sparse().T)
 
 
-@storable("Gram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Gram")
 class Gram(Symmetric, Wrapper):
     """AᵀA as two products, for operators whose gram has no closed form.
 
@@ -139,8 +136,6 @@ class Gram(Symmetric, Wrapper):
     operator : QueryMatrix, shape (m, n)
         The operator A.
     """
-
-    operator: QueryMatrix
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -177,8 +172,7 @@ def check_weight(weight: Any) -> int | float:
     return float(weight)
 
 
-@storable("Scaled")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Scaled")
 class Scaled(QueryMatrix):
     """A weight of any sign times an operator.
 
@@ -201,8 +195,7 @@ class Scaled(QueryMatrix):
 
     def __post_init__(self) -> None:
         operator = as_query_matrix(self.operator, "operator")
-        object.__setattr__(self, "operator", operator)
-        object.__setattr__(self, "weight", check_weight(self.weight))
+        self._set(operator=operator, weight=check_weight(self.weight))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -269,8 +262,7 @@ class Scaled(QueryMatrix):
         return sp.csr_array(self._entries(inner * self.weight))
 
 
-@storable("Product")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Product", init=False)
 class Product(Composite):
     """The product of two or more operators, applied from the right.
 
@@ -296,7 +288,7 @@ class Product(Composite):
                     f"cannot multiply {left!r} with {right!r}: {left.shape[1]} "
                     f"columns against {right.shape[0]} rows"
                 )
-        object.__setattr__(self, "factors", checked)
+        self._set(factors=checked)
 
     def __reduce__(self) -> tuple[type, tuple[QueryMatrix, ...]]:
         return (type(self), self.factors)
@@ -359,8 +351,7 @@ class Product(Composite):
         return Product(*(factor.T for factor in reversed(self.factors)))
 
 
-@storable("Sum")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Sum")
 class Sum(Composite):
     """The sum of operators of one shape.
 
@@ -385,7 +376,7 @@ class Sum(Composite):
                 "a sum needs operators of one shape, got "
                 + ", ".join(str(term.shape) for term in terms)
             )
-        object.__setattr__(self, "terms", terms)
+        self._set(terms=terms)
 
     @property
     def shape(self) -> tuple[int, int]:

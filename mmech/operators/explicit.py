@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from typing import Any, TypeAlias
 
@@ -17,9 +16,9 @@ from mmech.operators.base import (
     Stored,
     exact_sums,
     int64_or_float64,
+    query_matrix,
     read_only,
 )
-from mmech.storage.codec import storable
 
 __all__ = ["Dense", "Matrix", "Sparse", "as_pair", "as_query_matrix"]
 
@@ -28,8 +27,7 @@ Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
 `StrategyResult` registers itself."""
 
 
-@storable("Dense")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Dense")
 class Dense(Stored):
     """An explicit matrix as an operator.
 
@@ -54,7 +52,7 @@ class Dense(Stored):
 
     def __post_init__(self) -> None:
         array = check_finite_array(self.array, "array", ndim=2)
-        object.__setattr__(self, "array", read_only(int64_or_float64(array)))
+        self._set(array=read_only(int64_or_float64(array)))
 
     @classmethod
     def _of(cls, array: Array) -> Dense:
@@ -124,8 +122,7 @@ class Dense(Stored):
         return sp.csr_array(self._array)
 
 
-@storable("Sparse")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Sparse")
 class Sparse(Stored):
     """A SciPy sparse matrix as an operator.
 
@@ -159,7 +156,7 @@ class Sparse(Stored):
         )
         for part in (csr.data, csr.indices, csr.indptr):
             part.setflags(write=False)
-        object.__setattr__(self, "matrix", csr)
+        self._set(matrix=csr)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -14,15 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from mmech.checks import check_integer
-from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums
+from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, query_matrix
 from mmech.operators.compose import check_weight
-from mmech.storage.codec import storable
 
 __all__ = ["Hierarchy", "HierarchyInverseGram"]
 
 
-@storable("Hierarchy")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Hierarchy", init=False)
 class Hierarchy(QueryMatrix):
     """Sums over blocks of neighbours whose sizes divide each other: a tree.
 
@@ -82,10 +79,7 @@ class Hierarchy(QueryMatrix):
             raise ValueError(f"block sizes must divide each other, got {sizes}")
         if not any(levels.values()):
             raise ValueError("the weights are all zero; at least one level needs one")
-        object.__setattr__(self, "n", cells)
-        object.__setattr__(
-            self, "weights", MappingProxyType({m: levels[m] for m in sizes})
-        )
+        self._set(n=cells, weights=MappingProxyType({m: levels[m] for m in sizes}))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return (type(self), (self.n, dict(self.weights)))
@@ -197,8 +191,7 @@ class Hierarchy(QueryMatrix):
         return matrix
 
 
-@storable("HierarchyInverseGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("HierarchyInverseGram")
 class HierarchyInverseGram(Symmetric):
     """(AᵀA)⁻¹ of a hierarchy that measures the cells.
 

@@ -10,7 +10,6 @@ diagonal in such a basis, which makes a good preconditioner.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
@@ -20,10 +19,9 @@ from numpy.typing import NDArray
 
 from mmech.checks import sizes_label
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of
+from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
-from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank, kronecker_terms
 
 __all__ = [
@@ -43,8 +41,7 @@ CLEAR_RANK = 1e-9
 """Smallest relative eigenvalue of a gram that is clearly of full rank."""
 
 
-@storable("JointInverseGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("JointInverseGram")
 class JointInverseGram(Symmetric):
     """(Σ_g c_g² ⊗_i G_gi)⁻¹ for Kronecker products of grams in a common basis.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
@@ -16,16 +15,15 @@ from mmech.operators.base import (
     exact_sums,
     power_sums,
     product_of,
+    query_matrix,
     read_only,
 )
 from mmech.operators.compose import Composite, check_operators
-from mmech.storage.codec import storable
 
 __all__ = ["Kronecker"]
 
 
-@storable("Kronecker")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Kronecker")
 class Kronecker(Composite):
     """The Kronecker product of operators, first factor slowest.
 
@@ -53,7 +51,7 @@ class Kronecker(Composite):
     factors: Sequence[QueryMatrix]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", check_operators(self.factors, "Kronecker"))
+        self._set(factors=check_operators(self.factors, "Kronecker"))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from mmech.operators.base import (
     Symmetric,
     exact_sums,
     product_of,
+    query_matrix,
     read_only,
 )
 from mmech.operators.basic import Identity, Total
@@ -37,7 +37,6 @@ from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import TableTree, attributes_of, mask_of
-from mmech.storage.codec import storable
 
 __all__ = [
     "Anova",
@@ -99,8 +98,7 @@ def _check_enumerable(operator: QueryMatrix) -> None:
         )
 
 
-@storable("Marginal")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Marginal", init=False)
 class Marginal(Kronecker):
     """The table of counts over some attributes: sums over all the others.
 
@@ -128,8 +126,7 @@ class Marginal(Kronecker):
     ) -> None:
         sizes = check_domain_shape(domain_shape)
         kept = check_attributes(attributes, len(sizes))
-        object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "attributes", kept)
+        self._set(domain_shape=sizes, attributes=kept)
 
     @cached_property  # type: ignore[misc]
     def factors(self) -> Sequence[QueryMatrix]:
@@ -214,8 +211,7 @@ def check_weights(
     return checked
 
 
-@storable("Marginals")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Marginals", init=False)
 class Marginals(VStack):
     """Several weighted marginals of one domain, stacked.
 
@@ -255,8 +251,7 @@ class Marginals(VStack):
     ) -> None:
         sizes = check_domain_shape(domain_shape)
         checked = check_weights(weights, len(sizes), "marginal")
-        object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "weights", MappingProxyType(checked))
+        self._set(domain_shape=sizes, weights=MappingProxyType(checked))
 
     @cached_property  # type: ignore[misc]
     def blocks(self) -> Sequence[QueryMatrix]:
@@ -349,8 +344,7 @@ class Marginals(VStack):
         return self.gram().pinv() @ self.T
 
 
-@storable("Anova")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Anova")
 class Anova(Symmetric):
     """Σ_s κ_s P_s: an operator that is diagonal in the ANOVA subspaces.
 
@@ -387,8 +381,7 @@ class Anova(Symmetric):
                 f"eigenvalues must be {2 ** len(sizes)} finite numbers, one per subset "
                 f"of the {len(sizes)} attributes, got shape {values.shape}"
             )
-        object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "eigenvalues", read_only(values.astype(np.float64)))
+        self._set(domain_shape=sizes, eigenvalues=read_only(values.astype(np.float64)))
 
     @property
     def _values(self) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,15 +10,20 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_finite_array, plain_array
-from mmech.operators.base import Array, QueryMatrix, freeze, power_sums, read_only
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    freeze,
+    power_sums,
+    query_matrix,
+    read_only,
+)
 from mmech.operators.explicit import as_query_matrix
-from mmech.storage.codec import storable
 
 __all__ = ["Merged"]
 
 
-@storable("Merged")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Merged")
 class Merged(QueryMatrix):
     """An operator on merged cells, as an operator on the original cells.
 
@@ -59,7 +63,7 @@ class Merged(QueryMatrix):
 
     def __post_init__(self) -> None:
         operator = as_query_matrix(self.operator, "operator")
-        object.__setattr__(self, "operator", operator)
+        self._set(operator=operator)
         groups = plain_array(self.groups, "groups")
         size = self.operator.shape[1]
         if groups.ndim != 1 or groups.dtype.kind not in "iu":
@@ -73,7 +77,7 @@ class Merged(QueryMatrix):
             )
         if np.unique(groups[groups >= 0]).size != size:
             raise ValueError(f"every one of the {size} merged cells must occur")
-        object.__setattr__(self, "groups", read_only(groups.astype(np.int64)))
+        self._set(groups=read_only(groups.astype(np.int64)))
         if self.weights is None:
             return
         weights = check_finite_array(self.weights, "weights", ndim=1).astype(np.float64)
@@ -83,7 +87,7 @@ class Merged(QueryMatrix):
                 f"the cell has a group; got shape {weights.shape}"
             )
         weights = np.where(groups >= 0, weights, 0.0)
-        object.__setattr__(self, "weights", read_only(weights))
+        self._set(weights=read_only(weights))
 
     @property
     def _groups(self) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,16 +18,15 @@ from mmech.operators.base import (
     Symmetric,
     ZeroOne,
     product_of,
+    query_matrix,
     read_only,
 )
 from mmech.operators.basic import Diagonal
-from mmech.storage.codec import storable
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 
 
-@storable("PartitionStack")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("PartitionStack")
 class PartitionStack(ZeroOne):
     """Several partitions of one domain, stacked: one query per group.
 
@@ -92,9 +90,9 @@ class PartitionStack(ZeroOne):
                     f"domain_shape {shape} has {product_of(shape)} cells but labels "
                     f"are for {labels.shape[1]}; both must be the same domain"
                 )
-            object.__setattr__(self, "domain_shape", shape)
-        object.__setattr__(self, "labels", read_only(labels.astype(np.int32)))
-        object.__setattr__(self, "n_groups", read_only(groups.astype(np.int64)))
+            self._set(domain_shape=shape)
+        self._set(labels=read_only(labels.astype(np.int32)))
+        self._set(n_groups=read_only(groups.astype(np.int64)))
 
     @property
     def _labels(self) -> NDArray[np.int32]:
@@ -187,8 +185,7 @@ class PartitionStack(ZeroOne):
         return sp.csc_array((ones, rows, ends), shape=self.shape).tocsr()
 
 
-@storable("PartitionGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("PartitionGram")
 class PartitionGram(Symmetric):
     """The gram of stacked partitions, never formed: O(t n) per vector.
 
@@ -231,8 +228,7 @@ class PartitionGram(Symmetric):
         return self.partitions.column_abs_sums()
 
 
-@storable("Partition")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Partition", init=False)
 class Partition(PartitionStack):
     """One query per group of a partition of the domain.
 
@@ -271,8 +267,7 @@ class Partition(PartitionStack):
         return self.T @ Diagonal(self.row_abs_sums()).pinv()
 
 
-@storable("Conjunctions")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Conjunctions")
 class Conjunctions(ZeroOne):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
 
@@ -320,7 +315,7 @@ class Conjunctions(ZeroOne):
                 "masks must have two dimensions and n_i >= 1, got shapes "
                 + ", ".join(str(array.shape) for array in arrays)
             )
-        object.__setattr__(self, "masks", arrays)
+        self._set(masks=arrays)
 
     @property
     def _masks(self) -> tuple[NDArray[np.bool_], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,14 +9,12 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from mmech.checks import check_choice, check_finite_array
-from mmech.operators.base import Array, QueryMatrix, Symmetric, read_only
-from mmech.storage.codec import storable
+from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix, read_only
 
 __all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
 
 
-@storable("PIdentity")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("PIdentity")
 class PIdentity(QueryMatrix):
     r"""Identity queries and p extra queries, scaled to sensitivity one.
 
@@ -76,7 +73,7 @@ class PIdentity(QueryMatrix):
             )
         if theta.shape[1] == 0:
             raise ValueError("theta must have at least one column, got shape (p, 0)")
-        object.__setattr__(self, "theta", read_only(theta))
+        self._set(theta=read_only(theta))
 
     @property
     def _theta(self) -> Array:
@@ -151,8 +148,7 @@ class PIdentity(QueryMatrix):
         return thin_factors(self._theta.T)
 
 
-@storable("ColumnScaledPIdentity")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("ColumnScaledPIdentity", init=False)
 class ColumnScaledPIdentity(PIdentity):
     """[I; Θ] diag(1/s) for any column scales s: what rounding makes of a p-Identity.
 
@@ -183,9 +179,8 @@ class ColumnScaledPIdentity(PIdentity):
                 f"scales must be {weights.shape[1]} positive numbers, one per column "
                 f"of theta, got shape {own.shape}"
             )
-        object.__setattr__(self, "theta", read_only(weights))
-        object.__setattr__(self, "scales", read_only(own))
-        object.__setattr__(self, "norm", "")  # columns have no norm in common
+        self._set(theta=read_only(weights), scales=read_only(own))
+        self._set(norm="")  # columns have no norm in common
 
     def __reduce__(self) -> tuple[type, tuple[ArrayLike, ArrayLike]]:
         return (type(self), (self.theta, self.scales))
@@ -221,8 +216,7 @@ def thin_factors(columns: Array) -> tuple[Array, Array]:
     return read_only(q[:n]), read_only(q[n:])
 
 
-@storable("InverseGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("InverseGram")
 class InverseGram(Symmetric):
     """(AᵀA)⁻¹ = S (I - Q₁Q₁ᵀ) S of a p-Identity A, with S = diag(s).
 
@@ -256,8 +250,7 @@ class InverseGram(Symmetric):
         return (1.0 - explained) * np.square(self.strategy.column_scales)
 
 
-@storable("PIdentityPinv")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("PIdentityPinv")
 class PIdentityPinv(QueryMatrix):
     """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, singledispatch
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
-from mmech.operators.base import FORMS, Array, QueryMatrix
+from mmech.operators.base import FORMS, Array, QueryMatrix, query_matrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
@@ -17,7 +16,6 @@ from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.lsmr import Preconditioner, preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
-from mmech.storage.codec import storable
 from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Pinv"]
@@ -26,8 +24,7 @@ RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
 
 
-@storable("Pinv")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Pinv")
 class Pinv(QueryMatrix):
     """The Moore-Penrose pseudoinverse A⁺ of any operator.
 

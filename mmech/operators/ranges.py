@@ -20,18 +20,17 @@ from mmech.operators.base import (
     ZeroOne,
     power_sums,
     product_of,
+    query_matrix,
     read_only,
 )
 from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import check_domain_shape
-from mmech.storage.codec import storable
 
 __all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 
-@storable("WidthRange")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("WidthRange")
 class WidthRange(ZeroOne):
     """All sums over contiguous ranges of one width: a sliding window.
 
@@ -63,8 +62,8 @@ class WidthRange(ZeroOne):
     width: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_integer(self.n, "n"))
-        object.__setattr__(self, "width", check_integer(self.width, "width"))
+        self._set(n=check_integer(self.n, "n"))
+        self._set(width=check_integer(self.width, "width"))
         if self.width > self.n:
             raise ValueError(
                 f"width must be at most the number of cells, {self.n}, got {self.width}"
@@ -104,8 +103,7 @@ class WidthRange(ZeroOne):
         return np.ones(self.shape[0], np.int64)
 
 
-@storable("Ranges")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Ranges")
 class Ranges(ZeroOne):
     """Listed ranges of an ordered product domain: boxes given by two corners.
 
@@ -170,9 +168,7 @@ class Ranges(ZeroOne):
                 f"a range of attribute {i} must lie in 0..{sizes[i] - 1} and hold at "
                 f"least one value, got {lower[row, i]}..{upper[row, i]} in row {row}"
             )
-        object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "lower", read_only(lower))
-        object.__setattr__(self, "upper", read_only(upper))
+        self._set(domain_shape=sizes, lower=read_only(lower), upper=read_only(upper))
 
     @property
     def _lower(self) -> NDArray[np.int64]:
@@ -257,14 +253,13 @@ class Ranges(ZeroOne):
 class _Reordered(Wrapper):
     """Shared parts of the operators that take another one's cells in another order."""
 
-    operator: QueryMatrix
     permutation: ArrayLike
 
     def __post_init__(self) -> None:
         operator = as_query_matrix(self.operator, "operator")
-        object.__setattr__(self, "operator", operator)
+        self._set(operator=operator)
         order = check_permutation(self.permutation, self.operator.shape[1])
-        object.__setattr__(self, "permutation", order)
+        self._set(permutation=order)
 
     @property
     def _permutation(self) -> NDArray[np.int64]:
@@ -279,8 +274,7 @@ class _Reordered(Wrapper):
         return self.operator.shape
 
 
-@storable("Permuted")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("Permuted")
 class Permuted(_Reordered):
     """An operator over a relabelled domain: the columns in another order.
 
@@ -345,8 +339,7 @@ class Permuted(_Reordered):
         return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
 
 
-@storable("PermutedGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("PermutedGram")
 class PermutedGram(Symmetric, _Reordered):
     """A symmetric operator with its rows and columns in another order.
 

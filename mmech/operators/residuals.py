@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 
 from mmech.checks import sizes_label
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix, product_of
+from mmech.operators.base import Array, QueryMatrix, product_of, query_matrix
 from mmech.operators.basic import Diagonal, Total
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
@@ -33,15 +32,13 @@ from mmech.operators.marginals import (
 )
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import mask_of
-from mmech.storage.codec import storable
 
 __all__ = ["Residuals"]
 
 Subset = tuple[int, ...]
 
 
-@storable("Residuals")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("Residuals", init=False)
 class Residuals(QueryMatrix):
     r"""Several weighted residuals of one domain, stacked.
 
@@ -107,8 +104,7 @@ class Residuals(QueryMatrix):
                     "of the subsets"
                 )
         floats = {key: float(weight) for key, weight in checked.items()}
-        object.__setattr__(self, "domain_shape", sizes)
-        object.__setattr__(self, "weights", MappingProxyType(floats))
+        self._set(domain_shape=sizes, weights=MappingProxyType(floats))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return (type(self), (self.domain_shape, dict(self.weights)))

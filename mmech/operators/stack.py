@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from mmech.operators.base import FORMS, Array, QueryMatrix, exact_sums, power_sums
+from mmech.operators.base import (
+    FORMS,
+    Array,
+    QueryMatrix,
+    exact_sums,
+    power_sums,
+    query_matrix,
+)
 from mmech.operators.compose import Composite, Transpose, check_operators
-from mmech.storage.codec import storable
 
 __all__ = ["HStack", "VStack"]
 
 
-@storable("VStack")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("VStack")
 class VStack(Composite):
     """Operators over one domain, stacked: the union of their queries.
 
@@ -44,7 +48,7 @@ class VStack(Composite):
                 + ", ".join(f"{block.shape[1]}" for block in blocks)
                 + " columns"
             )
-        object.__setattr__(self, "blocks", blocks)
+        self._set(blocks=blocks)
 
     @cached_property
     def _offsets(self) -> list[int]:
@@ -96,8 +100,7 @@ class VStack(Composite):
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
-@storable("HStack")
-@dataclass(frozen=True, eq=False, repr=False, init=False)
+@query_matrix("HStack", init=False)
 class HStack(Composite, Transpose):
     """Operators side by side: one set of queries over the union of their domains.
 
@@ -123,7 +126,7 @@ class HStack(Composite, Transpose):
                 + ", ".join(f"{block.shape[0]}" for block in checked)
                 + " rows"
             )
-        object.__setattr__(self, "blocks", checked)
+        self._set(blocks=checked)
         super().__init__(VStack([block.T for block in checked]))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import Array, QueryMatrix, Symmetric
+from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix
 from mmech.operators.basic import (
     AllRangeGram,
     Diagonal,
@@ -26,7 +26,6 @@ from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
-from mmech.storage.codec import storable
 
 __all__ = [
     "BlockLevel",
@@ -53,8 +52,7 @@ CHUNK = 64
 """Columns of a gram that are computed at once."""
 
 
-@storable("SeparableGram")
-@dataclass(frozen=True, eq=False, repr=False)
+@query_matrix("SeparableGram")
 class SeparableGram(Symmetric):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
 
