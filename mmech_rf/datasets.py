@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
-from sklearn.utils import Bunch
 
 from mmech.domain.readers import CsvFormat, Source, read_cells
 from mmech.exceptions import located
@@ -172,13 +171,7 @@ def load_csv(
         target: NDArray[Any] | None = cells[:, -1] if with_target else None
         if with_target and decode:
             target = schema.decode_target(schema.encode_target(target))
-    return Bunch(
-        data=cells[:, : len(names)],
-        target=target,
-        schema=schema,
-        feature_names=names,
-        name=schema.name,
-    )
+    return generated.bunch(cells[:, : len(names)], target, schema)
 
 
 DATASETS: Mapping[str, Callable[[], Any]] = MappingProxyType(

@@ -36,7 +36,6 @@ from mmech_rf.blocks.votes import (
 )
 from mmech_rf.forest.complete import complete_forest
 from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
@@ -73,12 +72,9 @@ class _CompleteTrees(AccountedForest):
 
     def _leaves(self, block: int, part: slice) -> list[Node]:
         """Return what the cells of a block speak for, the other attributes fixed."""
-        forest, features = (
-            self.ensembles_[block].forest,
-            self.ensembles_[block].features,
-        )
-        codes = np.zeros((forest.n_leaves, self.schema_.n_features), np.int64)
-        codes[:, features] = np.argwhere(np.ones(forest.domain_shape))
+        own = self.ensembles_[block]
+        codes = np.zeros((own.forest.n_leaves, self.schema_.n_features), np.int64)
+        codes[:, own.features] = np.argwhere(np.ones(own.forest.domain_shape))
         odds = self._experts.log_odds(codes)
         odds -= odds.mean(axis=0)
         return [vote(row, self.schema_.class_labels) for row in odds[part]]
@@ -260,10 +256,8 @@ class BlockForestClassifier(_CompleteTrees):
             self._experts = Distribution(fit)
         else:
             self._experts = LogOdds(self.estimate_, tuple(blocks), self._settings)
-        self.choice_ = Choice(
-            n_records=n_records,
-            stated=self.n_records is not None,
-            method=self._method,
+        self._choose(
+            n_records,
             voting=self._experts.voting,
             n_trees=len(blocks),
             blocks=tuple(blocks),
@@ -271,7 +265,6 @@ class BlockForestClassifier(_CompleteTrees):
             signed=signed,
             risk=self.strategy_.loss,
             log_evidence=self.estimate_.log_evidence,
-            accounting=self._accounting,
         )
 
     def _settle(self) -> None:
@@ -366,15 +359,8 @@ class LabelForestClassifier(_CompleteTrees):
                 relation=relation,
                 noise=noise,
             )
-        self.choice_ = Choice(
-            n_records=n_records,
-            stated=self.n_records is not None,
-            method=self._method,
-            voting=self._experts.voting,
-            n_trees=len(blocks),
-            blocks=tuple(blocks),
-            accounting=self._accounting,
-        )
+        votes = {"voting": self._experts.voting, "n_trees": len(blocks)}
+        self._choose(n_records, blocks=tuple(blocks), **votes)
 
     def _leaves(self, block: int, part: slice) -> list[Node]:
         labels = self._experts.labels[block][part].tolist()

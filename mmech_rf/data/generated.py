@@ -19,6 +19,7 @@ from mmech.checks import check_integer
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = [
+    "bunch",
     "load_balance_scale",
     "load_car",
     "load_iris",
@@ -84,16 +85,18 @@ _LINES = (
 )
 
 
+def bunch(data: Any, target: Any, schema: Schema) -> Any:
+    """Return records, and their columns: attributes, and then required ones."""
+    names = [*schema.feature_names, *schema.required][: np.shape(data)[1]]
+    return Bunch(
+        data=data, target=target, schema=schema, feature_names=names, name=schema.name
+    )
+
+
 def _bunch(rows: Sequence[Sequence[Any]], target: Sequence[Any], schema: Schema) -> Any:
     data = np.empty((len(rows), schema.n_features), dtype=object)
     data[:] = rows
-    return Bunch(
-        data=data,
-        target=schema.decode_target(schema.encode_target(target)),
-        schema=schema,
-        feature_names=list(schema.feature_names),
-        name=schema.name,
-    )
+    return bunch(data, schema.decode_target(schema.encode_target(target)), schema)
 
 
 def _factorial(
@@ -382,10 +385,4 @@ def load_iris(*, n_bins: int | None = None) -> Any:
         ]
     labels = ("Iris-setosa", "Iris-versicolor", "Iris-virginica")
     schema = Schema(tuple(attributes), labels, name="iris")
-    return Bunch(
-        data=source.data,
-        target=schema.decode_target(source.target),
-        schema=schema,
-        feature_names=list(schema.feature_names),
-        name=schema.name,
-    )
+    return bunch(source.data, schema.decode_target(source.target), schema)

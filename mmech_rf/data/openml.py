@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml
-from sklearn.utils import Bunch
 
 from mmech.checks import check_integer
 from mmech.exceptions import ParameterError
 from mmech_rf.data import uci
 from mmech_rf.data.catalogue import CATALOGUE, DOWNLOADABLE, OpenML
+from mmech_rf.data.generated import bunch
 from mmech_rf.schema import Attribute, Schema
 
 __all__ = ["binary_adult", "check_binned", "download", "load_schema", "one_hot_adult"]
@@ -85,13 +85,7 @@ def download(
             "connect to the internet for the first time (later calls use the cache), "
             "or read a csv file of your own with datasets.load_csv"
         ) from error
-    return Bunch(
-        data=data,
-        target=schema.decode_target(schema.encode_target(target)),
-        schema=schema,
-        feature_names=[*schema.feature_names, *schema.required],
-        name=schema.name,
-    )
+    return bunch(data, schema.decode_target(schema.encode_target(target)), schema)
 
 
 def _of_openml(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
@@ -220,11 +214,6 @@ def binary_adult(*, data_home: Any, cache: bool) -> Any:
        optimization, Advances in Kernel Methods, 1998.
     """
     raw = download("adult", n_bins=2, data_home=data_home, cache=cache)
-    schema = _adult_binary_schema()
-    return Bunch(
-        data=one_hot_adult(raw.data[:, : raw.schema.n_features]),
-        target=np.where(raw.target == ">50K", "1", "-1"),
-        schema=schema,
-        feature_names=list(schema.feature_names),
-        name=schema.name,
-    )
+    data = one_hot_adult(raw.data[:, : raw.schema.n_features])
+    target = np.where(raw.target == ">50K", "1", "-1")
+    return bunch(data, target, _adult_binary_schema())

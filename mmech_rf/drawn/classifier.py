@@ -23,7 +23,6 @@ from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.choice import Choice
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
@@ -167,15 +166,12 @@ class DrawnForestClassifier(AccountedForest):
             experts = grower.grow(cost, plan)
         self._experts = experts
         self.trees_ = experts.trees
-        self.choice_ = Choice(
-            n_records=n_records,
-            stated=self.n_records is not None,
-            method=self._method,
+        self._choose(
+            n_records,
             voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
             n_scores=experts.n_scores,
-            accounting=self._accounting,
         )
 
     def predict_interval(

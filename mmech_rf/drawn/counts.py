@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech.storage.codec import storable
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.private.votes import check_that
 
 __all__ = [
@@ -86,7 +86,7 @@ def labelled_votes(
     measured: Measurement,
     labels: NDArray[np.int64],
     n_records: float,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in g leaves with labels, and standard errors.
 
@@ -97,7 +97,7 @@ def labelled_votes(
     label, and these towards the accuracy of all labels, by the public number of
     records.
     """
-    s = settings or DrawnSettings()
+    s = settings
     counts = measured.values.astype(float)
     g, k = counts.shape
     scale = noise_scale(measured, 1)

@@ -68,7 +68,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 from mmech.storage.codec import storable
 from mmech_rf.drawn.bits import BitMaps, counted
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
 from mmech_rf.private.votes import check_labels, check_that
@@ -195,7 +195,7 @@ def select_tree(
     unit: int = 1,
     predicted: NDArray[np.int64] | None = None,
     maps: BitMaps | None = None,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -213,7 +213,6 @@ def select_tree(
     drawn if it refuses, and nothing is spent if epsilon is too small for the
     arithmetic. Proof: ``notebooks/proofs/labelled_trees.md``.
     """
-    settings = settings or DrawnSettings()
     third = _third_level(views, n_records, n_rows, settings)
     rate = fixed_point_rate(
         epsilon,
@@ -487,14 +486,13 @@ def _roots(
     views: Views,
     n_records: float,
     n_rows: float = math.inf,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
 ) -> NDArray[np.int64]:
     """Return the positions of candidate roots: all views, or the simplest.
 
     Work is bounded by public numbers only: `Limits.draw_visits`, and for coarse single
     attributes, which tell most, `Limits.coarse_visits`.
     """
-    settings = settings or DrawnSettings()
     sizes = views.sizes
     leaves = LEAF_WORK * sizes * sizes.sum()
     work = sizes.size * max(n_records, 1.0) + leaves
@@ -515,7 +513,7 @@ def _third_level(
     views: Views,
     n_records: float,
     n_rows: float = math.inf,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
 ) -> _ThirdLevel:
     """Return the views of trees of three levels: simple and coarse ones.
 
@@ -523,7 +521,6 @@ def _third_level(
     whole: sums took more time and gained nothing on simulated tasks. There is no third
     level where the work is more than `Limits.third_visits`.
     """
-    settings = settings or DrawnSettings()
     if not settings.third_level:
         return NO_THIRD_LEVEL
     sizes = views.sizes

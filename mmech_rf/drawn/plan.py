@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import most_terms
 
 __all__ = ["Plan", "concentrated_plan", "number_of_votes", "share_of"]
@@ -50,7 +50,7 @@ class Plan:
         epsilon: Fraction,
         n_features: int,
         n_classes: int,
-        settings: DrawnSettings | None = None,
+        settings: DrawnSettings = DEFAULTS,
         *,
         factor: int = 1,
     ) -> Plan:
@@ -58,7 +58,7 @@ class Plan:
 
         Neighbours differ by so many records that come or go (`Relation.factor`).
         """
-        s = settings or DrawnSettings()
+        s = settings
         shares = s.first_selection, s.selection
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
@@ -104,9 +104,9 @@ class Plan:
         )
 
 
-def number_of_votes(epsilon: Fraction, settings: DrawnSettings | None = None) -> int:
+def number_of_votes(epsilon: Fraction, settings: DrawnSettings = DEFAULTS) -> int:
     """Return how many labelled trees vote where boosting is not affordable."""
-    s = settings or DrawnSettings()
+    s = settings
     votes = min(int(epsilon / s.epsilon_per_vote), s.most_votes)
     return max(1, votes - (votes + 1) % 2)
 
@@ -133,7 +133,7 @@ def concentrated_plan(
     n_features: int,
     *,
     better: bool = True,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
 ) -> Plan | None:
     r"""Return shares of rho, or None where a pure epsilon does better.
 
@@ -146,7 +146,7 @@ def concentrated_plan(
     at least the epsilon of that one; not `better`, if it draws further trees at all.
     No draw is stronger than `DrawnSettings.most_tree_epsilon`.
     """
-    s = settings or DrawnSettings()
+    s = settings
     if rho <= 0 or not other.rounds:
         return None
     information = n_records**2 * float(rho)

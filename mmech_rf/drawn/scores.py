@@ -46,7 +46,7 @@ from scipy.special import softmax
 from mmech import Measurement
 from mmech.storage.codec import storable
 from mmech_rf.drawn.counts import Released
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
@@ -156,10 +156,9 @@ class Sums:
 
 
 def sums_from_coarse_to_fine(
-    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+    domain_shape: Sequence[int], settings: DrawnSettings = DEFAULTS
 ) -> list[Sums]:
     """Return the sets of sums that there are to choose from."""
-    settings = settings or DrawnSettings()
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
     roots = settings.root_scale_from
     means = [
@@ -311,7 +310,7 @@ def release_scores(
     *,
     n_classes: int,
     n_records: float,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
     multiplicities: NDArray[np.int64] | None = None,
     unit: int = 1,
 ) -> AdditiveScores:
@@ -320,7 +319,6 @@ def release_scores(
     Records, (M, d) and (M,), are sensitive, as is how often each is there, in multiples
     of 1 / unit; beyond a unit of 1 records are weighed, and none counts more than once.
     """
-    settings = settings or DrawnSettings()
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
@@ -387,10 +385,9 @@ class _Rows:
 def _scores(
     sums: Sums,
     released: Measurement,
-    settings: DrawnSettings | None = None,
+    settings: DrawnSettings = DEFAULTS,
     unit: int = GRID,
 ) -> AdditiveScores:
-    settings = settings or DrawnSettings()
     numbers, rows = _rows(sums, released, settings.largest_mean, unit)
     kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
     values, variances = released.values / unit, _noise(released, unit) ** 2
@@ -496,14 +493,13 @@ def _tilted(
 
 
 def score_views(
-    scores: AdditiveScores, settings: DrawnSettings | None = None
+    scores: AdditiveScores, settings: DrawnSettings = DEFAULTS
 ) -> list[ScoreView]:
     """Return views of released scores: of each class against the others, cut to pieces.
 
     Cuts are at quantiles of a normal distribution, that of a sum over evenly spread
     cells. Of two classes one is enough.
     """
-    settings = settings or DrawnSettings()
     k = scores.constant.size
     found = []
     for c in range(1 if k == 2 else 0, k):

@@ -16,7 +16,7 @@ from mmech import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
-__all__ = ["DrawnSettings", "between_knots", "shipped_plan"]
+__all__ = ["DEFAULTS", "DrawnSettings", "between_knots", "shipped_plan"]
 
 
 @storable("DrawnSettings")
@@ -347,6 +347,10 @@ class DrawnSettings(CountSettings):
             most_scores_boosting=Fraction(3, 10),
             corrections=1,
         )
+
+
+DEFAULTS = DrawnSettings()
+"""What is in force where nothing else is said."""
 
 
 @cache

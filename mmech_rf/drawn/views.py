@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.private.votes import check_that
 
 __all__ = [
@@ -218,7 +218,7 @@ class Views:
 
 
 def public_views(
-    domain_shape: Sequence[int], settings: DrawnSettings | None = None
+    domain_shape: Sequence[int], settings: DrawnSettings = DEFAULTS
 ) -> Views:
     """Return the public views of a domain.
 
@@ -229,7 +229,6 @@ def public_views(
     >>> [(view.family, view.size) for view in views.items]
     [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
     """
-    settings = settings or DrawnSettings()
     sizes = tuple(domain_shape)
     coarse = [_resolutions(n, settings.whole_attributes) for n in sizes]
     singles = [
@@ -276,9 +275,8 @@ def _pairs(coarse: list[list[tuple[int, ...]]], settings: DrawnSettings) -> list
     return views
 
 
-def most_terms(n_features: int, settings: DrawnSettings | None = None) -> int:
+def most_terms(n_features: int, settings: DrawnSettings = DEFAULTS) -> int:
     """Return the largest number of attributes in a sum, one if there are no sums."""
-    settings = settings or DrawnSettings()
     most = min(n_features, settings.most_terms)
     total = 0
     for terms in range(2, most + 1):

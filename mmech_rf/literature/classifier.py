@@ -26,7 +26,6 @@ from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import RecipeVotes, pruned
 from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.choice import Choice
 from mmech_rf.private.ensembles import Ensemble, spawn
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
@@ -404,14 +403,7 @@ class RecipeForestClassifier(AccountedForest):
                 forest, counts = fitting.selected(forest, counts, epsilon - trees)
         self.ensembles_ = [Ensemble(np.arange(codes.shape[1]), forest, epsilon)]
         self._experts = RecipeVotes(forest, counts, recipe.vote, self._tie_key)
-        self.choice_ = Choice(
-            n_records=known,
-            stated=self.n_records is not None,
-            method=self._method,
-            voting=recipe.vote,
-            n_trees=forest.n_trees,
-            accounting=self._accounting,
-        )
+        self._choose(known, voting=recipe.vote, n_trees=forest.n_trees)
 
     def _settle(self) -> None:
         super()._settle()

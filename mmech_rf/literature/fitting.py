@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -181,8 +182,7 @@ class Fitting:
             workload,
             optimize(workload).strategy,
             epsilon=cost,
-            neighbours=self.outer.neighbours,
-            records_per_person=self.outer.records_per_person,
+            **asdict(self.outer),
             ledger=self.ledger,
             insecure_rng=self.noise,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
@@ -17,20 +17,21 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
+    BudgetExceededError,
     Identity,
     MatrixMechanism,
     Measurement,
     ParameterError,
+    PrivacyLedger,
     QueryMatrix,
     Records,
     rho_from_epsilon_delta,
 )
-from mmech.checks import check_epsilon
+from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech_rf.private.choice import Choice
-from mmech_rf.private.concentrated import check_ledger, check_privacy
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.monotone import MonotoneGrid, check_grid
@@ -96,7 +97,7 @@ class AccountedForest(ShownForest):
                 f"settings must be None or {self._settings_type.__name__}, "
                 f"got {type(self.settings).__name__}"
             )
-        check_privacy(self.privacy, self.delta)
+        _check_privacy(self.privacy, self.delta)
         epsilon = super()._check_parameters()
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
@@ -147,7 +148,7 @@ class AccountedForest(ShownForest):
     def _check_currency(self) -> None:
         """Raise if the shared ledger cannot pay for this kind of privacy."""
         if not self._takes_any_currency:
-            check_ledger(self.ledger, self.privacy)
+            _check_ledger(self.ledger, self.privacy)
 
     # ---- what is released ------------------------------------------------
 
@@ -262,6 +263,11 @@ class AccountedForest(ShownForest):
     def _accounting(self) -> str:
         return "zcdp" if self.ledger_.currency == "rho" else "pure"
 
+    def _choose(self, n_records: float, **chosen: Any) -> None:
+        """Say what the fit went by, and chose."""
+        chosen |= {"stated": self.n_records is not None, "method": self._method}
+        self.choice_ = Choice(n_records, accounting=self._accounting, **chosen)
+
     def _payments(self) -> Payments:
         return Payments(self.ledger_, self._insecure_rng, self._note)
 
@@ -280,8 +286,7 @@ class AccountedForest(ShownForest):
             strategy,
             strategy,
             **price,
-            neighbours=self._terms.neighbours,
-            records_per_person=self._terms.records_per_person,
+            **asdict(self._terms.relation),
             signed=isinstance(counts, Records) and counts.signed,
             ledger=self.ledger_,
             insecure_rng=self._insecure_rng,
@@ -367,3 +372,49 @@ class AccountedForest(ShownForest):
         later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
         later[:, 0] = 1.0
         return np.asarray(-np.diff(later, axis=1))
+
+
+# ---- accounting in zCDP ------------------------------------------------------
+
+
+def _check_privacy(privacy: Any, delta: Any) -> None:
+    """Raise unless a delta goes with the kind of privacy."""
+    check_choice(privacy, "privacy", ("pure", "zcdp"))
+    if privacy == "pure":
+        if delta is not None:
+            raise ParameterError(
+                "delta",
+                "goes with {privacy='zcdp'} only",
+                delta,
+                ("leave {delta} out", "choose {privacy='zcdp'}"),
+            )
+        return
+    if delta is None:
+        raise ParameterError(
+            "delta",
+            "{privacy='zcdp'} needs {delta}, the probability that epsilon may not hold",
+            remedy="give one well below one over the number of records, such as 1e-6",
+        )
+    check_delta(delta)
+
+
+def _check_ledger(ledger: PrivacyLedger | None, privacy: str) -> None:
+    """Raise if a ledger cannot pay for a kind of privacy."""
+    if ledger is None:
+        return
+    if ledger.currency == "epsilon" and privacy == "zcdp" and ledger.remaining == 0:
+        raise BudgetExceededError(
+            "the ledger is spent, as that of every copied or loaded model is, and "
+            "nothing was released; set ledger=None to spend (epsilon, delta) anew"
+        )
+    currency = {"pure": "epsilon", "zcdp": "rho"}[privacy]
+    if ledger.currency != currency:
+        raise ParameterError(
+            "ledger",
+            f"{{privacy={privacy!r}}} takes a ledger of {currency}, but this one "
+            f"counts {ledger.currency}",
+            remedy=(
+                f'use PrivacyLedger(total, currency="{currency}")',
+                "leave {ledger} out, where every fit spends its budget anew",
+            ),
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -19,12 +20,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import PrivacyLedger
-from mmech.noise import (
-    check_insecure_rng,
-    keyed_argmax,
-    random_argmax,
-    random_key,
-)
+from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
@@ -234,11 +230,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         """Return the ledger that pays for this fit."""
         relation = self._terms.relation
         if self.ledger is None:
-            return PrivacyLedger(
-                epsilon,
-                neighbours=relation.neighbours,
-                records_per_person=relation.records_per_person,
-            )
+            return PrivacyLedger(epsilon, **asdict(relation))
         if self.ledger.relation != relation:
             raise ValueError(
                 "the ledger accounts for data sets that differ "

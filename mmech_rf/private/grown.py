@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -24,11 +24,7 @@ from mmech import (
 from mmech.checks import check_choice, check_integer
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import (
-    check_depth,
-    default_depth,
-    grow_random_forest,
-)
+from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.private.base import ForestClassifier
@@ -160,8 +156,7 @@ class GrownForest(ForestClassifier):
             workload,
             strategy,
             epsilon=ensemble.epsilon,
-            neighbours=self._terms.neighbours,
-            records_per_person=self._terms.records_per_person,
+            **asdict(self._terms.relation),
             contribution=contribution,
             ledger=self.ledger_,
             insecure_rng=self._insecure_rng,

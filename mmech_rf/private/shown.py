@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import asdict, field
 from fractions import Fraction
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -120,8 +120,7 @@ class ShownForest(ForestClassifier):
                 [right.sum(), (~right).sum()],
                 sensitivity=1,
                 released="right and wrong labels of held-out records",
-                neighbours=self._terms.neighbours,
-                records_per_person=self._terms.records_per_person,
+                **asdict(self._terms.relation),
                 insecure_rng=self._insecure_rng,
                 **price,
             )

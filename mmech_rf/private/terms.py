@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mmech import PrivacyLedger
 from mmech.checks import check_delta, check_epsilon
@@ -40,11 +40,7 @@ class Terms:
 
 def spent_ledger(relation: Relation) -> PrivacyLedger:
     """Return a ledger with nothing left, for copies that must not spend again."""
-    ledger = PrivacyLedger(
-        1,
-        neighbours=relation.neighbours,
-        records_per_person=relation.records_per_person,
-    )
+    ledger = PrivacyLedger(1, **asdict(relation))
     ledger.spend(1, "spent where the model was fitted", sensitivity=1)
     return ledger
 
