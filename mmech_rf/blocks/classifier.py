@@ -172,10 +172,7 @@ class BlockForestClassifier(_CompleteTrees):
         return super()._check_parameters()
 
     def _release_model(
-        self,
-        records: EncodedRecords,
-        epsilon: Fraction,
-        n_records: float,
+        self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         schema = self.schema_
         signed = self._is_signed(n_records * float(epsilon))
@@ -331,17 +328,11 @@ class LabelForestClassifier(_CompleteTrees):
     _takes_any_currency = True  # every release costs a pure epsilon
 
     def _release_model(
-        self,
-        records: EncodedRecords,
-        epsilon: Fraction,
-        n_records: float,
+        self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         sizes = self.schema_.domain_shape
         blocks = label_blocks(
-            sizes,
-            epsilon=float(epsilon),
-            n_records=n_records,
-            settings=self._settings,
+            sizes, epsilon=float(epsilon), n_records=n_records, settings=self._settings
         )
         with self._timed("trees"):
             # Every record trains one tree: each has all of epsilon.

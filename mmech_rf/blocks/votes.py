@@ -15,13 +15,7 @@ from mmech.storage.codec import storable
 from mmech_rf.blocks.settings import BlockSettings
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = [
-    "Differences",
-    "Distribution",
-    "LogOdds",
-    "Weights",
-    "check_estimate",
-]
+__all__ = ["Differences", "Distribution", "LogOdds", "Weights", "check_estimate"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]

@@ -242,10 +242,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         if path is not None:
             check_new(args, path)
     records = evaluation.load_records(
-        opened(args, args.data),
-        args.schema,
-        missing=args.missing,
-        **csv_format(args),
+        opened(args, args.data), args.schema, missing=args.missing, **csv_format(args)
     )
     methods = evaluation.make_methods(names, **settings)
     _check(args, records, methods, args.epsilon)

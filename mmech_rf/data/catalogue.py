@@ -151,15 +151,8 @@ CATALOGUE: Mapping[str, DataSet] = {
                 },
                 "exang": _NO_YES,
                 "slope": {"up": "1", "flat": "2", "down": "3"},
-                "thal": {
-                    "normal": "3",
-                    "fixed_defect": "6",
-                    "reversable_defect": "7",
-                },
-                "class": {
-                    "<50": "0",
-                    **{f">50_{degree}": "1" for degree in "1234"},
-                },
+                "thal": {"normal": "3", "fixed_defect": "6", "reversable_defect": "7"},
+                "class": {"<50": "0", **{f">50_{degree}": "1" for degree in "1234"}},
             },
         ),
         numeric=True,

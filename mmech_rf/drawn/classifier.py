@@ -128,10 +128,7 @@ class DrawnForestClassifier(AccountedForest):
         return epsilon
 
     def _release_model(
-        self,
-        records: EncodedRecords,
-        epsilon: Fraction,
-        n_records: float,
+        self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         domain_shape = self.schema_.domain_shape
         d, rho = len(domain_shape), self._remaining_rho()

@@ -85,10 +85,7 @@ class _Words:
         return self.fork(tree.root, tree.branches, leaves)({})
 
     def fork(
-        self,
-        view: View | ScoreView,
-        branches: Sequence[Branch],
-        leaves: Iterator[Node],
+        self, view: View | ScoreView, branches: Sequence[Branch], leaves: Iterator[Node]
     ) -> Below:
         """Return the node of a view, which takes its leaves in their order."""
         nodes: list[Below] = []

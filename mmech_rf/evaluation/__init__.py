@@ -13,16 +13,8 @@ plot     the outcome as a picture
 
 from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
-from mmech_rf.evaluation.records import (
-    Records,
-    load_records,
-    read_schema,
-)
-from mmech_rf.evaluation.table import (
-    accuracy_table,
-    comparison_table,
-    write_csv,
-)
+from mmech_rf.evaluation.records import Records, load_records, read_schema
+from mmech_rf.evaluation.table import accuracy_table, comparison_table, write_csv
 from mmech_rf.evaluation.trials import (
     Evaluation,
     Summary,

@@ -174,10 +174,7 @@ def evaluate(
     ) as bar:
         for repeat in range(repeats):
             split = train_test_split(
-                records.X,
-                records.y,
-                test_size=TEST_SHARE,
-                random_state=seed + repeat,
+                records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
             )
             for method, epsilon in steps:
                 bar.set_description(method.label)

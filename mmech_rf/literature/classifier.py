@@ -169,10 +169,7 @@ class RecipeForestClassifier(AccountedForest):
         return self
 
     def release(
-        self,
-        X_unlabelled: Any = None,
-        *,
-        chunk_ids: Iterable[Hashable] | None = None,
+        self, X_unlabelled: Any = None, *, chunk_ids: Iterable[Hashable] | None = None
     ) -> RecipeForestClassifier:
         """Release a model of the records that were counted, as `fit` does.
 
@@ -378,10 +375,7 @@ class RecipeForestClassifier(AccountedForest):
             super()._fit_counts(records)
 
     def _release_model(
-        self,
-        records: EncodedRecords,
-        epsilon: Fraction,
-        n_records: float,
+        self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         codes, class_codes = records.one_by_one()
         recipe = self.recipe_

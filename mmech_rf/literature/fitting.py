@@ -103,11 +103,7 @@ class Fitting:
         recipe, n_trees = self.recipe, weights.shape[1]
         if not recipe.draws:
             return grow_random_forest(
-                self.schema,
-                n_trees,
-                self.n_levels,
-                splits=recipe.splits,
-                seed=self.rng,
+                self.schema, n_trees, self.n_levels, splits=recipe.splits, seed=self.rng
             )
         codes, class_codes, ledger = self.codes, self.class_codes, self.ledger
         if self.unlabelled is not None:

@@ -14,12 +14,7 @@ from mmech.selection import choose_rows, flip
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.grow import Integers, Pay, Release
 
-__all__ = [
-    "ancestors",
-    "count_leaves",
-    "draw_leaf_labels",
-    "release_levels",
-]
+__all__ = ["ancestors", "count_leaves", "draw_leaf_labels", "release_levels"]
 
 Floats = NDArray[np.float64]
 

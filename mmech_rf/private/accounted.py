@@ -205,10 +205,7 @@ class AccountedForest(ShownForest):
 
     @abstractmethod
     def _release_model(
-        self,
-        records: EncodedRecords,
-        epsilon: Fraction,
-        n_records: float,
+        self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         """Release trees for what is left of epsilon, or of `_remaining_rho`."""
 

@@ -72,9 +72,7 @@ class BatchPredictionClassifier(PerBatchClassifier):
     _votings = ("weight",)
 
     def _exact_counts(
-        self,
-        ensemble: Ensemble,
-        records: EncodedRecords,
+        self, ensemble: Ensemble, records: EncodedRecords
     ) -> NDArray[np.int64]:
         return self._count_table(ensemble, records)
 

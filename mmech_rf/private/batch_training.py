@@ -224,10 +224,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         )
 
     def _counts_of_leaves(
-        self,
-        ensemble: Ensemble,
-        mechanism: MatrixMechanism,
-        exact: NDArray[np.int64],
+        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: NDArray[np.int64]
     ) -> NDArray[np.int64] | Floats:
         if self.reconstruction == "least-squares":
             return super()._counts_of_leaves(ensemble, mechanism, exact)

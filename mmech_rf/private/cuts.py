@@ -22,13 +22,7 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.schema import Schema
 
-__all__ = [
-    "fine_schema",
-    "in_bins",
-    "number_of_bins",
-    "places_to_cut",
-    "release_bins",
-]
+__all__ = ["fine_schema", "in_bins", "number_of_bins", "places_to_cut", "release_bins"]
 
 
 def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:

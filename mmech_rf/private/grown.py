@@ -133,9 +133,7 @@ class GrownForest(ForestClassifier):
         check_leaves(visible, n_trees, depth, splits)
 
     def _count_table(
-        self,
-        ensemble: Ensemble,
-        records: EncodedRecords,
+        self, ensemble: Ensemble, records: EncodedRecords
     ) -> NDArray[np.int64]:
         """Return the exact table D, cells by classes. Sensitive."""
         k = self.schema_.n_classes
@@ -229,10 +227,7 @@ class CountedForest(ShownForest, GrownForest):
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
 
     def _counts_of_leaves(
-        self,
-        ensemble: Ensemble,
-        mechanism: MatrixMechanism,
-        exact: NDArray[np.int64],
+        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: NDArray[np.int64]
     ) -> NDArray[np.int64] | NDArray[np.float64]:
         """Release class counts of the leaves of an ensemble."""
         return self._answer(mechanism, exact)

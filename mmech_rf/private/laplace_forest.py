@@ -77,9 +77,7 @@ class LaplaceForestClassifier(CountedForest):
         return super()._check_parameters()
 
     def _exact_counts(
-        self,
-        ensemble: Ensemble,
-        records: EncodedRecords,
+        self, ensemble: Ensemble, records: EncodedRecords
     ) -> NDArray[np.int64]:
         k = self.schema_.n_classes
         codes, class_codes = records.one_by_one()

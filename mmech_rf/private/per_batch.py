@@ -147,9 +147,7 @@ class PerBatchClassifier(OptimizedForest):
 
     @abstractmethod
     def _exact_counts(
-        self,
-        ensemble: Ensemble,
-        records: EncodedRecords,
+        self, ensemble: Ensemble, records: EncodedRecords
     ) -> NDArray[np.int64]:
         """Return the exact counts that the strategy measures. Sensitive."""
 

@@ -92,9 +92,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         return 2 if self.voting == "hard" else 1
 
     def _exact_counts(
-        self,
-        ensemble: Ensemble,
-        records: EncodedRecords,
+        self, ensemble: Ensemble, records: EncodedRecords
     ) -> NDArray[np.int64]:
         k = self.schema_.n_classes
         forest = ensemble.forest

@@ -35,12 +35,7 @@ from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed
-from mmech_rf.schema.labels import (
-    LABEL_PROBLEMS,
-    decoded,
-    label_error,
-    label_of_type,
-)
+from mmech_rf.schema.labels import LABEL_PROBLEMS, decoded, label_error, label_of_type
 
 __all__ = ["Schema", "check_schema"]
 

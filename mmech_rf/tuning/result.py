@@ -198,14 +198,5 @@ SubsampleAggregateClassifier
         return "\n".join(parts)
 
 
-HEAD = (
-    "mode",
-    "trees",
-    "depth",
-    "q",
-    "d̄",
-    "measured",
-    "correlation",
-    "expected error",
-)
+HEAD = ("mode", "trees", "depth", "q", "d̄", "measured", "correlation", "expected error")
 TEXT_COLUMNS = (0, 5)
