@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import benchmarks.suite  # noqa: F401  limits the threads
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.private.cluster import FAN_IN
-from mmech_rf.private.records import count_rows, encoded_blocks
+from mmech_rf.private.records import count_rows, encoded_blocks, no_counts
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
 SCHEMA = Schema(
@@ -69,14 +69,14 @@ Block = tuple[NDArray[Any], NDArray[Any]]
 def encoded(codes: NDArray[np.int8], classes: NDArray[np.int8]) -> list[Block]:
     """Return codes in blocks, as a worker encodes a partition."""
     policies = {"handle_unknown": "clip", "handle_missing": "error"}
-    return list(encoded_blocks(SCHEMA, codes, classes, **policies))
+    return list(encoded_blocks(SCHEMA, codes, classes, policies))
 
 
 def counted(blocks: list[Block]) -> Any:
     """Return the counts of blocks of codes."""
-    counts = None
+    counts = no_counts(SCHEMA)
     for block in blocks:
-        counts = count_rows(SCHEMA, *block, counts)
+        counts = count_rows(counts, *block)
     return counts
 
 

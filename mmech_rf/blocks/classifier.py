@@ -33,6 +33,7 @@ from mmech_rf.blocks.votes import (
     LogOdds,
     Weights,
     check_estimate,
+    measured_tables,
 )
 from mmech_rf.forest.complete import complete_forest
 from mmech_rf.private.accounted import AccountedForest
@@ -46,10 +47,6 @@ from mmech_rf.show.trees import VOTES, Node, ShownTree, labelled, vote
 __all__ = ["BlockForestClassifier", "LabelForestClassifier"]
 
 VOTINGS = ("auto", "log-odds", "weight", "maximum-entropy")
-
-NEGLIGIBLE = 1e-6
-"""Numerical guard: least variance of noise in a count. That of a huge epsilon rounds to
-zero."""
 
 
 @estimator
@@ -236,10 +233,8 @@ class BlockForestClassifier(_CompleteTrees):
         signed: bool,
     ) -> None:
         """Shrink the released tables and choose how they vote."""
-        tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
+        tables, variance = measured_tables(strategy, measurement)
         values = measurement.values
-        variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
-        variance = np.maximum(variance, NEGLIGIBLE)
         self.estimate_ = shrink(
             tables, values, variance=variance, n_records=n_records, prior=self.prior
         )

@@ -9,16 +9,37 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import MaximumEntropy, ShrunkEstimate
+from mmech import Marginals, MaximumEntropy, Measurement, ShrunkEstimate
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
 from mmech_rf.blocks.settings import BlockSettings
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["Differences", "Distribution", "LogOdds", "Weights", "check_estimate"]
+__all__ = [
+    "Differences",
+    "Distribution",
+    "LogOdds",
+    "Weights",
+    "check_estimate",
+    "measured_tables",
+]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
+
+
+NEGLIGIBLE = 1e-6
+"""Numerical guard: least variance of noise in a count. That of a huge epsilon rounds to
+zero."""
+
+
+def measured_tables(
+    strategy: Marginals, measurement: Measurement
+) -> tuple[Marginals, Floats]:
+    """Return the tables that marginals measure, and the variances of their noise."""
+    tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
+    variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
+    return tables, np.maximum(variance, NEGLIGIBLE)
 
 
 def check_estimate(

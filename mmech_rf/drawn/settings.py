@@ -49,19 +49,7 @@ class DrawnSettings(CountSettings):
 
     Attributes
     ----------
-    count_share : Fraction
-        Budget split: share of epsilon that a noisy number of records costs.
-    fewest_records : float
-        Noise guard: a noisy number of records below this counts as this.
-    bin_share : Fraction
-        Budget split: share of epsilon that private bins cost together.
-    most_bins : int
-        Bin resolution: largest number of private bins of an attribute.
-    bin_signal : float
-        Bin resolution: records times epsilon of a draw that so many bins need, relative
-        to the logarithm of the number of ways to cut.
-    grid_cells : int
-        Bin resolution: cells of the public grid that private bins are made of.
+    $count_settings
     boosting_from : float
         Boosting threshold: information from which further trees are drawn, weighing
         the records that those before them get wrong.

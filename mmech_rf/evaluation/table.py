@@ -129,30 +129,12 @@ def write_csv(path: str | os.PathLike[str], trials: Iterable[Trial]) -> None:
         open(unfinished, "w", encoding="utf-8", newline="") as stream,
     ):
         writer = csv.writer(stream)
-        writer.writerow(
-            [
-                "method",
-                "label",
-                "released",
-                "epsilon",
-                "repeat",
-                "accuracy",
-                "expected_error",
-                "rmse_per_answer",
-                *(f"{stage}_seconds" for stage in STAGES),
-            ]
-        )
+        what = ("method", "label", "released", "epsilon", "repeat")
+        found = ("accuracy", "expected_error", "rmse_per_answer")
+        writer.writerow([*what, *found, *(f"{stage}_seconds" for stage in STAGES)])
         for trial in trials:
-            writer.writerow(
-                [
-                    trial.method.name,
-                    trial.method.label,
-                    trial.method.released,
-                    "" if trial.epsilon is None else float(trial.epsilon),
-                    trial.repeat,
-                    trial.accuracy,
-                    trial.expected_error,
-                    trial.rmse,
-                    *(trial.seconds[stage] for stage in STAGES),
-                ]
-            )
+            method, seconds = trial.method, [trial.seconds[stage] for stage in STAGES]
+            epsilon = "" if trial.epsilon is None else float(trial.epsilon)
+            cells = (method.name, method.label, method.released, epsilon, trial.repeat)
+            errors = (trial.expected_error, trial.rmse)
+            writer.writerow([*cells, trial.accuracy, *errors, *seconds])

@@ -280,7 +280,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             counts = count_partitions(parts.schema, X, y, policies)
             parts.add_counts(counts, chunk_id)
         else:
-            blocks = encoded_blocks(parts.schema, X, y, chunk_id, **policies)
+            blocks = encoded_blocks(parts.schema, X, y, policies, chunk_id)
             parts.add(blocks, chunk_id)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:

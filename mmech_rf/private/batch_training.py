@@ -23,7 +23,7 @@ from mmech import (
 )
 from mmech.checks import check_choice
 from mmech.storage.codec import storable
-from mmech_rf.blocks.votes import LogOdds
+from mmech_rf.blocks.votes import LogOdds, measured_tables
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import CountedForest, OptimizedForest
@@ -36,9 +36,6 @@ __all__ = ["BatchTrainingClassifier"]
 
 POOLS = {"shrunk": "all", "log-linear": "disjoint"}
 """Marginals that are candidates, by reconstruction."""
-
-NEGLIGIBLE = 1e-6
-"""Numerical guard: least variance of noise in a count."""
 
 SMOOTHED = 0.01
 """Records that log-odds add to a leaf whose counts were estimated, shrunk already."""
@@ -235,17 +232,11 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     def _estimate(self, strategy: QueryMatrix, measurement: Measurement) -> Floats:
         """Return estimated counts of all cells, shape (n, k), from noisy marginals."""
         assert isinstance(strategy, Marginals)
-        sizes = strategy.domain_shape
-        tables = Marginals(sizes, dict.fromkeys(strategy.weights, 1))
-        variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
-        shrunk = shrink(
-            tables,
-            measurement.values,
-            variance=np.maximum(variance, NEGLIGIBLE),
-            n_records=self._known_records(),
-        )
+        tables, variance = measured_tables(strategy, measurement)
+        values, n_records = measurement.values, self._known_records()
+        shrunk = shrink(tables, values, variance=variance, n_records=n_records)
         if self.reconstruction == "shrunk":
-            return shrunk.marginal(range(len(sizes)))
+            return shrunk.marginal(range(len(strategy.domain_shape)))
         return LogOdds(shrunk, tuple(strategy.weights)).cells()
 
     # ---- votes -------------------------------------------------------------------

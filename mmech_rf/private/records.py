@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "check_n_records",
     "count_rows",
     "encoded_blocks",
+    "no_counts",
 ]
 
 FIELD = 256
@@ -104,52 +106,37 @@ class EncodedRecords:
 
 
 def encoded_blocks(
-    schema: Schema, X: Any, y: Any, chunk_id: Hashable = None, **policies: str
+    schema: Schema,
+    X: Any,
+    y: Any,
+    policies: Mapping[str, Any],
+    chunk_id: Hashable = None,
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield codes (N, d) and class codes (N,); of arrays and pandas so many at a time.
 
-    The codes of all records are never there at once. Messages count rows from the first
-    one that the name of a part of a file has.
+    The codes of all records are never there at once, and have narrow types. Messages
+    count rows from the first one that the name of a part of a file has.
     """
+    if policies["handle_unknown"] != "drop":
+        _check_classes(schema, y)
     rows = _rows_of(chunk_id)
     first_row = rows[1] if rows else 0
+    encode: Callable[..., Any] = partial(schema.encode, narrow=True, **policies)
     whole = not (_has_rows(X) and _has_rows(y) and len(X) == len(y))
     step = LIMITS.counted_records
     if whole or len(X) <= step:
-        yield _encode(schema, X, y, first_row=first_row, **policies)
+        yield encode(X, y, first_row=first_row)
         return
     for start in range(0, len(X), step):
-        part, first = slice(start, start + step), first_row + start
-        x, labels = (getattr(table, "iloc", table)[part] for table in (X, y))
-        yield _encode(schema, x, labels, first_row=first, **policies)
+        x, labels = (
+            getattr(table, "iloc", table)[start : start + step] for table in (X, y)
+        )
+        yield encode(x, labels, first_row=first_row + start)
 
 
 def _has_rows(table: Any) -> bool:
     """Whether some rows of a table are a view of it."""
     return hasattr(table, "iloc") or (isinstance(table, np.ndarray) and table.ndim > 0)
-
-
-def _encode(
-    schema: Schema,
-    X: Any,
-    y: Any,
-    *,
-    handle_unknown: str,
-    handle_missing: str,
-    first_row: int,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return codes (N, d) and class codes (N,) of records, in narrow types."""
-    if handle_unknown != "drop":
-        _check_classes(schema, y)
-    found: tuple[NDArray[Any], NDArray[Any]] = schema.encode(
-        X,
-        y,
-        narrow=True,
-        handle_unknown=handle_unknown,
-        handle_missing=handle_missing,
-        first_row=first_row,
-    )
-    return found
 
 
 def _rows_of(chunk_id: Hashable) -> tuple[Hashable, int, int] | None:
@@ -174,20 +161,21 @@ def _check_classes(schema: Schema, y: Any) -> None:
         )
 
 
-def count_rows(
-    schema: Schema,
-    codes: NDArray[Any],
-    class_codes: NDArray[Any],
-    before: Counts | None = None,
-) -> Counts:
-    """Return the counts of encoded records, class last, with those of others before."""
+def no_counts(schema: Schema) -> Counts:
+    """Return the counts of no record, class last."""
     shape = (*schema.domain_shape, schema.n_classes)
-    found = Counts(np.zeros((0, len(shape)), int), shape) if before is None else before
+    return Counts(np.zeros((0, len(shape)), int), shape)
+
+
+def count_rows(
+    before: Counts, codes: NDArray[Any], class_codes: NDArray[Any]
+) -> Counts:
+    """Return the counts of encoded records, with those of others before."""
     step = LIMITS.counted_records
     for start in range(0, len(codes), step):
         part = slice(start, start + step)
-        found = found._with([*codes[part].T, class_codes[part]])
-    return found
+        before = before._with([*codes[part].T, class_codes[part]])
+    return before
 
 
 class RecordParts:
@@ -203,8 +191,7 @@ class RecordParts:
         self._chunks: set[Hashable] = set()
         # By file, in the order of the rows: (first, stop), of which no two overlap.
         self._ranges: dict[Hashable, list[tuple[int, int]]] = {}
-        shape = (*schema.domain_shape, schema.n_classes)
-        self._counts = Counts(np.zeros((0, len(shape)), int), shape)
+        self._counts = no_counts(schema)
         self._rows: list[NDArray[Any]] | None = None if distinct else []
 
     def check(self, schema: Schema | None, chunk_id: Hashable | None) -> None:
@@ -278,8 +265,8 @@ class RecordParts:
                 self._rows += [np.column_stack(block) for block in blocks]
             else:
                 counts = self._counts
-                for codes, class_codes in blocks:
-                    counts = count_rows(self.schema, codes, class_codes, counts)
+                for block in blocks:
+                    counts = count_rows(counts, *block)
                 self._counts = counts
 
     def add_counts(self, counts: Counts, chunk_id: Hashable | None) -> None:

@@ -6,6 +6,7 @@ import math
 import numbers
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
+from inspect import cleandoc
 from typing import Any
 
 from mmech import ParameterError
@@ -84,6 +85,12 @@ class CountSettings(Settings):
     grid_cells : int
         Bin resolution: cells of the public grid that private bins are made of.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Say of these settings in a subclass what is said above, in its docstring."""
+        if cls.__doc__ and CountSettings.__doc__:  # python -OO has none
+            said = cleandoc(CountSettings.__doc__).partition("----------\n")[2]
+            cls.__doc__ = cleandoc(cls.__doc__).replace("$count_settings", said)
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
     fewest_records: float = setting(8.0, least=1, most=1e15)

@@ -109,16 +109,9 @@ class Tuning:
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters of the classifier of the best setting, without schema, epsilon."""
-        best = self.best
-        return {
-            "n_trees": best.n_trees,
-            "depth": best.depth,
-            "n_ensembles": best.n_ensembles,
-            "max_features": best.max_features,
-            "template": best.template,
-            "voting": "weight",
-            "random_state": self.random_state,
-        }
+        names = ("n_trees", "depth", "n_ensembles", "max_features", "template")
+        tuned = {name: getattr(self.best, name) for name in names}
+        return tuned | {"voting": "weight", "random_state": self.random_state}
 
     def classifier(self, **parameters: Any) -> Any:
         """Return an unfitted classifier of the best setting.

@@ -134,9 +134,9 @@ def tune(
         schema.domain_shape,
         schema.n_classes,
         check_integer(n_records, "n_records"),
-        _check_number(gamma, "gamma", 0.0, 1.0),
-        _check_number(decay, "decay", 0.0, 1.0),
-        _check_number(contrast, "contrast", 0.0, 1.0),
+        _check_share(gamma, "gamma"),
+        _check_share(decay, "decay"),
+        _check_share(contrast, "contrast"),
     )
     grid = _grid(schema, candidates)
     if criterion == "expected_error" and len(grid["mode"]) > 1:
@@ -155,11 +155,11 @@ def tune(
     return Tuning(tuple(order), reasons, criterion, schema, budget, seed)
 
 
-def _check_number(value: Any, name: str, low: float, high: float) -> float:
+def _check_share(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not low < value <= high:
-        raise ValueError(f"{name} must lie in ({low:g}, {high:g}], got {value}")
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {value}")
     return float(value)
 
 
