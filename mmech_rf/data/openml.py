@@ -76,9 +76,12 @@ def download(
     schema = load_schema(name, n_bins=n_bins)
     source = entry.openml or entry.uci
     assert source is not None
-    read = _of_openml if isinstance(source, OpenML) else _of_uci
+    home = {"data_home": data_home, "cache": cache}
     try:
-        data, target = read(source, schema, data_home, cache)
+        if isinstance(source, OpenML):
+            data, target = _of_openml(source, schema, **home)
+        else:
+            data, target = uci.records(source, schema.class_labels, **home)
     except OSError as error:  # also what urllib raises
         raise ConnectionError(
             f"cannot fetch {name!r}, {source}: {error}; "
@@ -88,7 +91,7 @@ def download(
     return bunch(data, schema.decode_target(schema.encode_target(target)), schema)
 
 
-def _of_openml(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
+def _of_openml(source: OpenML, schema: Schema, **home: Any) -> Any:
     """Return records and classes, in our names and the order of our schema."""
     found = fetch_openml(
         name=source.name,
@@ -96,19 +99,13 @@ def _of_openml(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
         target_column=None,
         as_frame=False,
         parser="liac-arff",
-        data_home=data_home,
-        cache=cache,
+        **home,
     )
     names = [*schema.feature_names, *schema.required]
     data = np.empty((found.data.shape[0], len(names)), dtype=object)
     for j, column in enumerate(names):
         data[:, j] = _column(found, column, source)
     return data, _column(found, schema.target, source)
-
-
-def _of_uci(source: Any, schema: Schema, data_home: Any, cache: bool) -> Any:
-    """Return records and classes, which stand in the order of our schema."""
-    return uci.records(source, schema.class_labels, data_home=data_home, cache=cache)
 
 
 def check_binned(name: str, n_bins: int | None) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from mmech import MatrixMechanism, PrivacyLedger, optimize
+from mmech import PrivacyLedger, optimize
 from mmech.noise import LAPLACE
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
@@ -174,13 +173,8 @@ class Fitting:
         cells = np.ravel_multi_index(tuple(self.codes.T), forest.domain_shape)
         table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
         workload = training_workload(forest)
-        mechanism = MatrixMechanism(
-            workload,
-            optimize(workload).strategy,
-            epsilon=cost,
-            **asdict(self.outer),
-            ledger=self.ledger,
-            insecure_rng=self.noise,
+        mechanism = self.model._mechanism(
+            workload, optimize(workload).strategy, epsilon=cost, ledger=self.ledger
         )
         measured = mechanism.measure(
             table.reshape(n_cells, k), released="class counts of leaves"

@@ -74,6 +74,8 @@ class Grower:
     def __post_init__(self) -> None:
         self._sizes = np.array(self.schema.domain_shape, np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self._sizes)])
+        firsts = np.repeat(self._starts[:-1], self._sizes)
+        self._position = np.arange(self._starts[-1]) - firsts
         kinds = [attribute.kind for attribute in self.schema.attributes]
         self._ordered = np.array([kind != "categorical" for kind in kinds], np.bool_)
         self._two_way = self._ordered | (self.recipe.splits == "binary")
@@ -143,17 +145,11 @@ class Grower:
 
         shape = part.stop - part.start, self._starts[-1], self.schema.n_classes
         counts = np.zeros(shape, np.int64)
+        rows = self._record, self._weight, self._node
         _kernels.node_histograms(
-            self.codes,
-            self.class_codes,
-            self._record,
-            self._weight,
-            self._node,
-            part.start,
-            part.stop,
-            self._starts,
+            self.codes, self.class_codes, *rows, part.start, part.stop, self._starts,
             counts,
-        )
+        )  # fmt: skip
         return counts
 
     def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
@@ -225,6 +221,11 @@ class Grower:
             kept[self._starts[a] : self._starts[a + 1]] = np.isin(cuts, chosen)
         return kept
 
+    def _values_of(self, attribute: Integers) -> Flags:
+        """Return which values are of the attribute of each node."""
+        own = np.arange(len(self._sizes)) == attribute[:, None]
+        return np.repeat(own, self._sizes, axis=1)
+
     # ---- selections ----------------------------------------------------------
 
     def _scores(self, score: Score, counts: Integers) -> Integers:
@@ -283,9 +284,7 @@ class Grower:
         for j in range(n_candidates):
             attribute = left.argmax(axis=1)
             usable[:, j] = left.any(axis=1)
-            mine = possible & np.repeat(
-                np.arange(len(self._sizes)) == attribute[:, None], self._sizes, axis=1
-            )
+            mine = possible & self._values_of(attribute)
             some = np.flatnonzero(usable[:, j])
             if some.size:
                 places[some, j] = self._cut(
@@ -317,32 +316,23 @@ class Grower:
 
         Of codes. Half of the cost goes into class counts, half into class sums.
         """
-        position = np.arange(self._starts[-1]) - np.repeat(
-            self._starts[:-1], self._sizes
-        )
-        own = np.repeat(
-            np.arange(len(self._sizes)) == attribute[:, None], self._sizes, axis=1
-        )
+        own = self._values_of(attribute)
         numbers = (counts * own[..., None]).sum(axis=1)
-        sums = (counts * (own * position)[..., None]).sum(axis=1)
+        sums = (counts * (own * self._position)[..., None]).sum(axis=1)
         largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
         n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
         s = self.release(sums, largest, cost / 2, "class sums of cuts")
         means = np.clip(s / np.maximum(n, 1), 0, self._sizes[attribute, None] - 1)
         middle = (means.max(axis=1) + means.min(axis=1)) / 2
-        distance = np.where(possible, abs(position - middle[:, None]), np.inf)
+        distance = np.where(possible, abs(self._position - middle[:, None]), np.inf)
         return distance.argmin(axis=1)
 
     def _by_noisy_counts(
         self, counts: Integers, possible: Flags, cost: Fraction
     ) -> Integers:
         """Choose by noisy class counts of the values of all attributes."""
-        noisy = self.release(
-            counts,
-            Fraction(self.unit * len(self._sizes)),
-            cost,
-            "class counts of tests",
-        )
+        size = Fraction(self.unit * len(self._sizes))
+        noisy = self.release(counts, size, cost, "class counts of tests")
         scores = self._scores(self.score, np.maximum(noisy, 0))
         return np.where(possible, scores, scores.min() - 1).argmax(axis=1)
 
@@ -362,13 +352,10 @@ class Grower:
         parent = np.repeat(np.arange(tree.size), n_children)
         branch = np.arange(parent.size) - first[parent]
         below = boxes[parent]
-        position = np.arange(self._starts[-1]) - np.repeat(
-            self._starts[:-1], self._sizes
-        )
         for a in np.unique(attribute[attribute >= 0]):
             rows = np.flatnonzero(attribute[parent] == a)
             part = slice(self._starts[a], self._starts[a + 1])
-            passed = self._branch(a, position[part], value[parent[rows], None])
+            passed = self._branch(a, self._position[part], value[parent[rows], None])
             below[rows, part] &= passed == branch[rows, None]
         node = self._node
         inside = np.flatnonzero(node >= 0)

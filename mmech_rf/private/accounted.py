@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import (
     BudgetExceededError,
     Identity,
-    MatrixMechanism,
     Measurement,
     ParameterError,
     PrivacyLedger,
@@ -29,7 +28,6 @@ from mmech import (
 )
 from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon
-from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
@@ -277,25 +275,11 @@ class AccountedForest(ShownForest):
         *,
         currency: str | None = None,
     ) -> Measurement:
-        """Measure once, and remember what was released."""
-        price: dict[str, Any] = {currency or self.ledger_.currency: cost}
-        mechanism = MatrixMechanism(
-            strategy,
-            strategy,
-            **price,
-            **asdict(self._terms.relation),
-            signed=isinstance(counts, Records) and counts.signed,
-            ledger=self.ledger_,
-            insecure_rng=self._insecure_rng,
-        )
-        released = f"{what} measured by {strategy._label()}"
-        measurement = mechanism.measure(counts, released=released)
-        self._note(measurement.entry)
-        return measurement
-
-    def _note(self, entry: LedgerEntry) -> None:
-        """Remember what was released."""
-        self.releases_ = (*self.releases_, entry)
+        """Measure once, in the currency of the ledger or in another one."""
+        price = {currency or self.ledger_.currency: cost}
+        signed = isinstance(counts, Records) and counts.signed
+        mechanism = self._mechanism(strategy, strategy, signed=signed, **price)
+        return self._measured(mechanism, counts, what)
 
     def _guarantee(self) -> str:
         cost = super()._guarantee()

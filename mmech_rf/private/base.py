@@ -19,8 +19,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmech import PrivacyLedger
+from mmech import MatrixMechanism, Measurement, PrivacyLedger, QueryMatrix
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
+from mmech.privacy.ledger import LedgerEntry
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
@@ -289,6 +290,27 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
     def _fit_counts(self, records: EncodedRecords) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
+
+    def _mechanism(
+        self, workload: QueryMatrix, strategy: QueryMatrix, **options: Any
+    ) -> MatrixMechanism:
+        """Return a mechanism that this fit pays for."""
+        own = {"ledger": self.ledger_, "insecure_rng": self._insecure_rng}
+        own |= asdict(self._terms.relation)
+        return MatrixMechanism(workload, strategy, **{**own, **options})
+
+    def _measured(
+        self, mechanism: MatrixMechanism, counts: Any, what: str
+    ) -> Measurement:
+        """Measure exact counts, and remember what was released."""
+        released = f"{what} measured by {mechanism.strategy._label()}"
+        measurement = mechanism.measure(counts, released=released)
+        self._note(measurement.entry)
+        return measurement
+
+    def _note(self, entry: LedgerEntry) -> None:
+        """Remember what was released."""
+        self.releases_ = (*self.releases_, entry)
 
     # ---- predicting ------------------------------------------------------
 

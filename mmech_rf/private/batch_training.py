@@ -191,7 +191,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
             else:
                 self.strategies_ = self._optimize(measured)
             mechanisms = [
-                self._mechanism(ensemble, queries, result.strategy)
+                self._mechanism(queries, result.strategy, epsilon=ensemble.epsilon)
                 for ensemble, queries, result in zip(
                     self.ensembles_, measured, self.strategies_, strict=True
                 )
@@ -225,7 +225,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     ) -> NDArray[np.int64] | Floats:
         if self.reconstruction == "least-squares":
             return super()._counts_of_leaves(ensemble, mechanism, exact)
-        measurement = self._measured(mechanism, exact)
+        measurement = self._measured(mechanism, exact, self._what)
         cells = self._estimate(mechanism.strategy, measurement)
         return np.asarray(training_workload(ensemble.forest) @ cells)
 
@@ -244,7 +244,8 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     def _votes(self, codes: NDArray[np.int64]) -> Floats:
         if self.voting != "log-odds":
             return super()._votes(codes)
-        shares = class_shares(self.leaf_counts_, self._n_trees())
+        n_trees = [ensemble.forest.n_trees for ensemble in self.ensembles_]
+        shares = class_shares(self.leaf_counts_, n_trees)
         votes = np.zeros((codes.shape[0], self.schema_.n_classes))
         for ensemble, counts, smoothing in zip(
             self.ensembles_, self.leaf_counts_, self.leaf_smoothing_, strict=True
@@ -257,9 +258,6 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
             for e in self.ensembles_
         )
         return np.asarray(np.log(shares) + votes * (seen / max(tests, 1)))
-
-    def _n_trees(self) -> list[int]:
-        return [ensemble.forest.n_trees for ensemble in self.ensembles_]
 
     def _probabilities(self, codes: NDArray[np.int64]) -> Floats:
         if self.voting != "log-odds":

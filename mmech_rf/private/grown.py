@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from mmech import (
     MatrixMechanism,
-    Measurement,
     ParameterError,
     QueryMatrix,
     StrategyResult,
@@ -143,23 +142,6 @@ class GrownForest(ForestClassifier):
         np.add.at(table, entries, records.multiplicities)
         return table.reshape(n, k)
 
-    def _mechanism(
-        self,
-        ensemble: Ensemble,
-        workload: QueryMatrix,
-        strategy: QueryMatrix,
-        contribution: int = 1,
-    ) -> MatrixMechanism:
-        return MatrixMechanism(
-            workload,
-            strategy,
-            epsilon=ensemble.epsilon,
-            **asdict(self._terms.relation),
-            contribution=contribution,
-            ledger=self.ledger_,
-            insecure_rng=self._insecure_rng,
-        )
-
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
         costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
@@ -181,16 +163,7 @@ class GrownForest(ForestClassifier):
         self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Release the workload's answers on exact counts, and remember it."""
-        return mechanism.answer_from(self._measured(mechanism, counts))
-
-    def _measured(
-        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
-    ) -> Measurement:
-        """Measure exact counts, and remember it."""
-        released = f"{self._what} measured by {mechanism.strategy._label()}"
-        measurement = mechanism.measure(counts, released=released)
-        self.releases_ = (*self.releases_, measurement.entry)
-        return measurement
+        return mechanism.answer_from(self._measured(mechanism, counts, self._what))
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
         errors = [mechanism.expected_error() for mechanism in mechanisms]

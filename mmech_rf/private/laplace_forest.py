@@ -91,7 +91,8 @@ class LaplaceForestClassifier(CountedForest):
         mechanisms: list[MatrixMechanism] = []
         for ensemble in self.ensembles_:
             leaves = Identity(ensemble.forest.n_leaves)
-            contribution = ensemble.forest.n_trees if self.data == "shared" else 1
-            mechanisms.append(self._mechanism(ensemble, leaves, leaves, contribution))
+            moved = ensemble.forest.n_trees if self.data == "shared" else 1
+            own = {"epsilon": ensemble.epsilon, "contribution": moved}
+            mechanisms.append(self._mechanism(leaves, leaves, **own))
         self.expected_error_ = self._expected_error(mechanisms)
         self._release_leaves(mechanisms, lambda e: self._exact_counts(e, records))

@@ -181,7 +181,12 @@ class PerBatchClassifier(OptimizedForest):
                 moved = [self._contribution] * len(workloads)
                 strategies = self._optimize(workloads)
             mechanisms = [
-                self._mechanism(ensemble, workload, result.strategy, contribution)
+                self._mechanism(
+                    workload,
+                    result.strategy,
+                    epsilon=ensemble.epsilon,
+                    contribution=contribution,
+                )
                 for ensemble, workload, result, contribution in zip(
                     self.ensembles_, workloads, strategies, moved, strict=True
                 )

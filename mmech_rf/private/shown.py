@@ -124,7 +124,7 @@ class ShownForest(ForestClassifier):
                 insecure_rng=self._insecure_rng,
                 **price,
             )
-        self.releases_ = (*self.releases_, measured.entry)
+        self._note(measured.entry)
         n_right, n_wrong = measured.values.tolist()
         return Accuracy(n_right, n_wrong, measured.entry)
 
