@@ -70,24 +70,29 @@ NOT_PRIVATE = (
     "the records without noise. Publish them for public data only."
 )
 
-_DEMO = """\
+_DEMO = {
+    "short": "compare all methods on built-in data, in seconds",
+    "description": """\
 Compare the private forest with all other methods on the built-in car evaluation
 data: 1,728 cars, split at random into 80 % for training and 20 % for testing.
 Prints a table of test accuracy (mean ± std over the splits), expected error and
 seconds per stage.
-"""
-_DEMO_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 examples:
   {PROG} demo
   {PROG} demo --epsilon 2 --repeats 10
-"""
-_EVALUATE = """\
+""",
+}
+_EVALUATE = {
+    "short": "accuracy of methods at several budgets, on your data or built-in data",
+    "description": """\
 Fit and test methods on repeated random 80/20 splits of a data set, at one or more
 privacy budgets. Prints mean ± std of the test accuracy.
 
 Test accuracy is computed without noise and is not private: use public data.
-"""
-_EVALUATE_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 {listed_methods()}
 
 examples:
@@ -102,19 +107,13 @@ A schema file is JSON:
      {{"name": "age", "type": "numeric", "lower": 0, "upper": 120}},
      {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}],
    "target": {{"name": "class", "categories": ["no", "yes"]}}}}
-"""
+""",
+}
 
 
 def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that compares all methods on built-in data."""
-    command = add_command(
-        commands,
-        "demo",
-        _demo,
-        short="compare all methods on built-in data, in seconds",
-        description=_DEMO,
-        epilog=_DEMO_EXAMPLES,
-    )
+    command = add_command(commands, "demo", _demo, **_DEMO)
     add(command, "--epsilon", type=read_epsilon, default=Fraction(1), metavar="E")
     add_forest(command, depth=str(DEMO_DEPTH))
     _add_repeats(command, default=3)
@@ -122,14 +121,7 @@ def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that measures accuracy at several budgets."""
-    command = add_command(
-        commands,
-        "evaluate",
-        _evaluate,
-        short="accuracy of methods at several budgets, on your data or built-in data",
-        description=_EVALUATE,
-        epilog=_EVALUATE_EXAMPLES,
-    )
+    command = add_command(commands, "evaluate", _evaluate, **_EVALUATE)
     command.set_defaults(
         words={"handle_missing": "--missing drop", "schema_file": "--schema"}
     )

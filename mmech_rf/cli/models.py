@@ -50,14 +50,16 @@ if TYPE_CHECKING:
 
 __all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]
 
-_FIT = """\
+_FIT = {
+    "short": "release a private model of the records in a csv file; spends budget",
+    "description": """\
 Release a private forest and save it. The model holds only noisy numbers and privately
 drawn trees: it may be published, and predicts as often as you like at no further cost.
 
 Every run spends epsilon on the records anew; two models of the same records cost the
 sum of both.
-"""
-_FIT_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 {listed_methods("fit")}
 
 examples:
@@ -79,13 +81,16 @@ examples:
       --method training --trees 1 --depth 6 --voting log-odds \\
       --reconstruction log-linear --n-records 5000
       one tree of all six attributes, and marginals in place of its leaves
-"""
-_PREDICT = """\
+""",
+}
+_PREDICT = {
+    "short": "predict with a saved model; free",
+    "description": """\
 Predict the classes of records with a saved model. Spends no budget. Prints the labels,
 one a line under the name of the class, in the order of the records; or with --proba the
 probabilities of all classes, a column each under the label of the class.
-"""
-_PREDICT_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 The records need the columns of the attributes, in any order; a column with the
 class is not looked at. Values that the schema does not know are treated as at
 the fit, and "drop" counts as "error", because every record needs an answer.
@@ -94,22 +99,26 @@ examples:
   {PROG} predict mine.npz new.csv
   {PROG} predict mine.npz new.csv --out labels.csv
   {PROG} predict mine.npz new.csv --proba --out probabilities.csv
-"""
-_BATCH = """\
+""",
+}
+_BATCH = {
+    "short": "release the classes of one batch of queries; spends budget every time",
+    "description": """\
 Release the classes of one batch of queries, without releasing a model. This often is
 more accurate than a model where the queries are few.
 
 Every run spends epsilon on the training records anew. They are protected; the queries
 are public and are not: never pass training records as queries.
-"""
-_BATCH_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 {listed_methods("predict-batch")}
 
 examples:
   {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
   {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1 \\
       --method subsample --trees 16 --depth 3 --out labels.csv
-"""
+""",
+}
 
 _NOT_PROTECTED = (
     f"{PROG}: warning: queries are public and not protected, but these are the "
@@ -132,14 +141,7 @@ def _options(command: str) -> list[str]:
 
 def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``fit``."""
-    command = add_command(
-        commands,
-        "fit",
-        _fit,
-        short="release a private model of the records in a csv file; spends budget",
-        description=_FIT,
-        epilog=_FIT_EXAMPLES,
-    )
+    command = add_command(commands, "fit", _fit, **_FIT)
     add(command, "data", metavar="CSV")
     add_output(command, required=True)
     names = methods_of("fit")
@@ -165,14 +167,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict``."""
-    command = add_command(
-        commands,
-        "predict",
-        _predict,
-        short="predict with a saved model; free",
-        description=_PREDICT,
-        epilog=_PREDICT_EXAMPLES,
-    )
+    command = add_command(commands, "predict", _predict, **_PREDICT)
     add(command, "model", metavar="MODEL")
     add(command, "data", metavar="CSV")
     add_output(command)
@@ -200,14 +195,7 @@ def add_recipes(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict-batch``."""
-    command = add_command(
-        commands,
-        "predict-batch",
-        _predict_batch,
-        short="release the classes of one batch of queries; spends budget every time",
-        description=_BATCH,
-        epilog=_BATCH_EXAMPLES,
-    )
+    command = add_command(commands, "predict-batch", _predict_batch, **_BATCH)
     add(command, "data", metavar="CSV")
     add(command, "queries", metavar="QUERIES")
     add_output(command)

@@ -35,22 +35,27 @@ MAX_NUMERIC_CATEGORIES = 10
 MAX_SHOWN = 80
 """A longer value of a cell is cut off where it is printed."""
 
-_SCHEMA = """\
+_SCHEMA = {
+    "short": "write a schema: what is public about the records",
+    "description": """\
 Schemas list what is public about records: attributes with their categories, or bounds
 and cut points, and the classes.
-"""
-_SCHEMA_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 examples:
   {PROG} schema suggest mine.csv
   {PROG} schema check mine.csv mine.json
-"""
-_SUGGEST = """\
+""",
+}
+_SUGGEST = {
+    "short": "print a template from the names of the columns",
+    "description": """\
 Print a schema to fill in, as JSON, from the names of the columns, which also tell
 whether one may be numeric, and the types that a Parquet file declares. The records are
 not read: categories, bounds and classes must come from public documentation, and the
 template is refused until they are filled in.
-"""
-_SUGGEST_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 How to fill it in, by entry of "features":
   categories
       {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}
@@ -77,15 +82,18 @@ examples:
   {PROG} schema suggest mine.csv --target sold --out mine.json
   {PROG} schema suggest public.csv --read-values --out public.json
       categories and bounds as the file has them, for public data only
-"""
-_CHECK = """\
+""",
+}
+_CHECK = {
+    "short": "list all cells of a file that do not fit; for the owner's eyes",
+    "description": """\
 List every cell of a csv file that does not fit a schema, with its row, its column and
 its value, and say how many of the records fit.
 
 For the eyes of the owner of the records: what is printed holds values of single records
 and is outside the privacy guarantee. It spends no budget.
-"""
-_CHECK_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
 possible.
 
@@ -93,7 +101,8 @@ examples:
   {PROG} schema check mine.csv mine.json
   {PROG} schema check new.csv mine.json --queries
       records to predict, without a column for the class
-"""
+""",
+}
 _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
@@ -108,38 +117,19 @@ _LEAK = (
 def add_schema(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``schema`` and its own commands."""
     command = add_command(
-        commands,
-        "schema",
-        lambda args: command.print_help(),
-        short="write a schema: what is public about the records",
-        description=_SCHEMA,
-        epilog=_SCHEMA_EXAMPLES,
+        commands, "schema", lambda args: command.print_help(), **_SCHEMA
     )
     inner: argparse._SubParsersAction[Parser] = command.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=Parser
     )
-    suggest = add_command(
-        inner,
-        "suggest",
-        _suggest,
-        short="print a template from the names of the columns",
-        description=_SUGGEST,
-        epilog=_SUGGEST_EXAMPLES,
-    )
+    suggest = add_command(inner, "suggest", _suggest, **_SUGGEST)
     add(suggest, "data", metavar="CSV")
     add(suggest, "--target", metavar="NAME")
     add(suggest, "--read-values", action="store_true")
     add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
     add_output(suggest)
     add_csv(suggest)
-    check = add_command(
-        inner,
-        "check",
-        _check,
-        short="list all cells of a file that do not fit; for the owner's eyes",
-        description=_CHECK,
-        epilog=_CHECK_EXAMPLES,
-    )
+    check = add_command(inner, "check", _check, **_CHECK)
     add(check, "data", metavar="CSV")
     add(check, "schema", metavar="SCHEMA")
     add(check, "--queries", action="store_true")

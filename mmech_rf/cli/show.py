@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = ["add_show"]
 
-_SHOW = """\
+_SHOW = {
+    "short": "show a saved model: rules, importances, costs; free",
+    "description": """\
 Show a saved model: its trees as rules in the words of the schema, how far predictions
 move with each attribute, and what it cost. Everything comes from the file, no record is
 read, and nothing is spent.
-"""
-_EXAMPLES = f"""\
+""",
+    "epilog": f"""\
 examples:
   {PROG} show mine.npz
   {PROG} show mine.npz --html mine.html
@@ -28,7 +30,8 @@ examples:
       the first trees drawn; needs matplotlib (mmech[plot])
   {PROG} show mine.npz --json
       the model card: mechanism, epsilon, delta, relation, date, releases
-"""
+""",
+}
 
 LISTED = 15
 """Attributes whose importances the text lists."""
@@ -36,14 +39,7 @@ LISTED = 15
 
 def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``show``."""
-    command = add_command(
-        commands,
-        "show",
-        _show,
-        short="show a saved model: rules, importances, costs; free",
-        description=_SHOW,
-        epilog=_EXAMPLES,
-    )
+    command = add_command(commands, "show", _show, **_SHOW)
     add(command, "model", metavar="MODEL")
     form = command.add_mutually_exclusive_group()
     add(form, "--html", metavar="FILE")
