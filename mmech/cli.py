@@ -98,12 +98,9 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         description=_TABLES,
         epilog=_TABLES_EXAMPLES,
     )
-    command.add_argument(
-        "data", metavar="CSV", nargs="?", help="records; not needed for --dry-run"
-    )
-    command.add_argument(
-        "--domain", metavar="FILE", required=True, help="JSON file of the domain"
-    )
+    add = command.add_argument
+    add("data", metavar="CSV", nargs="?", help="records; not needed for --dry-run")
+    add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--ways",
@@ -132,35 +129,33 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="R",
         help="the same as zero-concentrated differential privacy",
     )
-    command.add_argument(
-        "--out", metavar="FOLDER", help="new folder for the tables and the statement"
-    )
-    command.add_argument(
+    add("--out", metavar="FOLDER", help="new folder for the tables and the statement")
+    add(
         "--dry-run",
         action="store_true",
         help="print the errors to expect, and neither read records nor spend anything",
     )
-    command.add_argument(
+    add(
         "--synthetic",
         type=whole(0),
         metavar="N",
         help="write N synthetic records as well",
     )
-    command.add_argument(
+    add(
         "--level",
         type=_read_level,
         default=0.95,
         metavar="P",
         help="probability with which an interval holds the exact count (default: 0.95)",
     )
-    command.add_argument(
+    add(
         "--neighbours",
         choices=("add_remove", "replace"),
         default="add_remove",
         help="neighbouring data sets differ by adding or removing one record, or by "
         "replacing one (default: add_remove)",
     )
-    command.add_argument(
+    add(
         "--records-per-person",
         type=whole(1),
         default=1,
@@ -172,7 +167,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
         ("missing", "missing values", ("error", "category", "drop")),
     ):
-        command.add_argument(
+        add(
             f"--handle-{option}",
             choices=choices,
             default=choices[0],

@@ -7,7 +7,7 @@ wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -40,13 +40,18 @@ def _entries(rule: Rule) -> Rule:
     return fitting
 
 
+def _products(
+    lefts: Sequence[QueryMatrix], rights: Sequence[QueryMatrix]
+) -> list[QueryMatrix] | None:
+    """Return the products of parts, one by one, if all sizes agree."""
+    if [a.shape[1] for a in lefts] != [b.shape[0] for b in rights]:
+        return None
+    return [product(a, b) for a, b in zip(lefts, rights, strict=True)]
+
+
 def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
-    if len(left.factors) != len(right.factors):
-        return None
-    pairs = list(zip(left.factors, right.factors, strict=True))
-    if any(a.shape[1] != b.shape[0] for a, b in pairs):
-        return None
-    return Kronecker([product(a, b) for a, b in pairs])
+    factors = _products(left.factors, right.factors)
+    return None if factors is None else Kronecker(factors)
 
 
 def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
@@ -56,12 +61,8 @@ def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
 
 
 def _block_product(left: HStack, right: VStack) -> QueryMatrix | None:
-    if len(left.blocks) != len(right.blocks):
-        return None
-    pairs = list(zip(left.blocks, right.blocks, strict=True))
-    if any(a.shape[1] != b.shape[0] for a, b in pairs):
-        return None
-    return add(*[product(a, b) for a, b in pairs])
+    terms = _products(left.blocks, right.blocks)
+    return None if terms is None else add(*terms)
 
 
 def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:

@@ -69,32 +69,25 @@ class Pinv(QueryMatrix):
     def _preconditioner(self) -> Preconditioner | None:
         return preconditioner(self.operator)
 
-    def _solve(self, rhs: Array, *, transposed: bool) -> Array:
-        return solve(self.operator, rhs, self._preconditioner, transposed=transposed)
-
-    def _matmat(self, x: Array, /) -> Array:
+    def _apply(self, x: Array, *, transposed: bool) -> Array:
         rhs = x.astype(np.float64, copy=False)
         inverse = self._inverse_gram
         m, n = self.operator.shape
+        product = self.operator._matmat if transposed else self.operator._rmatmat
         if inverse is None:
-            result = self._solve(rhs, transposed=False)
-        elif n <= m:
-            result = inverse @ self.operator._rmatmat(rhs)
+            near = self._preconditioner
+            result = solve(self.operator, rhs, near, transposed=transposed)
+        elif (n <= m) != transposed:
+            result = inverse @ product(rhs)
         else:
-            result = self.operator._rmatmat(inverse @ rhs)
+            result = product(inverse @ rhs)
         return result.astype(x.dtype, copy=False)
 
+    def _matmat(self, x: Array, /) -> Array:
+        return self._apply(x, transposed=False)
+
     def _rmatmat(self, y: Array, /) -> Array:
-        rhs = y.astype(np.float64, copy=False)
-        inverse = self._inverse_gram
-        m, n = self.operator.shape
-        if inverse is None:
-            result = self._solve(rhs, transposed=True)
-        elif n <= m:
-            result = self.operator._matmat(inverse @ rhs)
-        else:
-            result = inverse @ self.operator._matmat(rhs)
-        return result.astype(y.dtype, copy=False)
+        return self._apply(y, transposed=True)
 
     def pinv(self) -> QueryMatrix:
         return self.operator
