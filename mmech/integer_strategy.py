@@ -20,7 +20,7 @@ use the rounded strategy, so that estimates stay unbiased and errors exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from itertools import pairwise
@@ -302,11 +302,7 @@ def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
 def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
-    weights = _whole_weights(list(used.values()), norm)
-    blocks = tuple(
-        IntegerBlock(Marginal(sizes, key), weight)
-        for key, weight in zip(used, weights, strict=True)
-    )
+    blocks = _weighted([Marginal(sizes, key) for key in used], used.values(), norm)
     form = Marginals(sizes, dict.fromkeys(used, 1))
     return IntegerStrategy(blocks, form, norm, form)
 
@@ -314,11 +310,8 @@ def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
 @_by_structure.register(Hierarchy)
 def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
-    weights = _whole_weights(list(used.values()), norm)
-    blocks = tuple(
-        IntegerBlock(Hierarchy(strategy.n, {m: 1}), weight)
-        for m, weight in zip(used, weights, strict=True)
-    )
+    levels = [Hierarchy(strategy.n, {m: 1}) for m in used]
+    blocks = _weighted(levels, used.values(), norm)
     form = Hierarchy(strategy.n, dict.fromkeys(used, 1))
     return IntegerStrategy(blocks, form, norm)
 
@@ -343,11 +336,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     ]
     if all(isinstance(block.weight, int) for block, _ in flat):
         reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-        whole = _whole_weights(reals, norm)
-        done = [
-            IntegerBlock(block.matrix, weight)
-            for (block, _), weight in zip(flat, whole, strict=True)
-        ]
+        done = [*_weighted([block.matrix for block, _ in flat], reals, norm)]
     else:
         rows = np.concatenate(
             [
@@ -523,12 +512,7 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
         ]
         blocks.append(Kronecker(factors))
         reals.append(weight / product_of(sizes[i] for i in key))
-    whole = _whole_weights(reals, norm)
-    return IntegerStrategy(
-        tuple(IntegerBlock(b, w) for b, w in zip(blocks, whole, strict=True)),
-        VStack(blocks),
-        norm,
-    )
+    return IntegerStrategy(_weighted(blocks, reals, norm), VStack(blocks), norm)
 
 
 @singledispatch
@@ -597,6 +581,13 @@ def _nothing_to_measure() -> ValueError:
 
 def _size(operator: QueryMatrix, norm: str) -> float:
     return operator.sensitivity() if norm == "L1" else operator.l2_sensitivity()
+
+
+def _weighted(
+    parts: Sequence[QueryMatrix], reals: Iterable[float], norm: str
+) -> tuple[IntegerBlock, ...]:
+    """Return blocks with whole weights in proportion to heights of their rows."""
+    return tuple(map(IntegerBlock, parts, _whole_weights(list(reals), norm)))
 
 
 def _whole_weights(reals: Sequence[float], norm: str) -> list[int]:

@@ -456,14 +456,6 @@ def _normal_quantile(miss: float) -> float:
     return -float(ndtri(miss / 2))
 
 
-def _laplace_quantile(miss: float) -> float:
-    return -math.log(miss) / math.sqrt(2)
-
-
-def _chebyshev_quantile(miss: float) -> float:
-    return 1.0 / math.sqrt(miss)
-
-
 def _bound_quantile(miss: float) -> float:
     """Return k with P(|X| >= k std) <= miss for every sum X of Laplace variables."""
     # Gauss: 4 / (9 k²) in the tail, 1 - k / √3 near the centre.
@@ -484,8 +476,8 @@ def _bound_quantile(miss: float) -> float:
 
 QUANTILES: dict[str, Callable[[float], float]] = {
     "bound": _bound_quantile,
-    "laplace": _laplace_quantile,
+    "laplace": lambda miss: -math.log(miss) / math.sqrt(2),
     "normal": _normal_quantile,
-    "chebyshev": _chebyshev_quantile,
+    "chebyshev": lambda miss: 1.0 / math.sqrt(miss),
 }
 """Method to half-width in standard errors, given the probability of a miss."""
