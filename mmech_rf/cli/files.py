@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mmech.terminal import InputError, say, showing
@@ -275,18 +274,10 @@ def writing(path: str | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    compressed = path.endswith(".gz")
-    with (
-        replacing(path) as unfinished,
-        _opened_to_write(unfinished, compressed=compressed) as stream,
-    ):
+    opening: Any = gzip.open if path.endswith(".gz") else open
+    form = {"encoding": "utf-8", "newline": ""}
+    with replacing(path) as unfinished, opening(unfinished, "wt", **form) as stream:
         yield stream
-
-
-def _opened_to_write(path: Path, *, compressed: bool) -> TextIO:
-    if compressed:
-        return gzip.open(path, "wt", encoding="utf-8", newline="")
-    return open(path, "w", encoding="utf-8", newline="")
 
 
 def write_table(path: str | None, header: Iterable[Any], rows: Iterable[Any]) -> None:

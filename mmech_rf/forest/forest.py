@@ -353,12 +353,8 @@ class Forest:
 
         Parameters
         ----------
-        codes : array-like of int, shape (N, d)
-            Records as attribute codes.
-        class_codes : array-like of int, shape (N,)
-            Class of each record, 0 <= class_codes < n_classes.
-        n_classes : int
-            Number of classes k.
+        codes, class_codes, n_classes
+            As in `count_leaves`.
         tree_index : array-like of int, shape (N,)
             Tree of each record. For subsample-and-aggregate the caller draws it
             independently for every record.

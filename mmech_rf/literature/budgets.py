@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 __all__ = ["RULES", "Budget", "shares"]
 
@@ -39,20 +40,12 @@ def _at_leaves(n_levels: int, weight: Fraction) -> Weights:
     return [Fraction(0)] * n_levels + [weight]
 
 
-def _uniform(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
-    return _powers(n_levels, leaves, Fraction(1))
-
-
 def _powers(
-    n_levels: int, leaves: Fraction, ratio: Fraction
+    n_levels: int, leaves: Fraction, ratio: Fraction = Fraction(1)
 ) -> tuple[Weights, Weights]:
     raw = [ratio**level for level in range(n_levels)]
     tests = [(1 - leaves) * weight / sum(raw) for weight in raw]
     return tests, _at_leaves(n_levels, leaves)
-
-
-def _geometric(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
-    return _powers(n_levels, leaves, Fraction(3, 2))
 
 
 def _hou(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
@@ -71,7 +64,7 @@ def _guan(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
     roots = [_cube_root(2**level) for level in range(n_levels)] or [Fraction(1)]
     counts = [leaves * root / sum(roots) for root in roots]
     counts = [Fraction(0)] * (n_levels + 1 - len(counts)) + counts
-    return _uniform(n_levels, leaves)[0], counts
+    return _powers(n_levels, leaves)[0], counts
 
 
 def _alternating(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
@@ -89,8 +82,8 @@ def _cube_root(number: int) -> Fraction:
 
 
 RULES: dict[str, Rule] = {
-    "uniform": _uniform,
-    "geometric": _geometric,
+    "uniform": _powers,
+    "geometric": partial(_powers, ratio=Fraction(3, 2)),
     "hou": _hou,
     "liu": _liu,
     "guan": _guan,

@@ -61,13 +61,7 @@ class RecipeForestClassifier(AccountedForest):
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
         Neighbour relation of the guarantee. Recipes that protect labels only need
         ``"labels"``: attributes, and the number of records, are then public.
-    records_per_person : int, default=1
-        Largest number of records of one person, public: the budget is per person.
-    handle_unknown : str, default="clip"
-        What happens to values outside the schema, see `Schema.encode`.
-    handle_missing : str, default="error"
-        What happens to missing values, see `Schema.encode`; queries are
-        never dropped, "drop" counts as "error" for them.
+    $policies
     $accuracy
     $ledger
     random_state : int, RandomState, Generator or SeedSequence, default=None

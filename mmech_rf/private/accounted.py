@@ -140,13 +140,9 @@ class AccountedForest(ShownForest):
 
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
-        self._check_currency()
-        super()._fit(X, y)
-
-    def _check_currency(self) -> None:
-        """Raise if the shared ledger cannot pay for this kind of privacy."""
         if not self._takes_any_currency:
             _check_ledger(self.ledger, self.privacy)
+        super()._fit(X, y)
 
     # ---- what is released ------------------------------------------------
 

@@ -51,10 +51,10 @@ def estimator(cls: type[_Class]) -> type[_Class]:
 
     made.__init__ = init  # type: ignore[method-assign]
     if made.__doc__ is not None:  # python -OO has none
-        text = Template(cleandoc(made.__doc__)).substitute(TEXTS)
         taken = signature(made).parameters
         defaults = {name: parameter.default for name, parameter in taken.items()}
-        made.__doc__ = Template(text).substitute(defaults)
+        text = Template(cleandoc(made.__doc__)).substitute(TEXTS)
+        made.__doc__ = Template(text).substitute(defaults | TEXTS)
     return made
 
 
@@ -143,6 +143,8 @@ private_bins : sequence of str or "all", default=()
     "guarantee": """\
 neighbours : {"add_remove", "replace"}, default="add_remove"
     Neighbour relation of the guarantee.
+$policies""",
+    "policies": """\
 records_per_person : int, default=1
     Largest number of records of one person, public: the budget is per person.
 handle_unknown : str, default="clip"
@@ -220,4 +222,5 @@ strategies_ : list of StrategyResult
 expected_error_ : float
     Expected total squared error of the batch's votes; set by `predict`.""",
 }
-"""Texts of docstrings, by name; the name of a parameter stands for its default."""
+"""Texts of docstrings, by name; in them that of another text stands for it, and that of
+a parameter for its default."""
