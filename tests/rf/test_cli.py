@@ -1,5 +1,6 @@
 """The command line, called as a function and once as a process."""
 
+import argparse
 import csv
 import itertools
 import os
@@ -13,6 +14,8 @@ from cli_cases import write_rows
 import mmech
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
+from mmech_rf.cli.common import HELP
+from mmech_rf.cli.main import build_parser
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
@@ -60,6 +63,23 @@ def test_help_explains_and_shows_examples(run, args):
     if args and args[0] == "evaluate":
         for name in (*datasets.DATASETS, *fetch.FETCHERS, *evaluation.METHODS):
             assert name in " ".join(out.split()).replace("- ", "-")
+
+
+def explained(parser):
+    """Yield what a command and all below it say of their options and arguments."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from explained(below)
+        else:
+            yield action.help
+
+
+def test_every_option_is_explained_and_nothing_else_is():
+    said = list(explained(build_parser()))
+    assert all(said)
+    for name, text in HELP.items():
+        assert any(words.startswith(text) for words in said), name
 
 
 def test_version_from_a_process():
