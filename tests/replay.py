@@ -172,7 +172,7 @@ def play(run, people, ledger=None, tape=None):
         return outcome
 
     # Seconds are not the subject here.
-    with watched(watcher), mock.patch.object(time, "perf_counter", return_value=0.0):
+    with watched(watcher), mock.patch.object(time, "perf_counter", lambda: 0.0):
         seen = run(people, ledger)
     if tape is not None:
         same("the number of draws", len(tape.played), len(played))

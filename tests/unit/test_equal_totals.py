@@ -152,7 +152,7 @@ def test_two_tables_of_two_values_are_worked_out_by_hand():
 # ---- the choice of a strategy --------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (2,) * 5, (4, 4, 4, 3, 3, 3, 4)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (2,) * 4, (4, 3, 4, 3)], ids=str)
 def test_tables_of_single_attributes_are_measured_together(shape):
     workload = all_marginals(shape, 1)
     weighted = optimize(workload, template="marginals", seed=0)
@@ -186,13 +186,10 @@ def test_auto_has_the_loss_of_laplace_noise():
 
 def test_attributes_of_other_sizes_are_sets_of_their_own():
     """Small tables beside large ones would have most of the noise."""
-    shape = (2, 5, 40, 2, 5, 2, 40)
+    shape = (2, 5, 40, 5, 2)
     workload = all_marginals(shape, 1)
     found = optimize(workload, template="equal_totals")
-    assert as_sets(found.strategy) == [
-        [(0,), (3,), (5,), (1,), (4,)],
-        [(2,), (6,)],
-    ]
+    assert as_sets(found.strategy) == [[(0,), (4,), (1,), (3,)], [(2,)]]
     together = Marginals(shape, dict.fromkeys(found.strategy.weights, 1))
     alone = StrategyResult(together, "by hand", math.nan, noise="k_norm")
     assert found.loss < 0.8 * loss(workload, alone)
@@ -364,14 +361,23 @@ def noise_of(shape, epsilon, n):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [Fraction(1, 20), 1, 4])
-@pytest.mark.parametrize("shape", [(4, 4), (2, 3, 12), (2, 2, 20, 20)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "epsilon"),
+    [
+        ((4, 4), Fraction(1, 20)),
+        ((4, 4), 1),
+        ((2, 3, 12), 4),
+        ((2, 2, 12, 12), Fraction(1, 20)),
+        ((2, 2, 12, 12), 1),
+    ],
+    ids=str,
+)
 def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
-    """Sums of one value, some and all, by 8000 draws: within 4 standard errors.
+    """Sums of one value, some and all, by 4000 draws: within 4 standard errors.
 
     Whole intervals hold at least what they promise: where counts are few, by far more.
     """
-    measuring, law, estimate = noise_of(shape, epsilon, 8000)
+    measuring, law, estimate = noise_of(shape, epsilon, 4000)
     assert len(as_sets(measuring.strategy)) == 1 + (shape[-1] > 4)
     for i, n in enumerate(shape):
         for counted in {1, n // 2, n - 1, n}:

@@ -42,6 +42,10 @@ UNION = VStack(
     ]
 )
 
+SMALL_UNION = VStack(
+    [Kronecker([Prefix(8), Total(3)]), Kronecker([Identity(8), AllRange(3)])]
+)
+
 QUICK = {"n_starts": 2, "max_iter": 60, "max_evaluations": 500}
 """Options of several templates, for runs where the optimum does not matter."""
 
@@ -172,9 +176,9 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("p", [1, 4])
-def test_losses_of_rank_deficient_workloads_stay_accurate(workload, p, seed):
+def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
     # Descent drives some weights to their bound, where digits are lost first.
+    p = 4 if workload.shape[1] < 30 else 1
     result = optimize(workload, template="pidentity", p=p, n_starts=1, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
@@ -298,7 +302,7 @@ def test_sums_of_grams_are_explicit_for_small_factors(n):
 
 
 def test_auto_on_unions_and_products(seed):
-    for workload in (UNION, Kronecker([Prefix(32), Prefix(32)])):
+    for workload in (SMALL_UNION, Kronecker([Prefix(16), Prefix(16)])):
         result = optimize(workload, seed=seed, **QUICK)
         assert result.loss <= optimize(workload, template="identity").loss
         tried = {c.template for c in result.candidates if not c.note}
@@ -327,7 +331,7 @@ def test_auto_on_a_large_forest(seed):
 # ------------------------------------------------------------------ seeds, callbacks
 
 
-@pytest.mark.parametrize("workload", [Prefix(20), UNION], ids=["prefix", "union"])
+@pytest.mark.parametrize("workload", [Prefix(20), SMALL_UNION], ids=["prefix", "union"])
 def test_the_same_seed_gives_the_same_strategy(workload):
     def run(seed):
         return optimize(workload, seed=seed, **QUICK)
@@ -344,7 +348,9 @@ def test_every_kind_of_seed_gives_the_same_strategy(kind):
     assert first.loss == again.loss
 
 
-@pytest.mark.parametrize("workload", [AllRange(48), UNION], ids=["ranges", "union"])
+@pytest.mark.parametrize(
+    "workload", [AllRange(48), SMALL_UNION], ids=["ranges", "union"]
+)
 def test_the_result_does_not_depend_on_blas_threads(workload):
     results = []
     for threads in (1, 2):
@@ -522,10 +528,9 @@ def test_arrays_and_sparse_matrices_are_wrapped(privacy):
         assert mechanism.answer([1, 2, 3, 4, 5]).shape == (5,)
 
 
-@pytest.mark.parametrize("seed", range(2))
 def test_auto_survives_rank_deficient_forests(seed):
     """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
-    forest = grow_random_forest((4, 4, 4, 3, 3, 3), 16, 1, seed=seed)
+    forest = grow_random_forest((4, 3, 3), 8, 1, seed=seed)
     workload = training_workload(forest)
     result = optimize(workload, seed=0)
     assert result.loss == pytest.approx(loss(workload, result.strategy))

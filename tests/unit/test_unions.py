@@ -152,8 +152,8 @@ def test_deficient_stacks_have_no_joint_inverse():
 
 
 def test_union_is_reproducible_and_has_sensitivity_one():
-    workload = union_of_prefixes(16)
-    first, second = (union_strategy(workload, seed=3, max_iter=150) for _ in range(2))
+    workload = union_of_prefixes(8)
+    first, second = (union_strategy(workload, seed=3, max_iter=80) for _ in range(2))
     assert first.loss == second.loss
     assert first.strategy.sensitivity() == pytest.approx(1.0)
     assert first.loss == pytest.approx(loss(workload, first.strategy))
@@ -171,16 +171,14 @@ def test_joint_least_squares_beats_separate_answers():
 
 def test_three_groups_on_three_attributes():
     """Ranges along each attribute share what no single product can."""
-    workload = along(6, 3, AllRange, Total)
-    result = union_strategy(workload, seed=0, n_starts=2)
+    workload = along(4, 3, AllRange, Total)
+    result = union_strategy(workload, seed=0, n_starts=1)
     assert "3 groups with budget" in result.message
     product = optimize(workload, template="kronecker", seed=0)
     assert result.loss < 0.6 * product.loss
-    split = sum(
-        optimize(block, template="kronecker", seed=0).loss ** (1 / 3)
-        for block in workload.blocks
-    )
-    assert result.loss < split**3
+    # A third of the budget for each of three that are alike costs 3 * 9 times as much.
+    one = optimize(workload.blocks[0], template="kronecker", seed=0)
+    assert result.loss < 27 * one.loss
     A, W = result.strategy.to_dense(), workload.to_dense()
     assert A.sum(axis=0).max() == pytest.approx(1)
     assert result.loss == pytest.approx(np.square(W @ np.linalg.pinv(A)).sum())
@@ -189,18 +187,18 @@ def test_three_groups_on_three_attributes():
 
 @pytest.mark.parametrize(
     "workload",
-    [along(8, 3), along(6, 3, AllRange), along(4, 3, Prefix, Total)],
-    ids=["prefixes", "ranges", "ranges-totals"],
+    [along(5, 3, AllRange), along(3, 3, Prefix, Total)],
+    ids=["ranges", "prefixes-totals"],
 )
 def test_auto_is_never_worse_than_one_product(workload):
-    result = optimize(workload, seed=0, n_starts=2)
+    result = optimize(workload, seed=0, n_starts=1)
     losses = {run.template: run.loss for run in result.candidates}
     assert result.loss <= min(losses["kronecker"], losses["union"]) * (1 + 1e-9)
 
 
 def test_groups_by_name():
-    workload = along(8, 3, AllRange, Total)
-    options = {"n_starts": 2, "max_iter": 300, "seed": 0}
+    workload = along(4, 3, AllRange, Total)
+    options = {"n_starts": 1, "max_iter": 100, "seed": 0}
     given = union_strategy(workload, groups=[[0], [1, 2]], **options)
     assert "2 groups" in given.message
     assert given.loss == pytest.approx(loss(workload, given.strategy))
@@ -227,14 +225,14 @@ def test_many_groups_are_merged():
             for pair in combinations(range(6), 2)
         ]
     )
-    result = union_strategy(workload, n_starts=1, max_iter=20, seed=0)
+    result = union_strategy(workload, n_starts=1, max_iter=5, seed=0)
     assert len(getattr(result.strategy, "blocks", [0])) <= 12
     assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_auto_reaches_the_known_loss_of_a_union():
     """HDMM's best is 2.66e5 (Identity)."""
-    assert optimize(union_of_prefixes(64), seed=0).loss <= 2.2e5
+    assert optimize(union_of_prefixes(64), seed=0, n_starts=1).loss <= 2.2e5
 
 
 def test_a_mechanism_runs_on_a_union(rng):
