@@ -32,6 +32,11 @@ FREE = ("ties", "key", "assignment", "samples")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""
 
 
+def no_clock():
+    """Stand for the clock where seconds are not the subject."""
+    return 0.0
+
+
 @contextmanager
 def watched(watcher):
     with warnings.catch_warnings():
@@ -171,8 +176,7 @@ def play(run, people, ledger=None, tape=None):
         )
         return outcome
 
-    # Seconds are not the subject here.
-    with watched(watcher), mock.patch.object(time, "perf_counter", lambda: 0.0):
+    with watched(watcher), mock.patch.object(time, "perf_counter", no_clock):
         seen = run(people, ledger)
     if tape is not None:
         same("the number of draws", len(tape.played), len(played))

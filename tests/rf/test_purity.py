@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pytest
-from replay import facts, same, watched, without_records
+from replay import facts, no_clock, same, watched, without_records
 from replay_cases import cases
 from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
@@ -29,14 +29,14 @@ def data_sets(case):
     """Return unlike data sets with fields for everything that a fit might notice."""
     people, schema = case.people, case.model.schema
     X, y = np.array(people.X, object), np.array(people.y, object)
-    one = np.flatnonzero(y == schema.class_labels[0])
+    many = np.repeat(X, 9, axis=0)
     return {
         "all": (X, y.astype(str)),
         "nobody": (X[:0], []),
-        "a frame": (pd.DataFrame(X, columns=schema.feature_names), pd.Series(y)),
-        "one": (X[:1], y[:1]),
-        "one class": (X[one], y[one].tolist()),
-        "many": (np.repeat(X, 9, axis=0), np.repeat(y, 9)),
+        "many in a frame": (
+            pd.DataFrame(many, columns=schema.feature_names),
+            pd.Series(np.repeat(y, 9)),
+        ),
         "one cell": (X[[0] * 40], [schema.class_labels[-1]] * 40),
     }
 
@@ -46,7 +46,7 @@ def looked_at(model, X, y, cells):
     model = clone(model)
     with (
         watched(without_records()),
-        mock.patch.object(time, "perf_counter", return_value=0.0),
+        mock.patch.object(time, "perf_counter", no_clock),
     ):
         model.fit(X, y)
         seen = [facts(model, cells)]

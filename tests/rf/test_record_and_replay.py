@@ -4,6 +4,8 @@ Everything that anybody sees must then be the same, and what a record changes mu
 paid for; see `replay`.
 """
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import rf_cases
@@ -81,11 +83,12 @@ def runner(case):
     return run
 
 
-def check(case, seed=0):
-    """Check all pairs of a case; return what each costs."""
+def check(case, seed=0, first=0, step=1):
+    """Check all pairs of a case, or some; return what each costs."""
     run, tapes, costs = runner(case), {}, {}
 
-    for name, (people, neighbour) in neighbours(case).items():
+    pairs = neighbours(case).items()
+    for name, (people, neighbour) in islice(pairs, first, None, step):
         try:
             if people not in tapes:
                 with entropy([seed, len(people.names)]):
@@ -101,18 +104,20 @@ def check(case, seed=0):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_neighbour_looks_the_same(name, seed, monkeypatch):
+    """Every second pair, of the next setting the others."""
     if "pidentity" in name:
         rf_cases.remember(monkeypatch)  # one search, not ten
-    check(CASES[name], seed)
+    check(CASES[name], seed, list(CASES).index(name) % 2, 2)
 
 
 def test_there_are_enough_pairs():
-    assert sum(len(neighbours(case)) for case in CASES.values()) >= 500
+    assert sum(len(neighbours(case)) for case in CASES.values()) >= 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_neighbours_of_others_look_the_same(name, seed):
+    check(CASES[name], seed)
     for more in range(1, 20):
         check(CASES[name].of_others(seed + more), seed + more)
 
