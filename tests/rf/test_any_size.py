@@ -89,8 +89,16 @@ def follow(name, d, n):
         assert fitted(name, d, n, **{advice[1]: int(advice[2])}) is None
 
 
-@pytest.mark.parametrize("size", CHEAP, ids=str)
-@pytest.mark.parametrize("name", ["private", "blocks", "labels"])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *(("private", size) for size in CHEAP),
+        ("blocks", (2, 50)),
+        ("blocks", (40, 2)),
+        ("labels", (40, 50)),
+    ],
+    ids=str,
+)
 def test_private_forests_are_for_any_size(name, size):
     assert fitted(name, *size) is None
 

@@ -90,8 +90,11 @@ def released_at_once(name):
         return seen(model.fit(rows, labels), queries)
 
 
-@pytest.mark.parametrize("cuts", [[], [1, 20, 20, 47]], ids=str)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "cuts"),
+    [*((name, [1, 20, 20, 47]) for name in CASES), ("batch training", [])],
+    ids=str,
+)
 def test_parts_are_released_as_one_table_is(name, cuts):
     expected = released_at_once(name)
     model, rows, labels, queries = CASES[name]()

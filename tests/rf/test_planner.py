@@ -52,7 +52,7 @@ def test_more_information_pays_for_no_fewer_rounds():
 
 def test_a_search_goes_on_where_it_was_and_its_plan_can_be_read(tmp_path):
     searched = {"smoothing": (1.5, 3.0)}
-    few = ["--output", str(tmp_path), "--trials", "2", "--fresh", "2"]
+    few = ["--output", str(tmp_path), "--trials", "1", "--fresh", "1"]
     planner.main(few, searched)
     rows = (tmp_path / "risks.csv").read_text().splitlines()
     with open(tmp_path / "risks.csv", "a") as stream:
