@@ -249,6 +249,8 @@ def test_records_of_equal_probability_are_taken_together():
 
 def test_ranking_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setenv("MMECH_DATA_DIR", "")
+    compared = ("private forest", "logistic regression, not private")
+    monkeypatch.setattr(ranking, "COMPARED", compared)
     sets = ["--datasets", "tic-tac-toe", "--epsilon", "1", "--output", str(tmp_path)]
     ranking.main([*sets, "--splits", "1"])
     first = (tmp_path / "ranking.csv").read_text(encoding="utf-8")
