@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,7 +18,7 @@ from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.joint import JointTrees
-from mmech_rf.drawn.plan import Plan, concentrated_plan
+from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
@@ -139,6 +139,9 @@ class DrawnForestClassifier(AccountedForest):
         # of n records stands out of it like that of n / r.
         relation, k = self._terms.relation, self.schema_.n_classes
         signal = n_records / relation.records_per_person
+        least = relation.factor * LEAST_BOOSTED
+        if settings.most_tree_epsilon < least:
+            settings = replace(settings, most_tree_epsilon=least)
         plan = Plan.of(signal, cost, d, k, settings, factor=relation.factor)
         other = concentrated_plan(
             plan, signal, cost, rho, d, better=not shared, settings=settings
