@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import check_positive
 from mmech.storage.codec import storable
 
 __all__ = ["SignalPrior", "check_prior"]
@@ -73,12 +74,9 @@ class SignalPrior:
 
     def __post_init__(self) -> None:
         for name, top in (("energy", math.inf), ("decay", math.inf), ("gamma", 1.0)):
-            value = getattr(self, name)
-            if not 0 < value <= top or not math.isfinite(value):
-                limit = "" if top == math.inf else f" and at most {top:g}"
-                raise ValueError(
-                    f"{name} must be a finite number > 0{limit}, got {value!r}"
-                )
+            value = check_positive(getattr(self, name), name)
+            if value > top:
+                raise ValueError(f"{name} must be at most {top:g}, got {value:g}")
 
     def energies(
         self,

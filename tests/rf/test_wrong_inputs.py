@@ -189,6 +189,8 @@ ENGINE = [
     (lambda: mmech.Marginal((2, 3), None), "attributes must be positions, such as"),
     (lambda: mmech.Anova((2, 2), "abcd"), "eigenvalues must hold real numbers"),
     (lambda: bayes_risk(prior="flat"), "prior must be a SignalPrior or None, got 'fl"),
+    (lambda: mmech.SignalPrior(gamma=None), "gamma must be a finite number > 0, got N"),
+    (lambda: mmech.SignalPrior(gamma=2), "gamma must be at most 1, got 2"),
     (lambda: bayes_risk(pool=None), "pool must be a name or a list of designs, each"),
     (lambda: bayes_risk(pool=[]), "pool must hold at least one design"),
     (lambda: bayes_risk(floor="0"), "floor must be a number >= 0, got '0'"),
