@@ -480,17 +480,11 @@ class PrivacyLedger(Settled):
         }
         return json.dumps(content, indent=2)
 
-    def __copy__(self) -> PrivacyLedger:
+    def _itself(self, *_: Any) -> PrivacyLedger:
         """Return the ledger itself: a copy would double the budget."""
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyLedger:
-        """Return the ledger itself: a copy would double the budget."""
-        return self
-
-    def __sklearn_clone__(self) -> PrivacyLedger:
-        """Return the ledger itself: a copy would double the budget."""
-        return self
+    __copy__ = __deepcopy__ = __sklearn_clone__ = _itself
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -536,18 +530,15 @@ class _LedgerPart(PrivacyLedger):
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """The releases on this part so far, in order."""
         place = (self._partition, self._part)
         return tuple(e for e in self._entries if (e.partition, e.part) == place)
 
     @property
     def spent(self) -> Fraction:
-        """Sum of the costs of the releases on this part."""
         return sum((entry.cost for entry in self.entries), Fraction(0))
 
     @property
     def remaining(self) -> Fraction | float:
-        """What a release on this part may still cost."""
         if isinstance(self.total, float):
             return math.inf
         others = [e for e in self._entries if e.partition != self._partition]
@@ -556,17 +547,14 @@ class _LedgerPart(PrivacyLedger):
     def check(
         self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
     ) -> Fraction:
-        """Return a cost in the currency of this ledger, or raise if it does not fit."""
         self._succeeded = self._ledger._succeeded
         return super().check(cost, currency=currency, kind=kind)
 
     @property
     def whole(self) -> PrivacyLedger:
-        """The ledger that this part belongs to."""
         return self._ledger
 
     def concentrate(self, delta: float) -> PrivacyLedger:
-        """Go over with the whole ledger, and return this part of the new one."""
         return self._ledger.concentrate(delta).part(self._partition, self._part)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -97,8 +97,8 @@ class StrategyResult:
     success: bool = True
     message: str = "closed form"
     history: tuple[float, ...] = ()
-    candidates: tuple[Candidate, ...] = field(default=())
-    workload: QueryMatrix | None = field(default=None)
+    candidates: tuple[Candidate, ...] = ()
+    workload: QueryMatrix | None = None
     norm: str = "L1"
     noise: str | None = None
 
