@@ -193,15 +193,10 @@ class Hierarchy(QueryMatrix):
 
 @query_matrix("HierarchyInverseGram")
 class HierarchyInverseGram(Symmetric):
-    """(AᵀA)⁻¹ of a hierarchy that measures the cells.
+    """(AᵀA)⁻¹ of a hierarchy A that measures the cells.
 
     A level adds w² 11ᵀ to the gram of every block, which is a rank-one change of its
     inverse (Sherman and Morrison): sums go up the tree, corrections come down.
-
-    Parameters
-    ----------
-    strategy : Hierarchy
-        The strategy A, with a weight on blocks of size one.
     """
 
     strategy: Hierarchy

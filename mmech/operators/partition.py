@@ -192,11 +192,6 @@ class PartitionGram(Symmetric):
     Where groups are small, the explicit gram is sparse and multiplies faster,
     ``Sparse(T.to_sparse().T @ T.to_sparse())``: building it costs as much as tens of
     products, and its memory has no bound below n².
-
-    Parameters
-    ----------
-    partitions : PartitionStack
-        The partitions whose shared groups are counted.
     """
 
     partitions: PartitionStack

@@ -221,11 +221,6 @@ class InverseGram(Symmetric):
     """(AᵀA)⁻¹ = S (I - Q₁Q₁ᵀ) S of a p-Identity A, with S = diag(s).
 
     Q₁Q₁ᵀ = Θᵀ(I + ΘΘᵀ)⁻¹Θ by the Woodbury identity.
-
-    Parameters
-    ----------
-    strategy : PIdentity
-        The strategy A.
     """
 
     strategy: PIdentity
@@ -252,14 +247,9 @@ class InverseGram(Symmetric):
 
 @query_matrix("PIdentityPinv")
 class PIdentityPinv(QueryMatrix):
-    """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity.
+    """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity A.
 
     Costs O(n p) per vector, after one QR factorisation.
-
-    Parameters
-    ----------
-    strategy : PIdentity
-        The strategy A.
     """
 
     strategy: PIdentity

@@ -341,14 +341,9 @@ class Permuted(_Reordered):
 
 @query_matrix("PermutedGram")
 class PermutedGram(Symmetric, _Reordered):
-    """A symmetric operator with its rows and columns in another order.
+    """A symmetric operator V with its rows and columns in another order.
 
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (n, n)
-        The symmetric operator V.
-    permutation : array_like of int, shape (n,)
-        Entry (i, j) is ``V[permutation[i], permutation[j]]``.
+    Entry (i, j) is ``V[permutation[i], permutation[j]]``.
     """
 
     def _matmat(self, x: Array, /) -> Array:

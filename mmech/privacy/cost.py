@@ -99,13 +99,7 @@ def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
 
 
 def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:
-    """Return a cost as an exact fraction, and its currency.
-
-    Raises
-    ------
-    TypeError
-        Unless exactly one of the two is given.
-    """
+    """Return the one cost that is given, as an exact fraction, and its currency."""
     if (epsilon is None) == (rho is None):
         raise TypeError(
             "pass either epsilon=, for pure differential privacy, or rho=, for zCDP"

@@ -56,14 +56,7 @@ CHUNK = 64
 class SeparableGram(Symmetric):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
 
-    Products cost O(n) per vector.
-
-    Parameters
-    ----------
-    rising, falling : ndarray of float64, shape (n,)
-        The vectors a and b.
-    diagonal : ndarray of float64, shape (n,)
-        The diagonal of V.
+    Of the vectors `rising` a and `falling` b (n,). Products cost O(n) per vector.
     """
 
     rising: Floats
