@@ -147,9 +147,6 @@ class Marginal(Kronecker):
     domain_shape: tuple[int, ...]
     attributes: tuple[int, ...]
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return (type(self), (self.domain_shape, self.attributes))
-
     def _arguments(self) -> str:
         return f"{self.domain_shape}, {list(self.attributes)}"
 

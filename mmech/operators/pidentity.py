@@ -182,9 +182,6 @@ class ColumnScaledPIdentity(PIdentity):
         self._set(theta=read_only(weights), scales=read_only(own))
         self._set(norm="")  # columns have no norm in common
 
-    def __reduce__(self) -> tuple[type, tuple[ArrayLike, ArrayLike]]:
-        return (type(self), (self.theta, self.scales))
-
     def _arguments(self) -> str:
         return f"p={self.p}, n={self.shape[1]}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -128,9 +127,6 @@ class HStack(Composite, Transpose):
             )
         self._set(blocks=checked)
         super().__init__(VStack([block.T for block in checked]))
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return (type(self), (self.blocks,))
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
