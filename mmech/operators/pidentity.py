@@ -126,13 +126,13 @@ class PIdentity(QueryMatrix):
         return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
 
     def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 0 and self.norm == f"L{power}":
+            return np.ones(self.shape[1])
         powers = np.abs(self._theta) ** power
         scales = self.column_scales**power
-        if axis == 1:
-            return np.concatenate([1.0 / scales, powers @ (1.0 / scales)])
-        if self.norm == f"L{power}":
-            return np.ones(self.shape[1])
-        return (1.0 + powers.sum(axis=0)) / scales
+        if axis == 0:
+            return (1.0 + powers.sum(axis=0)) / scales
+        return np.concatenate([1.0 / scales, powers @ (1.0 / scales)])
 
     def diag(self) -> Array:
         """Return 1 / s."""
