@@ -21,8 +21,7 @@ __all__ = ["export_marginals"]
 
 
 def export_marginals(
-    mechanism: MatrixMechanism | Matrix | StrategyResult,
-    measurement: Measurement,
+    mechanism: MatrixMechanism | Matrix | StrategyResult, measurement: Measurement
 ) -> list[tuple[tuple[int, ...], NDArray[np.float64], float]]:
     """Return measured marginals as tables with the standard deviation of an entry.
 

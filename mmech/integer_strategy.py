@@ -44,20 +44,10 @@ from mmech.operators.ranges import Permuted
 from mmech.operators.residuals import Residuals
 from mmech.operators.row_scaling import scale_rows
 from mmech.operators.stack import VStack
-from mmech.structure.exact import (
-    as_integer_matrix,
-    column_sums,
-    is_known,
-    total_sums,
-)
+from mmech.structure.exact import as_integer_matrix, column_sums, is_known, total_sums
 from mmech.structure.shape import kronecker_terms
 
-__all__ = [
-    "IntegerBlock",
-    "IntegerStrategy",
-    "integer_strategy",
-    "on_smaller_grids",
-]
+__all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy", "on_smaller_grids"]
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import (
-    check_choice,
-    check_counts,
-    check_integer,
-)
+from mmech.checks import check_choice, check_counts, check_integer
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.shared_totals import (
@@ -24,21 +20,10 @@ from mmech.error.shared_totals import (
     measured_sets,
 )
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.integer_strategy import (
-    IntegerStrategy,
-    integer_strategy,
-    on_smaller_grids,
-)
+from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
-from mmech.noise import (
-    K_NORM,
-    LAWS,
-    Law,
-    check_insecure_rng,
-    k_norm,
-    law_and_cost,
-)
+from mmech.noise import K_NORM, LAWS, Law, check_insecure_rng, k_norm, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset

@@ -106,11 +106,7 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
 
 
 def dual_bound(
-    workload: Matrix,
-    *,
-    epsilon: Any,
-    max_iter: int = 1000,
-    tolerance: float = 1e-4,
+    workload: Matrix, *, epsilon: Any, max_iter: int = 1000, tolerance: float = 1e-4
 ) -> BoundResult:
     r"""Return the best lower bound that L2 sensitivity gives, with a certificate.
 

@@ -20,11 +20,7 @@ from mmech.structure.energies import anova_energies
 from mmech.structure.shape import is_uniform, known_singular_values, kronecker_terms
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = [
-    "commuting_loss_bound",
-    "known_loss_bound",
-    "symmetric_loss_bound",
-]
+__all__ = ["commuting_loss_bound", "known_loss_bound", "symmetric_loss_bound"]
 
 COMMUTING = 1e-13
 """Part of a gram, per cell, outside the common basis that counts as rounding."""

@@ -39,11 +39,7 @@ NORMS = {"pure": "L1", "zcdp": "L2"}
 
 
 def expected_error(
-    workload: Matrix,
-    strategy: Matrix,
-    *,
-    epsilon: Any = None,
-    rho: Any = None,
+    workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> float:
     r"""Return the expected total squared error of all queries.
 
@@ -107,11 +103,7 @@ def sized_pair(
 
 
 def rmse(
-    workload: Matrix,
-    strategy: Matrix,
-    *,
-    epsilon: Any = None,
-    rho: Any = None,
+    workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> float:
     """Return the root mean squared error of a query, in counts.
 
@@ -141,11 +133,7 @@ def rmse(
 
 
 def per_query_error(
-    workload: Matrix,
-    strategy: Matrix,
-    *,
-    epsilon: Any = None,
-    rho: Any = None,
+    workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> NDArray[np.float64]:
     """Return the expected squared error of every query.
 

@@ -23,11 +23,7 @@ from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import (
-    Anova,
-    Marginal,
-    Marginals,
-)
+from mmech.operators.marginals import Anova, Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import WidthRange
@@ -187,9 +183,7 @@ def unsupported(
 
 
 def _unsupported(
-    workload: QueryMatrix,
-    strategy: QueryMatrix,
-    missing: tuple[int, ...] | None = None,
+    workload: QueryMatrix, strategy: QueryMatrix, missing: tuple[int, ...] | None = None
 ) -> UnsupportedWorkloadError:
     if missing is None:
         reason = (

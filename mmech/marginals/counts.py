@@ -86,11 +86,7 @@ class Counts:
     _chunks: frozenset[Hashable]
 
     def __init__(
-        self,
-        codes: ArrayLike,
-        domain_shape: Any,
-        *,
-        chunk_id: Hashable | None = None,
+        self, codes: ArrayLike, domain_shape: Any, *, chunk_id: Hashable | None = None
     ) -> None:
         shape = check_domain_shape(domain_shape)
         array = plain_array(codes, "codes")

@@ -38,15 +38,7 @@ from mmech.noise.choice import (
 )
 from mmech.noise.gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
-from mmech.noise.laws import (
-    GAUSSIAN,
-    K_NORM,
-    LAPLACE,
-    LAWS,
-    Law,
-    k_norm,
-    law_and_cost,
-)
+from mmech.noise.laws import GAUSSIAN, K_NORM, LAPLACE, LAWS, Law, k_norm, law_and_cost
 from mmech.noise.norm import norm_noise, norm_noise_variance
 from mmech.noise.system import check_insecure_rng
 from mmech.noise.weighted import (

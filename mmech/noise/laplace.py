@@ -161,10 +161,7 @@ def _draw(
 
 
 def _settle(
-    scale: Fraction,
-    count: int,
-    digit: int,
-    insecure_rng: np.random.Generator | None,
+    scale: Fraction, count: int, digit: int, insecure_rng: np.random.Generator | None
 ) -> int:
     """Return what one trial adds to its geometric number, exactly.
 

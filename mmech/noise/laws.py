@@ -23,11 +23,7 @@ from mmech.noise.gaussian import (
     discrete_gaussian,
     discrete_gaussian_variance,
 )
-from mmech.noise.laplace import (
-    check_scale,
-    discrete_laplace,
-    discrete_laplace_variance,
-)
+from mmech.noise.laplace import check_scale, discrete_laplace, discrete_laplace_variance
 from mmech.noise.norm import (
     Blocks,
     Groups,

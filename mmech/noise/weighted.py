@@ -100,9 +100,7 @@ def weighted_choice(
 
 
 def weighted_choices(
-    log_weights: NDArray[np.int64],
-    *,
-    insecure_rng: np.random.Generator | None = None,
+    log_weights: NDArray[np.int64], *, insecure_rng: np.random.Generator | None = None
 ) -> NDArray[np.int64]:
     r"""Draw an index of every row with probability proportional to its weight.
 

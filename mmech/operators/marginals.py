@@ -242,9 +242,7 @@ class Marginals(VStack):
     """
 
     def __init__(
-        self,
-        domain_shape: Iterable[int],
-        weights: Mapping[Any, float],
+        self, domain_shape: Iterable[int], weights: Mapping[Any, float]
     ) -> None:
         sizes = check_domain_shape(domain_shape)
         checked = check_weights(weights, len(sizes), "marginal")

@@ -330,9 +330,7 @@ class Conjunctions(ZeroOne):
         return f"{self.shape[0]} boxes over {sizes}"
 
     @cached_property
-    def _layout(
-        self,
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    def _layout(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"products over {magnitude(self.shape[1])} cells do not fit in memory; "

@@ -15,9 +15,7 @@ __all__ = ["least_squares"]
 
 
 def least_squares(
-    strategy: Matrix,
-    values: NDArray[np.float64],
-    scale: ArrayLike | None = None,
+    strategy: Matrix, values: NDArray[np.float64], scale: ArrayLike | None = None
 ) -> NDArray[np.float64] | MarginalEstimate:
     r"""Return the best linear unbiased estimate of the counts.
 

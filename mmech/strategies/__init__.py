@@ -27,10 +27,7 @@ files             strategies as files
 """
 
 from mmech.marginals.designs import block_partitions, covering_design
-from mmech.strategies.bayes_risk import (
-    BayesRisk,
-    bayes_risk_strategy,
-)
+from mmech.strategies.bayes_risk import BayesRisk, bayes_risk_strategy
 from mmech.strategies.optimize import optimize
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.strategies.reweight import reweight

@@ -26,11 +26,7 @@ from mmech.marginals.designs import (
     fewest_blocks,
 )
 from mmech.operators.base import product_of
-from mmech.operators.marginals import (
-    Marginals,
-    check_attributes,
-    check_domain_shape,
-)
+from mmech.operators.marginals import Marginals, check_attributes, check_domain_shape
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.prior import SignalPrior, check_prior
 from mmech.strategies.result import Candidate, StrategyResult

@@ -17,11 +17,7 @@ from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import LARGE_DOMAIN
 from mmech.strategies.registry import Found, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.blocks import (
-    BlockEnergies,
-    block_energies,
-    tree_components,
-)
+from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
 __all__ = ["HIERARCHY", "hierarchy_strategy"]
 
@@ -53,9 +49,7 @@ FINALISTS = 24
 
 
 def hierarchy_strategy(
-    workload: QueryMatrix,
-    *,
-    callback: Callback | None = None,
+    workload: QueryMatrix, *, callback: Callback | None = None
 ) -> StrategyResult:
     """Measure sums over nested blocks of neighbours: the best tree.
 

@@ -24,11 +24,7 @@ from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.marginals import (
-    Marginals,
-    check_attributes,
-    check_domain_shape,
-)
+from mmech.operators.marginals import Marginals, check_attributes, check_domain_shape
 from mmech.operators.subsets import Subset
 from mmech.strategies.marginal_search import (
     MAX_CELLS,

@@ -229,10 +229,7 @@ def _check_p(p: Any, n_cells: int) -> None:
 
 
 def _auto_on_distinct_cells(
-    workload: QueryMatrix,
-    seed: Any,
-    callback: Callback | None,
-    options: dict[str, Any],
+    workload: QueryMatrix, seed: Any, callback: Callback | None, options: dict[str, Any]
 ) -> StrategyResult:
     """Run "auto" on the merged cells where the workload does not tell some apart."""
     reduced, groups = reduce_domain(workload)
@@ -260,10 +257,7 @@ def _auto_on_distinct_cells(
 
 
 def _auto_on_distinct_rows(
-    workload: QueryMatrix,
-    seed: Any,
-    callback: Callback | None,
-    options: dict[str, Any],
+    workload: QueryMatrix, seed: Any, callback: Callback | None, options: dict[str, Any]
 ) -> StrategyResult:
     """Run "auto" on the distinct queries, which have the same gram."""
     distinct = merge_rows(workload)

@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix
-from mmech.operators.basic import (
-    AllRangeGram,
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    Suffix,
-)
+from mmech.operators.basic import AllRangeGram, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack

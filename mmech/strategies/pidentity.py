@@ -508,11 +508,7 @@ def look_at_pidentity_l2(workload: QueryMatrix, found: Found) -> Skip | None:
 
 
 PIDENTITY = Template(
-    "pidentity",
-    pidentity_strategy,
-    60,
-    look=look_at_pidentity,
-    adapt=_in_auto,
+    "pidentity", pidentity_strategy, 60, look=look_at_pidentity, adapt=_in_auto
 )
 PIDENTITY_L2 = Template(
     "pidentity", pidentity_l2_strategy, 50, ("L2",), look_at_pidentity_l2

@@ -37,11 +37,7 @@ INNER_ITERATIONS = 60
 
 
 def reweight(
-    workload: Matrix,
-    strategy: Matrix,
-    *,
-    max_iter: int = 50,
-    tolerance: float = 1e-6,
+    workload: Matrix, strategy: Matrix, *, max_iter: int = 50, tolerance: float = 1e-6
 ) -> StrategyResult:
     """Polish a strategy by the weights of its rows; never makes it worse.
 

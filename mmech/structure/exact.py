@@ -54,13 +54,7 @@ from mmech.operators.partition import (
 from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
 from mmech.operators.stack import HStack, VStack
 
-__all__ = [
-    "as_integer_matrix",
-    "column_sums",
-    "is_known",
-    "norm_bounds",
-    "total_sums",
-]
+__all__ = ["as_integer_matrix", "column_sums", "is_known", "norm_bounds", "total_sums"]
 
 Bounds = tuple[int, int]
 """Upper bounds on the largest L1 norm of a row and on that of a column."""

@@ -26,12 +26,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import (
-    Marginal,
-    Marginals,
-    subset_cells,
-    subset_ranks,
-)
+from mmech.operators.marginals import Marginal, Marginals, subset_cells, subset_ranks
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
