@@ -17,6 +17,7 @@ from mmech import (
     Prefix,
     QueryMatrix,
     Records,
+    Total,
     UnsupportedWorkloadError,
     VStack,
     dual_bound,
@@ -161,6 +162,21 @@ def test_refusals_say_what_to_do(foreign):
         large.column_square_sums()
     with pytest.raises(DomainTooLargeError, match="need a dense matrix"):
         squared_singular_values(large)
+
+
+def test_norms_that_it_knows_are_used_where_it_is_a_part(foreign):
+    kind = type(foreign[0])
+
+    class Known(kind):
+        def column_abs_sums(self):
+            return np.full(self.n, 2.0)
+
+    large = Known(2**20)  # whose entries nothing else could visit
+    assert VStack([large, -2 * large]).sensitivity() == 6
+    assert Kronecker([large, Total(3)]).column_abs_sums().size == 3 * 2**20
+    assert (large.T.row_abs_sums() == 2).all()
+    with pytest.raises(DomainTooLargeError):
+        VStack([large, large]).column_square_sums()
 
 
 def restrict_rows(operator):
