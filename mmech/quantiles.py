@@ -36,6 +36,7 @@ from mmech.checks import check_integer
 from mmech.exceptions import ParameterError
 from mmech.noise import FRACTION_BITS, check_insecure_rng, weighted_choice
 from mmech.noise.seam import drawn
+from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -173,7 +174,7 @@ def select_quantiles(
     released: str,
     relation: Relation,
     ledger: PrivacyLedger | None,
-    noise: np.random.Generator | None,
+    noise: Rng,
 ) -> tuple[NDArray[np.int64], LedgerEntry]:
     """Charge for cut points, then draw them."""
     epsilon = epsilon_of_draw(cost, currency)
@@ -218,9 +219,7 @@ def surplus_logarithms(
     return np.asarray(-rate * np.clip(surplus, 0, most))
 
 
-def _drawn_backwards(
-    table: Logarithms, n_bins: int, noise: np.random.Generator | None
-) -> NDArray[np.int64]:
+def _drawn_backwards(table: Logarithms, n_bins: int, noise: Rng) -> NDArray[np.int64]:
     """Draw cut points, from the last to the first."""
     last = len(table) - 1
     ways = [table[:, 0]]

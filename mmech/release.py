@@ -20,7 +20,7 @@ from mmech.checks import check_integer, plain_array
 from mmech.noise.laws import Law, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn
-from mmech.noise.system import check_insecure_rng
+from mmech.noise.system import Rng, check_insecure_rng
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 
@@ -265,7 +265,7 @@ def measure(
     released: str,
     relation: Relation,
     ledger: PrivacyLedger | None,
-    noise: np.random.Generator | None,
+    noise: Rng,
     check: Callable[[], None] | None = None,
 ) -> Measurement:
     """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
@@ -333,10 +333,7 @@ def measure(
 
 
 def charge(
-    ledger: PrivacyLedger | None,
-    entry: LedgerEntry,
-    relation: Relation,
-    noise: np.random.Generator | None,
+    ledger: PrivacyLedger | None, entry: LedgerEntry, relation: Relation, noise: Rng
 ) -> LedgerEntry:
     """Pay for a release, if there is a ledger and it is for the same relation.
 

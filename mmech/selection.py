@@ -35,6 +35,7 @@ from mmech.noise import (
     weighted_choices,
 )
 from mmech.noise.seam import drawn
+from mmech.noise.system import Rng
 from mmech.privacy.cost import bounded_range_epsilon, one_cost
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -200,7 +201,7 @@ def select(
     window: int | None = None,
     relation: Relation,
     ledger: PrivacyLedger | None,
-    noise: np.random.Generator | None,
+    noise: Rng,
 ) -> tuple[int, LedgerEntry]:
     """Charge for a draw by the exponential mechanism, then draw."""
     epsilon = epsilon_of_draw(cost, currency)
@@ -238,7 +239,7 @@ def choose_rows(
     *,
     window: int,
     relation: Relation,
-    noise: np.random.Generator | None,
+    noise: Rng,
     priors: NDArray[np.int64] | int = 0,
     possible: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
@@ -389,7 +390,7 @@ def flip(
     *,
     monotone: bool,
     relation: Relation,
-    noise: np.random.Generator | None,
+    noise: Rng,
 ) -> int:
     """Choose by permute-and-flip; the caller has paid epsilon."""
     rate = _rate(epsilon, monotone, relation)

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 
-import numpy as np
-
-from mmech.noise.system import random_words
+from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
 __all__ = ["bernoulli", "flip_negative_exponential"]
@@ -17,9 +15,7 @@ Bits = Callable[[int], int]
 """Function from a number of bits to floor(2**bits * p)."""
 
 
-def bernoulli(
-    probability: Bits, insecure_rng: np.random.Generator | None, *, known: int = 0
-) -> bool:
+def bernoulli(probability: Bits, insecure_rng: Rng, *, known: int = 0) -> bool:
     """Return True with exactly the given probability.
 
     Compares a uniform number with the binary expansion of p, 0 < p < 1, 64 bits at a
@@ -35,9 +31,7 @@ def bernoulli(
             return word < expansion
 
 
-def flip_negative_exponential(
-    exponent: Fraction, *, insecure_rng: np.random.Generator | None = None
-) -> bool:
+def flip_negative_exponential(exponent: Fraction, *, insecure_rng: Rng = None) -> bool:
     """Return True with probability exactly exp(-exponent).
 
     Parameters

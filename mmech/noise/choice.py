@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.noise.seam import drawn
-from mmech.noise.system import random_words
+from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
 __all__ = [
@@ -26,9 +26,7 @@ __all__ = [
 ]
 
 
-def integers_below(
-    bounds: ArrayLike, *, insecure_rng: np.random.Generator | None = None
-) -> NDArray[np.int64]:
+def integers_below(bounds: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
     """Draw one integer uniformly from 0..bound-1 for every bound.
 
     Exactly uniform: words above the largest multiple of the bound are drawn
@@ -63,7 +61,7 @@ def integers_below(
 
 
 def assign_records(
-    n_records: int, n_parts: int, *, insecure_rng: np.random.Generator | None = None
+    n_records: int, n_parts: int, *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw the part of the data that every record goes to, each by itself.
 
@@ -102,11 +100,7 @@ def assign_records(
 
 
 def bernoulli_samples(
-    n_records: int,
-    n_samples: int,
-    share: Fraction,
-    *,
-    insecure_rng: np.random.Generator | None = None,
+    n_records: int, n_samples: int, share: Fraction, *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw which records are in each of several samples, exactly and independently.
 
@@ -142,7 +136,7 @@ def bernoulli_samples(
 
 
 def poisson_bags(
-    n_records: int, n_bags: int, *, insecure_rng: np.random.Generator | None = None
+    n_records: int, n_bags: int, *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw how often each record is in each of several bags: Poisson with mean one.
 
@@ -204,14 +198,12 @@ def poisson_thresholds(bits: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def random_key(insecure_rng: np.random.Generator | None = None) -> int:
+def random_key(insecure_rng: Rng = None) -> int:
     """Draw a key of 64 bits, such as `keyed_argmax` takes."""
     return int(drawn("key", None, lambda: random_words(1, insecure_rng)[0]))
 
 
-def random_permutation(
-    n: int, *, insecure_rng: np.random.Generator | None = None
-) -> NDArray[np.int64]:
+def random_permutation(n: int, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
     """Return 0..n-1 in an order drawn uniformly from all (Fisher and Yates).
 
     Parameters
@@ -239,9 +231,7 @@ def random_permutation(
     return order
 
 
-def random_argmax(
-    scores: ArrayLike, *, insecure_rng: np.random.Generator | None = None
-) -> NDArray[np.int64]:
+def random_argmax(scores: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
     """Return the column of each row's maximum, ties broken uniformly at random.
 
     Breaking ties by column would favour the classes that happen to come first.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from mmech.noise.bernoulli import bernoulli
 from mmech.noise.laplace import MAX_SCALE, check_scale, discrete_laplace
-from mmech.noise.system import random_words
+from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
 __all__ = ["discrete_gaussian", "discrete_gaussian_variance"]
@@ -31,10 +31,7 @@ BLOCK_DRAWS = 2**18
 
 
 def discrete_gaussian(
-    variance: Any,
-    shape: tuple[int, ...],
-    *,
-    insecure_rng: np.random.Generator | None = None,
+    variance: Any, shape: tuple[int, ...], *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw independent discrete Gaussian noise, exactly.
 
@@ -105,7 +102,7 @@ def _accepted(
     words: NDArray[np.uint64],
     variance: Fraction,
     scale: int,
-    insecure_rng: np.random.Generator | None,
+    insecure_rng: Rng,
 ) -> NDArray[np.bool_]:
     """Return which proposals the exact acceptance probability lets through."""
     centre = float(variance / scale)
@@ -120,9 +117,7 @@ def _accepted(
     return accepted
 
 
-def _below(
-    word: int, exponent: Fraction, insecure_rng: np.random.Generator | None
-) -> bool:
+def _below(word: int, exponent: Fraction, insecure_rng: Rng) -> bool:
     """Whether a uniform number with these leading 64 bits is below exp(-exponent)."""
     expansion = exp_bits(exponent, 64)
     if word != expansion:

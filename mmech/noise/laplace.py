@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.noise.bernoulli import bernoulli
-from mmech.noise.system import random_bytes
+from mmech.noise.system import Rng, random_bytes
 from mmech.noise.thresholds import exp_bits, logistic_bits
 
 __all__ = ["discrete_laplace", "discrete_laplace_variance"]
@@ -40,10 +40,7 @@ MAX_EVENTS = 4096
 
 
 def discrete_laplace(
-    scale: Any,
-    shape: tuple[int, ...],
-    *,
-    insecure_rng: np.random.Generator | None = None,
+    scale: Any, shape: tuple[int, ...], *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     """Draw independent discrete Laplace noise, exactly.
 
@@ -134,10 +131,7 @@ def expansions(scale: Fraction, count: int) -> NDArray[np.uint8]:
 
 
 def _draw(
-    scale: Fraction,
-    shape: tuple[int, ...],
-    insecure_rng: np.random.Generator | None,
-    count: int | None,
+    scale: Fraction, shape: tuple[int, ...], insecure_rng: Rng, count: int | None
 ) -> NDArray[np.int64]:
     """Draw with a given number of digits; tests choose few, to meet the rare cases."""
     from mmech import _kernels
@@ -160,9 +154,7 @@ def _draw(
     return out.reshape(shape)
 
 
-def _settle(
-    scale: Fraction, count: int, digit: int, insecure_rng: np.random.Generator | None
-) -> int:
+def _settle(scale: Fraction, count: int, digit: int, insecure_rng: Rng) -> int:
     """Return what one trial adds to its geometric number, exactly.
 
     Digits from 0 to count - 1 and the tail are undecided after 64 bits; a `digit` of

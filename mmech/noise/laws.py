@@ -32,6 +32,7 @@ from mmech.noise.norm import (
     norm_noise,
     norm_noise_variance,
 )
+from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 
 __all__ = ["GAUSSIAN", "K_NORM", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
@@ -160,10 +161,7 @@ def k_norm(groups: Groups) -> Law:
         return check_norm_scale(size / epsilon, sizes)
 
     def draw(
-        scale: Fraction,
-        shape: tuple[int, ...],
-        *,
-        insecure_rng: np.random.Generator | None = None,
+        scale: Fraction, shape: tuple[int, ...], *, insecure_rng: Rng = None
     ) -> NDArray[np.int64]:
         columns = shape[1] if len(shape) == 2 else 1
         noise = norm_noise(scale, sizes, columns, insecure_rng=insecure_rng)

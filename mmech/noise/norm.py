@@ -64,13 +64,12 @@ from numpy.typing import NDArray
 
 from mmech.noise.choice import integers_below
 from mmech.noise.laplace import check_scale, discrete_laplace, discrete_laplace_variance
-from mmech.noise.system import random_words
+from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bounds
 from mmech.noise.weighted import position_by_weight
 
 __all__ = ["dimension", "norm_noise", "norm_noise_components", "norm_noise_variance"]
 
-Rng = np.random.Generator | None
 Groups = Sequence[int | Sequence[int]]
 Block = tuple[int, ...]
 """Sizes of groups of equal totals; functions of their counts alone take them sorted."""

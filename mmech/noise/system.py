@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from mmech.checks import check_seed
 from mmech.exceptions import EntropyError, PrivacyLeakWarning
 
-__all__ = ["check_insecure_rng", "random_bytes", "random_words"]
+__all__ = ["Rng", "check_insecure_rng", "random_bytes", "random_words"]
+
+Rng: TypeAlias = np.random.Generator | None
+"""Predictable source for tests; ``None`` is the operating system's entropy."""
 
 
-def random_bytes(
-    size: int, insecure_rng: np.random.Generator | None
-) -> NDArray[np.uint8]:
+def random_bytes(size: int, insecure_rng: Rng) -> NDArray[np.uint8]:
     """Return `size` uniform bytes, from the operating system unless in a test."""
     if insecure_rng is None:
         try:
@@ -30,9 +31,7 @@ def random_bytes(
     return np.frombuffer(insecure_rng.bytes(size), dtype=np.uint8)
 
 
-def random_words(
-    size: int, insecure_rng: np.random.Generator | None
-) -> NDArray[np.uint64]:
+def random_words(size: int, insecure_rng: Rng) -> NDArray[np.uint64]:
     """Return `size` uniform 64-bit words, like `random_bytes`."""
     return random_bytes(8 * size, insecure_rng).view(np.uint64)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.noise.bernoulli import bernoulli
-from mmech.noise.system import random_words
+from mmech.noise.system import Rng, random_words
 
 __all__ = [
     "FRACTION_BITS",
@@ -40,9 +40,7 @@ LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B87620
 """Natural logarithm of two, in units of 2**-320."""
 
 
-def weighted_choice(
-    log_weights: ArrayLike, *, insecure_rng: np.random.Generator | None = None
-) -> int:
+def weighted_choice(log_weights: ArrayLike, *, insecure_rng: Rng = None) -> int:
     r"""Draw an index with probability proportional to its weight.
 
     The weight of i is the double next to :math:`e^{-g_i}`, where :math:`g_i` is how
@@ -100,7 +98,7 @@ def weighted_choice(
 
 
 def weighted_choices(
-    log_weights: NDArray[np.int64], *, insecure_rng: np.random.Generator | None = None
+    log_weights: NDArray[np.int64], *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:
     r"""Draw an index of every row with probability proportional to its weight.
 
@@ -140,9 +138,7 @@ def weighted_choices(
     return out
 
 
-def _settled(
-    log_weights: NDArray[np.int64], word: int, insecure_rng: np.random.Generator | None
-) -> int:
+def _settled(log_weights: NDArray[np.int64], word: int, insecure_rng: Rng) -> int:
     """Return the index that a uniform number falls on, given its first 64 bits."""
     possible = np.flatnonzero(log_weights != IMPOSSIBLE)
     gaps = log_weights[possible].max() - log_weights[possible]
@@ -192,15 +188,13 @@ def _expansion(part: int, total: int, bits: int) -> int:
     return (part << bits) // total
 
 
-def position_by_weight(
-    weights: list[int], insecure_rng: np.random.Generator | None
-) -> int:
+def position_by_weight(weights: list[int], insecure_rng: Rng) -> int:
     """Draw a position with probability exactly proportional to whole weights."""
     ends = list(accumulate(weights))
     return bisect_right(ends, _below(ends[-1], insecure_rng))
 
 
-def _below(bound: int, insecure_rng: np.random.Generator | None) -> int:
+def _below(bound: int, insecure_rng: Rng) -> int:
     """Draw an integer uniformly from 0..bound-1, of any size."""
     length = (bound - 1).bit_length()
     words = -(-length // 64)
