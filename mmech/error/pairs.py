@@ -429,9 +429,7 @@ class _MarginalRule(_SubsetsRule):
         return super().rows(workload, strategy) if gains is None else gains
 
 
-def _precisions(
-    strategy: Tables, subsets: Iterable[tuple[int, ...]]
-) -> NDArray[np.float64]:
+def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:
     if isinstance(strategy, Residuals):
         weights = [strategy.weights.get(subset, 0.0) for subset in subsets]
         return np.square(weights)
@@ -492,7 +490,7 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
 
 def _range_gains(
     workload: AllRange | WidthRange, strategy: QueryMatrix
-) -> NDArray[np.float64] | None:
+) -> Floats | None:
     """Row norms for ranges: distances between the coefficients of prefix sums.
 
     With C = S A⁺ for the matrix S of the sums over the first 0..n cells, range
@@ -524,9 +522,7 @@ def _range_gains(
     return np.asarray(gains)
 
 
-def _row_gains_by_blocks(
-    workload: QueryMatrix, strategy: QueryMatrix
-) -> NDArray[np.float64]:
+def _row_gains_by_blocks(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     pinv = strategy.pinv()
     gains = np.empty(workload.shape[0])
     height = max(1, LIMITS.block_entries // max(*workload.shape, strategy.shape[0]))

@@ -20,6 +20,8 @@ from mmech.structure.shape import squared_singular_values
 
 __all__ = ["partial_loss_bound", "sum_of_roots", "weighted_loss_bound"]
 
+Floats = NDArray[np.float64]
+
 SUBSPACE_ITERATIONS = 3
 """Iterations to the largest singular values, where not all are computed."""
 
@@ -30,7 +32,7 @@ SPREAD = 1e-4
 """Ratio of their squares to the largest below which they are left to the rest."""
 
 
-def sum_of_roots(squares: NDArray[np.float64], size: int) -> float:
+def sum_of_roots(squares: Floats, size: int) -> float:
     """Return a lower bound on Σ √λ_i given eigenvalues with rounding errors.
 
     By Weyl's inequality every eigenvalue is off by at most the norm of the error,
@@ -40,16 +42,14 @@ def sum_of_roots(squares: NDArray[np.float64], size: int) -> float:
     return float(np.sqrt(squares[squares > noise] - noise).sum())
 
 
-def weighted_loss_bound(workload: QueryMatrix, p: NDArray[np.float64]) -> float:
+def weighted_loss_bound(workload: QueryMatrix, p: Floats) -> float:
     """Return ‖W P^½‖_*² by all singular values."""
     weighted = Product(workload, Diagonal(np.sqrt(p)))
     squares = squared_singular_values(weighted)
     return sum_of_roots(squares, max(workload.shape)) ** 2
 
 
-def partial_loss_bound(
-    workload: QueryMatrix, p: NDArray[np.float64], trace: float | None
-) -> float:
+def partial_loss_bound(workload: QueryMatrix, p: Floats, trace: float | None) -> float:
     r"""Return ‖M‖_*² for M = W P^½ from below, by products with M alone.
 
     With k directions Q and V an orthonormal basis of the rows QᵀM, pinching gives
@@ -96,9 +96,7 @@ def partial_loss_bound(
     return (total + rest) ** 2 * (1.0 - 2.0 * rounding)
 
 
-def _gram_products(
-    workload: QueryMatrix, p: NDArray[np.float64]
-) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+def _gram_products(workload: QueryMatrix, p: Floats) -> Callable[[Floats], Floats]:
     """Return X -> H X for the smaller of P^½ WᵀW P^½ and W P Wᵀ."""
     m, n = workload.shape
     if m < n:
@@ -109,10 +107,7 @@ def _gram_products(
 
 @singledispatch
 def _fourth_moment(
-    workload: QueryMatrix,
-    p: NDArray[np.float64],
-    trace: float,
-    products: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    workload: QueryMatrix, p: Floats, trace: float, products: Callable[[Floats], Floats]
 ) -> float:
     """Return ‖H‖_F² = Σ σ_i⁴, or where that takes too long a bound from above."""
     m, n = workload.shape
@@ -127,7 +122,7 @@ def _fourth_moment(
 
 
 @_fourth_moment.register(Sparse)
-def _(workload: Sparse, p: NDArray[np.float64], trace: float, products: Any) -> float:
+def _(workload: Sparse, p: Floats, trace: float, products: Any) -> float:
     weighted = workload.to_sparse().astype(np.float64) * np.sqrt(p)
     filled = np.diff(weighted.tocsc().indptr).astype(np.float64)
     if float(filled @ filled) > LIMITS.certificate_entries:
@@ -135,9 +130,7 @@ def _(workload: Sparse, p: NDArray[np.float64], trace: float, products: Any) -> 
     return float(np.square((weighted @ weighted.T).data).sum())
 
 
-def _fourth_moment_by_norms(
-    workload: QueryMatrix, p: NDArray[np.float64], trace: float
-) -> float:
+def _fourth_moment_by_norms(workload: QueryMatrix, p: Floats, trace: float) -> float:
     """Use Σ σ_i⁴ <= σ_max² Σ σ_i² and σ_max² <= ‖W‖_1 ‖W‖_∞ max_j p_j."""
     try:
         largest = float(workload.row_abs_sums().max()) * workload.sensitivity()

@@ -31,6 +31,8 @@ __all__ = [
     "nearest_inverse_gram",
 ]
 
+Floats = NDArray[np.float64]
+
 MAX_TERMS = 64
 """Largest number of stacked products."""
 
@@ -59,7 +61,7 @@ class JointInverseGram(Symmetric):
     """
 
     weights: Sequence[float]
-    grams: Sequence[Sequence[NDArray[np.float64]]]
+    grams: Sequence[Sequence[Floats]]
     choice: Sequence[Sequence[int]]
 
     @property
@@ -71,9 +73,7 @@ class JointInverseGram(Symmetric):
         return sizes_label([grams[0].shape[0] for grams in self.grams])
 
     @cached_property
-    def _factorisation(
-        self,
-    ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], bool]:
+    def _factorisation(self) -> tuple[list[Floats], list[Floats], bool]:
         transforms, eigenvalues, exact = [], [], True
         for grams in self.grams:
             traces = np.array([np.trace(gram) for gram in grams]) / grams[0].shape[0]
@@ -93,12 +93,12 @@ class JointInverseGram(Symmetric):
         return transforms, eigenvalues, exact
 
     @property
-    def transforms(self) -> list[NDArray[np.float64]]:
+    def transforms(self) -> list[Floats]:
         """T_i, each of shape (n_i, n_i)."""
         return self._factorisation[0]
 
     @property
-    def eigenvalues(self) -> list[NDArray[np.float64]]:
+    def eigenvalues(self) -> list[Floats]:
         """Diagonals of T_iᵀGT_i for the grams of attribute i, (n_grams, n_i)."""
         return self._factorisation[1]
 
@@ -107,7 +107,7 @@ class JointInverseGram(Symmetric):
         """Whether the grams of every attribute have a common basis."""
         return all(len(grams) <= 2 for grams in self.grams) or self._factorisation[2]
 
-    def spectrum_of(self, group: int) -> NDArray[np.float64]:
+    def spectrum_of(self, group: int) -> Floats:
         """⊗_i λ_gi of one product, as a tensor with one axis per attribute."""
         rows = [
             values[kind]
@@ -116,7 +116,7 @@ class JointInverseGram(Symmetric):
         return reduce(np.multiply.outer, rows)
 
     @cached_property
-    def spectrum(self) -> NDArray[np.float64]:
+    def spectrum(self) -> Floats:
         """Σ_g c_g² ⊗_i λ_gi as a tensor with one axis per attribute."""
         total = np.zeros([len(transform) for transform in self.transforms])
         for group, weight in enumerate(self.weights):
@@ -191,11 +191,9 @@ def _is_definite(gram: Any) -> bool:
     return bool(values[0] > CLEAR_RANK * values[-1])
 
 
-def distinct_grams(
-    factors: list[QueryMatrix],
-) -> tuple[list[NDArray[np.float64]], list[int]]:
+def distinct_grams(factors: list[QueryMatrix]) -> tuple[list[Floats], list[int]]:
     """Return the different grams of some factors and which one every factor has."""
-    grams: list[NDArray[np.float64]] = []
+    grams: list[Floats] = []
     known: dict[bytes, int] = {}
     seen: dict[int, int] = {}
     places = []

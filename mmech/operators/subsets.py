@@ -21,6 +21,8 @@ __all__ = [
     "subsets_inside",
 ]
 
+Floats = NDArray[np.float64]
+
 Subset = tuple[int, ...]
 
 
@@ -45,23 +47,17 @@ def downward_closure(
     return {subset: i for i, subset in enumerate(ordered)}
 
 
-def ranks_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def ranks_of(subsets: Iterable[Subset], domain_shape: tuple[int, ...]) -> Floats:
     """Return m_s = Π_{i∈s} (n_i - 1) for the listed subsets."""
     return _products(subsets, [n - 1.0 for n in domain_shape])
 
 
-def sizes_of(
-    subsets: Iterable[Subset], domain_shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def sizes_of(subsets: Iterable[Subset], domain_shape: tuple[int, ...]) -> Floats:
     """Return n_s = Π_{i∈s} n_i for the listed subsets."""
     return _products(subsets, [float(n) for n in domain_shape])
 
 
-def _products(
-    subsets: Iterable[Subset], factors: Sequence[float]
-) -> NDArray[np.float64]:
+def _products(subsets: Iterable[Subset], factors: Sequence[float]) -> Floats:
     """Return the product of the factors of every subset."""
     return np.array([math.prod([factors[i] for i in subset]) for subset in subsets])
 
@@ -90,7 +86,7 @@ def marginal_precisions(
     terms: Iterable[tuple[Subset, float]],
     subsets: Sequence[Subset],
     domain_shape: tuple[int, ...],
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return k_s = Σ_{a⊇s} θ_a² n_s / n_a, zero where no marginal contains s.
 
     The gram of the weighted marginals has the eigenvalue k_s n / n_s on the

@@ -33,12 +33,8 @@ MARGIN = 1.05
 
 
 def nonnegative(
-    strategy: Matrix,
-    values: NDArray[np.float64],
-    *,
-    max_iter: int = 20_000,
-    tolerance: float = 1e-9,
-) -> NDArray[np.float64]:
+    strategy: Matrix, values: Floats, *, max_iter: int = 20_000, tolerance: float = 1e-9
+) -> Floats:
     r"""Return the non-negative counts that fit the measurements best.
 
     Minimises :math:`\|A x - y\|_2^2` over :math:`x \ge 0`, and over those x whose

@@ -117,7 +117,7 @@ def _(workload: PartitionStack, sizes: Sizes) -> Floats | None:
 @_energies.register(Kronecker)
 def _kronecker_energies(
     workload: Kronecker, domain_shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
+) -> Floats | None:
     if tuple(factor.shape[1] for factor in workload.factors) != domain_shape:
         return None
     inside, outside = [], []
@@ -131,9 +131,7 @@ def _kronecker_energies(
     return lattice_product(inside, outside)
 
 
-def _box_energies(
-    widths: NDArray[np.int64], sizes: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _box_energies(widths: NDArray[np.int64], sizes: tuple[int, ...]) -> Floats:
     """Σ over boxes of r_i values of Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} r_i² / n_i."""
     kinds, counts = np.unique(widths, axis=0, return_counts=True)
     cells = np.array(sizes, np.float64)
@@ -167,7 +165,7 @@ def _box_energies(
 
 def _partition_energies(
     workload: PartitionStack, domain_shape: tuple[int, ...]
-) -> NDArray[np.float64] | None:
+) -> Floats | None:
     """From ‖W M_aᵀ‖² = c_a Σ_{s⊆a} v_s, by inclusion and exclusion over subsets."""
     from mmech import _kernels
 
