@@ -1,5 +1,8 @@
 """The command that lists unnoticed mistakes, on a package of one line."""
 
+import builtins
+import dis
+import inspect
 from pathlib import Path
 
 import pytest
@@ -81,9 +84,25 @@ def test_names_tell_mistakes_apart():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def global_names(code):
+    """Return names that code looks up beyond its functions, and those that it sets."""
+    used, known = set(), set()
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            used.add(step.argval)
+        elif step.opname == "STORE_NAME":
+            known.add(step.argval)
+    for inner in filter(inspect.iscode, code.co_consts):
+        used |= global_names(inner)[0]
+    return used, known
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mistake_fits_the_source(mutant):
     text = (ROOT / mutant.file).read_text(encoding="utf-8")
     assert text.count(mutant.find) == 1
-    # What is left is a program still.
-    compile(text.replace(mutant.find, mutant.replace), mutant.file, "exec")
+    # What is left is a program still, of names that are there: any test stops another.
+    names, _ = global_names(compile(text, mutant.file, "exec"))
+    mutated = text.replace(mutant.find, mutant.replace)
+    used, known = global_names(compile(mutated, mutant.file, "exec"))
+    assert used - names <= known | set(dir(builtins))

@@ -783,21 +783,21 @@ LEAKS = (
         "exact number of records: choice in the file",
         "mmech_rf/drawn/classifier.py",
         "        self._experts = experts\n",
-        "        self._experts = experts\n        n_records = float(len(codes))\n",
+        "        self._experts = experts\n        n_records = float(records.number)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: an attribute of the fit",
         "mmech_rf/private/base.py",
         "        self.schema_ = schema\n",
-        "        self.schema_ = schema\n        self.n_records_in_ = len(codes)\n",
+        "        self.schema_ = schema\n        self.n_records_in_ = records.number\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact number of records: blocks",
         "mmech_rf/blocks/classifier.py",
         "            n_records=n_records,\n            n_columns",
-        "            n_records=float(len(codes)),\n            n_columns",
+        "            n_records=float(records.number),\n            n_columns",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
@@ -848,7 +848,7 @@ LEAKS = (
         "labels of empty leaves known: drawn trees",
         "mmech_rf/drawn/draw.py",
         "labels.append(np.array(drawn, np.int64))",
-        "labels.append(np.where(scores.any(axis=1), drawn, 0))",
+        "labels.append(np.where(nodes.scores(way, here).any(axis=1), drawn, 0))",
         (f"{TREE_DRAW}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
