@@ -11,10 +11,9 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -117,21 +116,23 @@ def encoded_blocks(
     The codes of all records are never there at once, and have narrow types. Messages
     count rows from the first one that the name of a part of a file has.
     """
-    if policies["handle_unknown"] != "drop":
-        _check_classes(schema, y)
     rows = _rows_of(chunk_id)
     first_row = rows[1] if rows else 0
-    encode: Callable[..., Any] = partial(schema.encode, narrow=True, **policies)
+
+    def encoded(x: Any, labels: Any, first: int) -> Any:
+        if policies["handle_unknown"] != "drop":
+            _check_classes(schema, labels)
+        return schema.encode(x, labels, narrow=True, first_row=first, **policies)
+
     whole = not (_has_rows(X) and _has_rows(y) and len(X) == len(y))
     step = LIMITS.counted_records
     if whole or len(X) <= step:
-        yield encode(X, y, first_row=first_row)
+        yield encoded(X, y, first_row)
         return
     for start in range(0, len(X), step):
-        x, labels = (
-            getattr(table, "iloc", table)[start : start + step] for table in (X, y)
-        )
-        yield encode(x, labels, first_row=first_row + start)
+        part = slice(start, start + step)
+        x, labels = (getattr(table, "iloc", table)[part] for table in (X, y))
+        yield encoded(x, labels, first_row + start)
 
 
 def _has_rows(table: Any) -> bool:
