@@ -31,6 +31,7 @@ from mmech.selection import flip
 from mmech.storage.codec import storable
 from mmech.strategies import block_partitions
 from mmech_rf.blocks.settings import BlockSettings
+from mmech_rf.blocks.votes import cells_of
 from mmech_rf.private.votes import Experts, check_labels, check_that
 
 __all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
@@ -89,7 +90,7 @@ class LabelForest(Experts):
         votes = np.ones((codes.shape[0], self.n_classes))
         rows = np.arange(codes.shape[0])
         for block, labels in zip(self.blocks, self.labels, strict=True):
-            votes[rows, labels[_leaves(codes, self.domain_shape, block)]] += 1
+            votes[rows, labels[cells_of(codes, self.domain_shape, block)]] += 1
         return np.log(votes)
 
 
@@ -115,7 +116,7 @@ def draw_labels(
     for number, block in enumerate(blocks):
         here = trees == number
         counts = np.zeros((product_of(domain_shape[i] for i in block), n_classes), int)
-        leaves = _leaves(codes[here], domain_shape, block)
+        leaves = cells_of(codes[here], domain_shape, block)
         np.add.at(counts, (leaves, class_codes[here]), 1)
         drawn = [
             flip(row, epsilon, monotone=True, relation=relation, noise=noise)
@@ -123,11 +124,3 @@ def draw_labels(
         ]
         labels.append(np.array(drawn, np.int64))
     return LabelForest(domain_shape, tuple(blocks), tuple(labels), n_classes)
-
-
-def _leaves(codes: Codes, domain_shape: tuple[int, ...], block: Subset) -> Codes:
-    """Return the leaf that every record reaches in the tree of a block."""
-    out = np.zeros(codes.shape[0], np.int64)
-    for i in block:
-        out = out * domain_shape[i] + codes[:, i]
-    return out

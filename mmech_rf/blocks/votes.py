@@ -20,6 +20,7 @@ __all__ = [
     "Distribution",
     "LogOdds",
     "Weights",
+    "cells_of",
     "check_estimate",
     "measured_tables",
 ]
@@ -40,6 +41,16 @@ def measured_tables(
     tables = Marginals(strategy.domain_shape, dict.fromkeys(strategy.weights, 1))
     variance = np.broadcast_to(measurement.variance, (tables.shape[0],))
     return tables, np.maximum(variance, NEGLIGIBLE)
+
+
+def cells_of(
+    codes: NDArray[np.int64], domain_shape: tuple[int, ...], block: Subset
+) -> NDArray[np.int64]:
+    """Return the cell of a block, in C order, that every record is in, shape (N,)."""
+    out = np.zeros(codes.shape[0], np.int64)
+    for i in block:
+        out = out * domain_shape[i] + codes[:, i]
+    return out
 
 
 def check_estimate(
@@ -112,10 +123,7 @@ class LogOdds(Experts):
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.tile(np.log(self.class_shares), (codes.shape[0], 1))
         for block, table in zip(self.blocks, self.log_tables, strict=True):
-            place = np.zeros(codes.shape[0], np.int64)
-            for i in block:
-                place = place * self.estimate.domain_shape[i] + codes[:, i]
-            out += table[place]
+            out += table[cells_of(codes, self.estimate.domain_shape, block)]
         return out
 
 

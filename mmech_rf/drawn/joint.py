@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, logit, logsumexp, ndtri, softmax
+from scipy.special import logsumexp, softmax
 
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
@@ -391,13 +391,6 @@ class JointTrees(SelectedTrees):
             found[np.arange(len(part)), votes] += 1e-9
             out[start : start + len(part)] = found / found.sum(axis=1, keepdims=True)
         return out
-
-    def interval(self, codes: Codes, level: float) -> tuple[Floats, Floats]:
-        """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
-        found = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
-        spread = ndtri((1 + level) / 2) * self._line_errors(codes, found)
-        odds = logit(found)
-        return expit(odds - spread), expit(odds + spread)
 
     def _line_errors(self, codes: Codes, found: Floats) -> Floats:
         """Return standard errors of the log-odds of each class against the others."""

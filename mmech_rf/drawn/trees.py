@@ -126,13 +126,16 @@ class SelectedTrees(Experts):
     def interval(self, codes: NDArray[np.int64], level: float) -> tuple[Floats, Floats]:
         """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
         found = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
-        variances = self._variances(codes)
-        against = 1 - found
-        own = variances * (1 - (found / against) ** 2)
-        weighed = (found**2 * variances).sum(axis=1, keepdims=True) / against**2
-        spread = ndtri((1 + level) / 2) * np.sqrt(np.maximum(own + weighed, 0.0))
+        spread = ndtri((1 + level) / 2) * self._line_errors(codes, found)
         odds = logit(found)
         return expit(odds - spread), expit(odds + spread)
+
+    def _line_errors(self, codes: NDArray[np.int64], found: Floats) -> Floats:
+        """Return standard errors of the log-odds of each class against the others."""
+        variances, against = self._variances(codes), 1 - found
+        own = variances * (1 - (found / against) ** 2)
+        weighed = (found**2 * variances).sum(axis=1, keepdims=True) / against**2
+        return np.asarray(np.sqrt(np.maximum(own + weighed, 0.0)))
 
     def _variances(self, codes: NDArray[np.int64]) -> Floats:
         """Return squared standard errors of log-odds, shape (b, k)."""
