@@ -7,7 +7,7 @@ dense matrix, which is composed by NumPy alone.
 import numpy as np
 import reference as ref
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -170,6 +170,7 @@ def has_clear_rank(dense):
 # ------------------------------------------------------------------ properties
 
 
+@settings(max_examples=settings.default.max_examples // 2)  # of many checks each
 @given(operators())
 def test_compositions_obey_the_protocol(pair):
     operator, dense = pair

@@ -116,7 +116,7 @@ def test_gaussian_accepts_its_variance_and_rejects_five_percent(variance):
 def test_the_rare_paths(scale, count):
     """With few digits most draws go through exact arithmetic and the event list."""
     usual = discrete_laplace(scale, (40_000,))
-    sample = _laplace._draw(Fraction(scale), (5000,), None, count)
+    sample = _laplace._draw(Fraction(scale), (2500,), None, count)
     assert pvalue(sample, scale) > FALSE_ALARM
     assert two_sample_pvalue(sample, usual) > FALSE_ALARM
     # It would be noticed if the tail were forgotten, or counted once only.
@@ -127,7 +127,7 @@ def test_the_rare_paths(scale, count):
 
 def test_pausing_loses_and_repeats_nothing():
     """Nine of ten trials are events: the kernel pauses whenever 4096 were found."""
-    sample = _laplace._draw(Fraction(10), (12_000,), None, 0)
+    sample = _laplace._draw(Fraction(10), (6000,), None, 0)
     assert pvalue(sample, 10) > FALSE_ALARM
     assert two_sample_pvalue(sample[:2000], sample[2000:]) > FALSE_ALARM
 

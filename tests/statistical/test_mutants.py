@@ -203,7 +203,7 @@ def test_noise_shared_by_the_classes(watch_all):
             release,
             [4, 4],
             [5, 4],
-            runs=4000,
+            runs=2000,
             confidence=CONFIDENCE,
             statistic=lambda values: values[:, 0] - values[:, 1],
         ).epsilon

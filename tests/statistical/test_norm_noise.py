@@ -39,12 +39,9 @@ def chisquare(counts, law):
 CASES = [
     ((1,), Fraction(3, 2), 25),
     ((1, 1), Fraction(7, 10), 18),
-    ((2, 1), Fraction(1), 11),
-    ((1, 1, 1), Fraction(4, 5), 11),
     ((1, 3), Fraction(1, 2), 7),
     ((2, 1, 2), Fraction(3, 10), 4),
     (((1, 2),), Fraction(1), 14),
-    (((2, 2),), Fraction(4, 5), 9),
     (((1, 3), 1), Fraction(1, 2), 6),
 ]
 
@@ -96,7 +93,7 @@ def test_radii_of_many_rows(groups, scale):
         assert (chisquare(counts, law) > FALSE_ALARM) == (factor == 1.0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("size", [1, 7])
 def test_one_group_is_discrete_laplace_noise(size):
     """Two-sample chi-squares: of every coordinate, and of the norms of the rows."""
     scale, columns = 6, 60_000
@@ -150,8 +147,9 @@ def test_variances_of_equal_totals():
     assert abs(contrasts.mean() - 2 * (variance[1] - covariance)) < 6 * error
 
 
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@pytest.mark.parametrize("name", command.NORM_GROUPS)
+@pytest.mark.parametrize(
+    ("name", "neighbours"), [("groups", "add_remove"), ("equal totals", "replace")]
+)
 def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 

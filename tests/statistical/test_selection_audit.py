@@ -19,7 +19,7 @@ pytestmark = pytest.mark.statistical
 
 CONFIDENCE = 0.999
 RUNS = 4000
-FITS = 1000
+FITS = 500
 CHOICES = [
     (name, neighbours)
     for name in (
