@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference as ref
 from catalogue import CATALOGUE, SIGNED, TALL, THETA
-from hypothesis import given
+from hypothesis import given, settings
 
 from mmech import (
     AllRange,
@@ -152,6 +152,7 @@ def test_pseudoinverse_of_p_identity(theta):
 # ------------------------------------------------------------------ marginals
 
 
+@settings(max_examples=settings.default.max_examples // 2)  # of many checks each
 @given(marginals())
 def test_marginals_obey_the_protocol(operator):
     dense = dense_marginals(operator)

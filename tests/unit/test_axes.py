@@ -64,7 +64,7 @@ def values(rng, shape, dtype):
 
 @pytest.mark.parametrize("name", list(PRODUCTS))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("k", [1, 2, 9])
+@pytest.mark.parametrize("k", [1, 9])
 def test_products_along_axes(name, dtype, k, rng):
     operator, explicit = Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
     if dtype is np.int64 and operator.dtype != np.int64:

@@ -394,7 +394,7 @@ def largest_log_ratio(groups, scale, first, second):
     The law of the noise is that of the norm, tested above. Columns are independent,
     so that their largest ratios add up.
     """
-    axis = np.arange(-2, 4)
+    axis = np.arange(-1, 4)
     outputs = np.array(list(itertools.product(axis, repeat=ref.n_rows(groups))))
     loss = Fraction(0)
     for a, b in zip(first.T, second.T, strict=True):

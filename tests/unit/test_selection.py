@@ -301,7 +301,7 @@ def test_flips_follow_their_law(monotone, neighbours, rate, persons, noise_rng):
     }
     drawn = [
         permute_and_flip(scores, epsilon=1, released="x", **settings)
-        for _ in range(5000)
+        for _ in range(2000)
     ]
     law = flip_probabilities(scores, rate / persons)
     counts = np.bincount(drawn, minlength=4)
