@@ -1,5 +1,6 @@
 """The forest of blocks: privacy first, then choices and votes."""
 
+import itertools
 import math
 import pickle
 from fractions import Fraction
@@ -53,7 +54,7 @@ def watched(monkeypatch, watch_all):
 # ------------------------------------------------------------- what one record changes
 @pytest.mark.parametrize("size", [0, 12])
 @ALL
-def test_every_addition_of_a_record(mode, size, watched):
+def test_every_addition_of_a_record(mode, size, watched, rng):
     """One entry of every table changes by one, and sensitivity is exact."""
     X, y = data(mode, size)
     schema = MODES[mode][0]
@@ -68,27 +69,24 @@ def test_every_addition_of_a_record(mode, size, watched):
 
     rows = X.tolist()
     before = measured(np.array(rows).reshape(-1, 3), y)
-    for cell in RAW.tolist():
-        for label in schema.class_labels:
-            for place in {0, size}:
-                more = [*rows[:place], cell, *rows[place:]]
-                labels = [*y[:place], label, *y[place:]]
-                after = measured(np.array(more), np.array(labels))
-                assert len(after) == len(before)
-                for (mechanism, old, claimed), (_, new, _) in zip(
-                    before, after, strict=True
-                ):
-                    change = new - old
-                    tables = getattr(mechanism.strategy, "weights", {(): 1})
-                    assert np.abs(change).sum() == len(tables)
-                    assert np.abs(change).max() == 1
-                    cost = 0
-                    for start, stop, weight in mechanism.released.row_weights():
-                        part = np.abs(change[start:stop]).sum()
-                        cost += weight * int(part)
-                    assert cost == mechanism.released.sensitivity
-                    weights = [w for *_, w in mechanism.released.row_weights()]
-                    assert claimed == pytest.approx(cost / max(weights))
+    for cell, label in itertools.product(RAW.tolist(), schema.class_labels):
+        place = rng.choice([0, size])
+        more = [*rows[:place], cell, *rows[place:]]
+        labels = [*y[:place], label, *y[place:]]
+        after = measured(np.array(more), np.array(labels))
+        assert len(after) == len(before)
+        for (mechanism, old, claimed), (_, new, _) in zip(before, after, strict=True):
+            change = new - old
+            tables = getattr(mechanism.strategy, "weights", {(): 1})
+            assert np.abs(change).sum() == len(tables)
+            assert np.abs(change).max() == 1
+            cost = 0
+            for start, stop, weight in mechanism.released.row_weights():
+                part = np.abs(change[start:stop]).sum()
+                cost += weight * int(part)
+            assert cost == mechanism.released.sensitivity
+            weights = [w for *_, w in mechanism.released.row_weights()]
+            assert claimed == pytest.approx(cost / max(weights))
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])

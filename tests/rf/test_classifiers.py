@@ -189,7 +189,7 @@ def test_scores_weigh_records_and_name_labels_that_do_not_fit(noiseless):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["batch training", "laplace disjoint"])
 def test_the_order_of_the_classes_does_not_matter(name, monkeypatch):
-    """Means of 200 fits, 6 standard errors apart at most: false alarm < 1e-8."""
+    """Means of 60 fits, 6 standard errors apart at most: false alarm < 1e-8."""
     rf_cases.remember(monkeypatch)
     X, _ = records(60)
     target = np.where(np.arange(60) < 45, "no", "yes")
@@ -197,7 +197,7 @@ def test_the_order_of_the_classes_does_not_matter(name, monkeypatch):
     def mean_and_error(order):
         schema = Schema(SCHEMA.attributes, order)
         model = classifier(name, schema=schema, n_trees=2, depth=1, epsilon=0.01)
-        scores = [clone(model).fit(X, target).score(X, target) for _ in range(200)]
+        scores = [clone(model).fit(X, target).score(X, target) for _ in range(60)]
         return np.mean(scores), np.std(scores) / math.sqrt(len(scores))
 
     def gap():

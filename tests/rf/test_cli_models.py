@@ -389,7 +389,7 @@ def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
     train, test, truth = parts_of(data_dir / f"{name}.csv.gz", tmp_path)
     options = ["--schema", data_dir / f"{name}.mrf_schema.json", "--epsilon", 20]
     options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
-    options += ["--handle-missing", missing, "--depth", 3, "--trees", 60]
+    options += ["--handle-missing", missing, "--depth", 3, "--trees", 30]
     out = ("--out", tmp_path / "labels.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

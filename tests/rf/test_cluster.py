@@ -81,8 +81,10 @@ def released_at_once(name):
     return released(MODELS[name], CAR.data, CAR.target)
 
 
-@SOURCES
-@pytest.mark.parametrize("n_parts", [1, 11])
+@pytest.mark.parametrize(
+    ("source", "n_parts"),
+    [(as_frames, 11), (as_arrays, 11), (as_parts, 11), (as_parts, 1)],
+)
 def test_the_release_is_that_of_all_records_at_once(source, n_parts):
     for name, model in MODELS.items():
         assert released(model, *source(n_parts)) == released_at_once(name)

@@ -117,8 +117,9 @@ def renyi(first, second, order):
     return log_sum(first, second) / (order - 1)
 
 
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@pytest.mark.parametrize("rho", ["1/100", "1/2"])
+@pytest.mark.parametrize(
+    ("rho", "neighbours"), [("1/100", "replace"), ("1/2", "add_remove")]
+)
 def test_every_outcome_and_every_neighbour(rho, neighbours):
     """Over all trees: the privacy loss has its range, and Rényi divergences are low."""
     settings = {"draw": concentrated_draw, "rho": rho, "neighbours": neighbours}

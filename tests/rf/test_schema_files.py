@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections import Counter
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -29,6 +30,7 @@ needs_data = pytest.mark.skipif(
 )
 
 
+@cache
 def read_frame(name):
     with gzip.open(Path(DATA_DIR) / f"{name}.csv.gz", "rt", newline="") as stream:
         header, *rows = csv.reader(stream)

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given
+from hypothesis import given, settings
 
 from mmech import Conjunctions, PartitionStack
 from mmech.testing import assert_query_matrix
@@ -71,7 +71,12 @@ def compiled(form, limit, build, *arguments):
     return workload
 
 
+# In two forms, and of many checks each.
+FEWER = settings(max_examples=settings.default.max_examples // 3)
+
+
 @FORMS
+@FEWER
 @given(case=forests_with_queries())
 def test_training_workload_is_the_table_of_paths(form, limit, case):
     forest, _ = case
@@ -86,6 +91,7 @@ def test_aggregation_workload_is_the_table_of_visits(case):
 
 
 @FORMS
+@FEWER
 @given(case=forests_with_queries())
 def test_prediction_workload_counts_shared_leaves(form, limit, case):
     forest, queries = case
