@@ -30,7 +30,8 @@ pytestmark = [
 
 CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
 MATRIX = CHECKED | {"template": "identity"}
-ONE_ROUND = DrawnSettings(most_rounds=1)
+FEW_VIEWS = DrawnSettings(most_rounds=1, most_pairs=0, third_level=0.0)
+"""Of domains as wide as those that are inferred, trees are drawn from many."""
 HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 PER_BATCH = {
     "check_estimators_pickle": HOLDS_COUNTS,
@@ -59,13 +60,19 @@ def expected_failures(estimator):
         SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         NonPrivateForestClassifier(n_trees=4, depth=2),
         # one tree, whose number of records is measured; two that are boosted
-        PrivateForestClassifier(epsilon=3, insecure_rng=0),
+        PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_VIEWS),
         DrawnForestClassifier(
-            epsilon=300, insecure_rng=0, n_records=100, settings=ONE_ROUND
+            epsilon=300, insecure_rng=0, n_records=100, settings=FEW_VIEWS
         ),
         BlockForestClassifier(epsilon=1e6, insecure_rng=0),
     ],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_compatibility(estimator, check):
-    check(estimator)
+    try:
+        check(estimator)
+    except Exception as failure:
+        if check.func.__name__ in expected_failures(estimator):
+            # Nobody reads where it was, which takes a fifth of a second to print.
+            raise failure.with_traceback(None) from None
+        raise
