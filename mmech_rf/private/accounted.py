@@ -29,6 +29,7 @@ from mmech import (
 from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
+from mmech.selection import fixed_point_rate
 from mmech_rf.private.choice import Choice
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
@@ -46,9 +47,9 @@ NUMBER = "number of records"
 """Name of the noisy number of records in ledgers and privacy statements."""
 
 LEAST_EPSILON = Fraction(1, 100_000)
-"""Numerical guard: smallest epsilon that trees and cut points are drawn with, for each
-record that comes or goes. Roundings of the arithmetic, which are paid for, would use up
-a smaller one."""
+"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
+comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
+one."""
 
 
 @cache
@@ -99,14 +100,7 @@ class AccountedForest(ShownForest):
         epsilon = super()._check_parameters()
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
-            if cut and epsilon < self._least_epsilon:
-                raise ParameterError(
-                    "epsilon",
-                    f"must be at least {float(self._least_epsilon):g} to cut "
-                    "attributes where their records are",
-                    f"{float(epsilon):g}",
-                    ("raise it", "leave {private_bins} out"),
-                )
+            self._check_draws(epsilon, len(cut))
             check_grid(
                 [
                     max(a.size, self._settings.most_bins + 1) if i in cut else a.size
@@ -123,6 +117,25 @@ class AccountedForest(ShownForest):
             )
         return epsilon
 
+    def _check_draws(self, epsilon: Fraction, n_cut: int) -> None:
+        """Raise unless epsilon pays for the roundings of draws of cut points."""
+        if not n_cut:
+            return
+        s = self._settings
+        each = epsilon * (1 - s.count_share) * s.bin_share / n_cut
+        relation = Relation(self.neighbours, self.records_per_person)
+        try:
+            fixed_point_rate(
+                each, monotone=True, relation=relation, roundings=s.most_bins
+            )
+        except ValueError:
+            raise ParameterError(
+                "epsilon",
+                f"must be larger to cut {n_cut} attributes where their records are",
+                f"{float(epsilon):g}",
+                ("raise it", "leave {private_bins} out"),
+            ) from None
+
     def _reading_schema(self, schema: Schema) -> Schema:
         places = places_to_cut(schema, self.private_bins)
         cells = self._settings.grid_cells
@@ -130,7 +143,7 @@ class AccountedForest(ShownForest):
 
     @property
     def _least_epsilon(self) -> Fraction:
-        """Smallest epsilon that trees and cut points are drawn with. Public."""
+        """Smallest epsilon that trees are drawn with. Public."""
         return LEAST_EPSILON * Relation(self.neighbours, self.records_per_person).factor
 
     @property
