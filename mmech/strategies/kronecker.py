@@ -333,7 +333,8 @@ def _product_of_optima(
 ) -> StrategyResult:
     weight, factors = term
     options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
-    parts = [try_all(factor, "L2", seed=seed, options=options) for factor in factors]
+    asked = Found("L2", options, seed=seed)
+    parts = [try_all(factor, asked) for factor in factors]
     return StrategyResult(
         Kronecker([part.strategy for part in parts]),
         "kronecker",

@@ -198,20 +198,18 @@ def optimize(
         return replace(result, workload=workload, norm=norm)
 
     inner = None if callback is None else lambda result: callback(told(result))
+    asked = Found(norm, options, seed=seed, callback=inner)
     with one_blas_thread(), time_limit(budget_seconds):
         if template != "auto":
             started = time.perf_counter()
-            chosen = find(template, norm)
-            result = chosen.search(
-                workload, norm, seed=seed, callback=inner, options=options
-            )
+            result = find(template, norm).search(workload, asked)
             seconds = time.perf_counter() - started
             tried = (Candidate(template, result.loss, seconds),)
             result = replace(result, candidates=tried)
         elif norm == "L1":
-            result = _auto_on_distinct_cells(workload, seed, inner, options)
+            result = _auto_on_distinct_cells(workload, asked)
         else:  # whose templates merge cells themselves where no structure is lost
-            result = try_all(workload, norm, seed=seed, callback=inner, options=options)
+            result = try_all(workload, asked)
         if time_is_up():
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
@@ -228,40 +226,35 @@ def _check_p(p: Any, n_cells: int) -> None:
             )
 
 
-def _auto_on_distinct_cells(
-    workload: QueryMatrix, seed: Any, callback: Callback | None, options: dict[str, Any]
-) -> StrategyResult:
+def _auto_on_distinct_cells(workload: QueryMatrix, asked: Found) -> StrategyResult:
     """Run "auto" on the merged cells where the workload does not tell some apart."""
     reduced, groups = reduce_domain(workload)
     if reduced is workload:
-        return _auto_on_distinct_rows(workload, seed, callback, options)
+        return _auto_on_distinct_rows(workload, asked)
 
     def lift(result: StrategyResult) -> StrategyResult:
         return replace(result, strategy=Merged(result.strategy, groups))
 
-    inner = None if callback is None else lambda result: callback(lift(result))
-    result = lift(_auto_on_distinct_rows(reduced, seed, inner, options))
+    tell = asked.callback
+    inner = None if tell is None else lambda result: tell(lift(result))
+    result = lift(_auto_on_distinct_rows(reduced, replace(asked, callback=inner)))
     note = f"{workload.shape[1]} cells merged into {reduced.shape[1]}; "
     result = replace(result, message=note + result.message)
     started = time.perf_counter()
     # Merging may cost the product structure that marginals need: try them before.
-    if isinstance(MARGINALS.glance(workload, Found("L1", options, (result,))), Skip):
+    if isinstance(MARGINALS.glance(workload, replace(asked, runs=(result,))), Skip):
         return result
-    hurried = {"max_evaluations": forest_work(workload), **options}
-    unmerged = MARGINALS.search_in_auto(
-        workload, "L1", seed=seed, callback=callback, options=hurried
-    )
+    hurried = {"max_evaluations": forest_work(workload), **asked.options}
+    unmerged = MARGINALS.search_in_auto(workload, replace(asked, options=hurried))
     seconds = time.perf_counter() - started
     tried = (Candidate(MARGINALS.name, unmerged.loss, seconds), *result.candidates)
     return replace(unmerged, candidates=tried)
 
 
-def _auto_on_distinct_rows(
-    workload: QueryMatrix, seed: Any, callback: Callback | None, options: dict[str, Any]
-) -> StrategyResult:
+def _auto_on_distinct_rows(workload: QueryMatrix, asked: Found) -> StrategyResult:
     """Run "auto" on the distinct queries, which have the same gram."""
     distinct = merge_rows(workload)
-    result = try_all(distinct, "L1", seed=seed, callback=callback, options=options)
+    result = try_all(distinct, asked)
     if result.strategy is distinct and distinct is not workload:
         # The loss does not depend on the scale of the strategy.
         result = replace(result, strategy=unscaled(distinct))

@@ -63,7 +63,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look may use beside the workload.
+    """What is asked for beside the workload, and what was found so far.
 
     Attributes
     ----------
@@ -73,11 +73,17 @@ class Found:
         Options that the caller of `optimize` gave.
     runs : tuple of StrategyResult
         What the templates of lower rank found, in their order.
+    seed : int, SeedSequence, Generator or None
+        Seed of the searches.
+    callback : callable or None
+        What searches call with intermediate results.
     """
 
     norm: str
     options: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[StrategyResult, ...] = ()
+    seed: Any = None
+    callback: Callback | None = None
 
     @property
     def best_loss(self) -> float:
@@ -142,36 +148,17 @@ class Template:
         """Names of the options."""
         return self.parameters.difference(NOT_OPTIONS)
 
-    def search(
-        self,
-        workload: QueryMatrix,
-        norm: str,
-        *,
-        seed: Any = None,
-        callback: Callback | None = None,
-        options: Mapping[str, Any],
-    ) -> StrategyResult:
-        """Run the search with those of the arguments that it takes."""
-        given = {"norm": norm, "seed": seed, "callback": callback, **options}
+    def search(self, workload: QueryMatrix, asked: Found) -> StrategyResult:
+        """Run the search with what it takes of all that is asked for."""
+        given = {"norm": asked.norm, "seed": asked.seed, "callback": asked.callback}
+        given |= asked.options
         known = {name: given[name] for name in given if name in self.parameters}
         return self.run(workload, **known)
 
-    def search_in_auto(
-        self,
-        workload: QueryMatrix,
-        norm: str,
-        *,
-        seed: Any,
-        callback: Callback | None,
-        options: Mapping[str, Any],
-    ) -> StrategyResult:
+    def search_in_auto(self, workload: QueryMatrix, asked: Found) -> StrategyResult:
         """Run the search as "auto" does: without what is not among its options."""
-        adapted = self.adapt(
-            workload, {k: v for k, v in options.items() if k in self.options}
-        )
-        return self.search(
-            workload, norm, seed=seed, callback=callback, options=adapted
-        )
+        own = {k: v for k, v in asked.options.items() if k in self.options}
+        return self.search(workload, replace(asked, options=self.adapt(workload, own)))
 
     def glance(
         self, workload: QueryMatrix, found: Found
@@ -246,14 +233,7 @@ def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
 
 
-def try_all(
-    workload: QueryMatrix,
-    norm: str,
-    *,
-    seed: Any = None,
-    callback: Callback | None = None,
-    options: Mapping[str, Any],
-) -> StrategyResult:
+def try_all(workload: QueryMatrix, found: Found) -> StrategyResult:
     """Walk the templates in the order of their ranks and return the best strategy.
 
     Every template gets those of the options that it has, starts from the same seed, for
@@ -264,13 +244,12 @@ def try_all(
     UnsupportedWorkloadError, DomainTooLargeError
         If no template suits the workload; the latter if size is the only reason.
     """
-    if isinstance(seed, np.random.Generator):
-        seed = int(seed.integers(2**63))
-    found = Found(norm, options)
+    if isinstance(found.seed, np.random.Generator):
+        found = replace(found, seed=int(found.seed.integers(2**63)))
     tried: list[Candidate] = []
     failures: list[Exception] = []
     settled: StrategyResult | None = None
-    for template in templates(norm):
+    for template in templates(found.norm):
         started = time.perf_counter()
         note, bound = "", math.inf
         run = None
@@ -282,9 +261,7 @@ def try_all(
                 if isinstance(seen, Skip):
                     note, bound = seen.reason, seen.bound
                 elif seen is None:
-                    run = template.search_in_auto(
-                        workload, norm, seed=seed, callback=callback, options=options
-                    )
+                    run = template.search_in_auto(workload, found)
                 else:
                     run = settled = seen
             except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
