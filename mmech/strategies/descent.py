@@ -190,21 +190,46 @@ def minimize_in_box(
     value, gradient = objective(x.reshape(shape))
     gradient = gradient.ravel()
     values = [value]
+
+    def step() -> tuple[Floats, float, Floats] | None:
+        """Return the next point with its value and gradient, None if none is lower.
+
+        From the point that the descent has come to.
+        """
+        stuck = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
+        direction = free = np.where(stuck, 0.0, gradient)
+        if memory.newest_last:
+            with np.errstate(over="ignore", invalid="ignore"):  # judged below
+                found = memory.apply(free, stuck, by_face)
+            if found is None or not 0 < found @ free < np.inf:
+                return None
+            direction, length = found, 1.0
+        else:
+            length = 1.0 / max(1.0, float(np.abs(free).sum()))
+        for _ in range(MAX_BACKTRACKS):
+            moved = x - length * direction
+            np.clip(moved, lower, upper, out=moved)
+            predicted = float(gradient @ (moved - x))
+            if not predicted < 0:
+                return None
+            new_value, new_gradient = objective(moved.reshape(shape))
+            if new_value <= value + SUFFICIENT * predicted:
+                return moved, new_value, new_gradient.ravel()
+            excess = 2.0 * (new_value - value - predicted)
+            shrink = -predicted / excess if excess > 0 else 0.1
+            length *= min(0.5, max(0.1, shrink))
+        return None
+
     success, message = False, "the limit of iterations was reached"
     while len(values) <= max_iter:
-        stuck = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
-        free = np.where(stuck, 0.0, gradient)
-        step = _step(
-            *(objective, x, shape, value, gradient, free, stuck, memory, by_face),
-            (lower, upper),
-        )
-        if step is None:
+        found = step()
+        if found is None:
             if memory.newest_last:
                 memory.clear()
                 continue
             success, message = True, "no step decreases the loss"
             break
-        moved, value, new_gradient = step
+        moved, value, new_gradient = found
         memory.add(moved - x, new_gradient - gradient)
         x, gradient = moved, new_gradient
         values.append(value)
@@ -217,40 +242,3 @@ def minimize_in_box(
                 success, message = True, "the loss has settled"
                 break
     return BoxDescent(x.reshape(shape), value, tuple(values[1:]), success, message)
-
-
-def _step(
-    objective: Callable[[Floats], tuple[float, Floats]],
-    x: Floats,
-    shape: tuple[int, ...],
-    value: float,
-    gradient: Floats,
-    free: Floats,
-    stuck: NDArray[np.bool_],
-    memory: _Memory,
-    by_face: bool,
-    bounds: tuple[float, float],
-) -> tuple[Floats, float, Floats] | None:
-    """Return the next point with its value and gradient, or None if none is lower."""
-    if memory.newest_last:
-        with np.errstate(over="ignore", invalid="ignore"):  # judged in the next line
-            found = memory.apply(free, stuck, by_face)
-        if found is None or not 0 < found @ free < np.inf:
-            return None
-        direction, length = found, 1.0
-    else:
-        direction = free
-        length = 1.0 / max(1.0, float(np.abs(free).sum()))
-    for _ in range(MAX_BACKTRACKS):
-        moved = x - length * direction
-        np.clip(moved, *bounds, out=moved)
-        predicted = float(gradient @ (moved - x))
-        if not predicted < 0:
-            return None
-        new_value, new_gradient = objective(moved.reshape(shape))
-        if new_value <= value + SUFFICIENT * predicted:
-            return moved, new_value, new_gradient.ravel()
-        excess = 2.0 * (new_value - value - predicted)
-        shrink = -predicted / excess if excess > 0 else 0.1
-        length *= min(0.5, max(0.1, shrink))
-    return None
