@@ -299,7 +299,6 @@ class Product(Composite):
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
-        """The factors."""
         return self.factors
 
     def _matmat(self, x: Array, /) -> Array:
@@ -384,7 +383,6 @@ class Sum(Composite):
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
-        """The terms."""
         return self.terms
 
     def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:

@@ -63,7 +63,6 @@ class Kronecker(Composite):
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
-        """The factors."""
         return self.factors
 
     @cached_property

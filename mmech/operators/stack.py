@@ -62,7 +62,6 @@ class VStack(Composite):
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
-        """The blocks."""
         return self.blocks
 
     def _matmat(self, x: Array, /) -> Array:
@@ -130,7 +129,6 @@ class HStack(Composite, Transpose):
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:
-        """The blocks."""
         return self.blocks
 
     def abs(self) -> QueryMatrix:
