@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.noise import assign_records
 from mmech.operators.base import product_of
@@ -30,13 +29,13 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import flip
 from mmech.storage.codec import storable
 from mmech.strategies import block_partitions
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.blocks.settings import BlockSettings
 from mmech_rf.blocks.votes import cells_of
 from mmech_rf.private.votes import Experts, check_labels, check_that
 
 __all__ = ["LABELS", "LabelForest", "draw_labels", "label_blocks"]
 
-Codes = NDArray[np.int64]
 Subset = tuple[int, ...]
 
 LABELS = "labels of the leaves of a disjoint forest"
@@ -72,7 +71,7 @@ class LabelForest(Experts):
 
     domain_shape: tuple[int, ...]
     blocks: tuple[Subset, ...]  # attributes of every tree
-    labels: tuple[Codes, ...]  # class of every cell of the block, in C order
+    labels: tuple[Integers, ...]  # class of every cell of the block, in C order
     n_classes: int
 
     voting = "labels"
@@ -85,7 +84,7 @@ class LabelForest(Experts):
             size = product_of(domain_shape[i] for i in block)
             check_labels(labels, size, n_classes)
 
-    def log_odds(self, codes: Codes) -> NDArray[np.float64]:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log(1 + votes) of every class: Laplace's rule of succession."""
         votes = np.ones((codes.shape[0], self.n_classes))
         rows = np.arange(codes.shape[0])
@@ -95,8 +94,8 @@ class LabelForest(Experts):
 
 
 def draw_labels(
-    codes: Codes,
-    class_codes: Codes,
+    codes: Integers,
+    class_codes: Integers,
     *,
     domain_shape: tuple[int, ...],
     n_classes: int,

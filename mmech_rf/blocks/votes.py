@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import Marginals, MaximumEntropy, Measurement, ShrunkEstimate
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.blocks.settings import BlockSettings
 from mmech_rf.private.votes import Experts, check_that
 
@@ -25,7 +25,6 @@ __all__ = [
     "measured_tables",
 ]
 
-Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 
@@ -43,9 +42,7 @@ def measured_tables(
     return tables, np.maximum(variance, NEGLIGIBLE)
 
 
-def cells_of(
-    codes: NDArray[np.int64], domain_shape: tuple[int, ...], block: Subset
-) -> NDArray[np.int64]:
+def cells_of(codes: Integers, domain_shape: tuple[int, ...], block: Subset) -> Integers:
     """Return the cell of a block, in C order, that every record is in, shape (N,)."""
     out = np.zeros(codes.shape[0], np.int64)
     for i in block:
@@ -119,7 +116,7 @@ class LogOdds(Experts):
         """Raise unless the tables are those of the classes."""
         check_estimate(self.estimate, domain_shape, n_classes)
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.tile(np.log(self.class_shares), (codes.shape[0], 1))
         for block, table in zip(self.blocks, self.log_tables, strict=True):
@@ -146,7 +143,7 @@ class Weights(Experts):
         check_estimate(self.estimate, domain_shape, n_classes)
         check_that(0 < self.n_records < math.inf, "numbers of records")
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         contrasts = self.estimate.contrast_scores(codes)
         return contrasts * (contrasts.shape[1] / self.n_records)
@@ -161,7 +158,7 @@ class Differences(Weights):
         check_that(n_classes == 2, "differences")
         super().check(domain_shape, 1)
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, 2)."""
         margin = self.estimate.contrast_scores(codes) / self.n_records
         return np.hstack([margin, -margin])
@@ -189,6 +186,6 @@ class Distribution(Experts):
         for table in (fit.log_columns, *fit.log_tables):
             check_that(np.allclose(np.exp(table).sum(axis=0), 1), "probabilities")
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         return self.fit.log_joint(codes)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech_rf.arrays import Integers
 from mmech_rf.drawn.views import Views
 
 __all__ = ["BitMaps", "counted"]
@@ -25,7 +26,6 @@ MOST_MAPS = 16
 """Counting: views that need more maps are counted record by record."""
 
 Words: TypeAlias = NDArray[np.uint64]
-Integers: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

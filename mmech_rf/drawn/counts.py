@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import Measurement
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.private.votes import check_that
 
@@ -25,8 +25,6 @@ __all__ = [
     "noise_scale",
     "with_largest",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @storable("Released")
@@ -84,7 +82,7 @@ def leaf_votes(
 
 def labelled_votes(
     measured: Measurement,
-    labels: NDArray[np.int64],
+    labels: Integers,
     n_records: float,
     settings: DrawnSettings = DEFAULTS,
 ) -> tuple[Floats, Floats]:
@@ -120,7 +118,7 @@ def labelled_votes(
     return votes, errors
 
 
-def with_largest(counts: Floats, labels: NDArray[np.int64]) -> Floats:
+def with_largest(counts: Floats, labels: Integers) -> Floats:
     """Return the nearest counts of which none is larger than the label's.
 
     By least squares: the label and the classes above it take their mean.
@@ -149,7 +147,7 @@ def with_largest(counts: Floats, labels: NDArray[np.int64]) -> Floats:
 
 
 def accuracy_of_labels(
-    measured: Measurement, labels: NDArray[np.int64], n_records: float
+    measured: Measurement, labels: Integers, n_records: float
 ) -> float:
     """Return the accuracy of labels: the best linear estimate from class counts.
 

@@ -67,6 +67,7 @@ from mmech.noise.seam import drawn
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate, logarithms
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps, counted
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
@@ -104,7 +105,7 @@ class Fork:
         """Number of leaves."""
         return sum(map(_size, self.branches))
 
-    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def cells(self, codes: Integers) -> Integers:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""
         return _leaves(self.view, self.branches, codes)
 
@@ -129,7 +130,7 @@ class SelectedTree:
 
     root: View | ScoreView
     branches: tuple[Branch, ...]
-    labels: tuple[NDArray[np.int64], ...]
+    labels: tuple[Integers, ...]
 
     def check(self, domain_shape: tuple[int, ...], n_labels: int) -> None:
         """Raise unless it is a tree of such records: a file may hold any."""
@@ -156,7 +157,7 @@ class SelectedTree:
             elif branch is not None:
                 yield branch
 
-    def leaves(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def leaves(self, codes: Integers) -> Integers:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""
         return _leaves(self.root, self.branches, codes)
 
@@ -167,8 +168,8 @@ def _size(branch: Branch) -> int:
 
 
 def _leaves(
-    view: View | ScoreView, branches: Sequence[Branch], codes: NDArray[np.int64]
-) -> NDArray[np.int64]:
+    view: View | ScoreView, branches: Sequence[Branch], codes: Integers
+) -> Integers:
     """Return the leaf below a view that every record reaches, shape (N,)."""
     first, start = view.cells(codes), 0
     out = np.empty(codes.shape[0], np.int64)
@@ -184,16 +185,16 @@ def _leaves(
 def select_tree(
     views: Views,
     cells: NDArray[np.uint8],
-    class_codes: NDArray[np.int64],
+    class_codes: Integers,
     *,
     n_classes: int,
     epsilon: Fraction,
     n_records: float,
     n_rows: float = math.inf,
-    multiplicities: NDArray[np.int64] | None = None,
-    weights: NDArray[np.int64] | None = None,
+    multiplicities: Integers | None = None,
+    weights: Integers | None = None,
     unit: int = 1,
-    predicted: NDArray[np.int64] | None = None,
+    predicted: Integers | None = None,
     maps: BitMaps | None = None,
     settings: DrawnSettings = DEFAULTS,
     relation: Relation,
@@ -254,11 +255,11 @@ def select_tree(
 class _ThirdLevel:
     """Views of trees of three levels; public."""
 
-    views: NDArray[np.int64]  # positions of views that are looked through last
+    views: Integers  # positions of views that are looked through last
     # Positions, among these, of views that are looked through before; not one only.
-    first: NDArray[np.int64]
+    first: Integers
 
-    def most_sums(self, sizes: NDArray[np.int64]) -> int:
+    def most_sums(self, sizes: Integers) -> int:
         """Return the largest number of sums of weights that a tree meets."""
         most = int(sizes.max())
         two = three = most * (1 + most)
@@ -267,7 +268,7 @@ class _ThirdLevel:
             three = int(most * (1 + most * (1 + last)))
         return max(two, three)
 
-    def after(self, first: int) -> NDArray[np.int64]:
+    def after(self, first: int) -> Integers:
         """Return the views that may come second."""
         return self.first[self.first != first]
 
@@ -284,9 +285,9 @@ class _Nodes:
 
     views: Views
     cells: NDArray[np.uint8]
-    class_codes: NDArray[np.int64]
-    weights: NDArray[np.int64]
-    predicted: NDArray[np.int64] | None
+    class_codes: Integers
+    weights: Integers
+    predicted: Integers | None
     n_classes: int
     rate: int
     splitting: float
@@ -301,25 +302,25 @@ class _Nodes:
         )  # fmt: skip
 
     @cached_property
-    def _log_split(self) -> NDArray[np.int64]:
+    def _log_split(self) -> Integers:
         return _fixed(self.views.log_prior) + self.log_go_on
 
     @property
-    def log_go_on(self) -> NDArray[np.int64]:
+    def log_go_on(self) -> Integers:
         """Logarithm of the prior probability that a node does not end."""
         return _fixed(math.log(self.splitting))
 
     @property
-    def log_stop(self) -> NDArray[np.int64]:
+    def log_stop(self) -> Integers:
         """Logarithm of the prior probability that a node ends."""
         return _fixed(math.log(1 - self.splitting))
 
-    def seen_through(self, places: NDArray[np.int64]) -> _Nodes:
+    def seen_through(self, places: Integers) -> _Nodes:
         """Return the same records in some of the views."""
         views = replace(self.views, items=tuple(self.views.items[i] for i in places))
         return replace(self, views=views, cells=self.cells[places], maps=None)
 
-    def of(self, rows: NDArray[np.int64]) -> _Nodes:
+    def of(self, rows: Integers) -> _Nodes:
         """Return some of the records."""
         return replace(
             self,
@@ -330,7 +331,7 @@ class _Nodes:
             maps=None,
         )
 
-    def roots(self, roots: NDArray[np.int64]) -> NDArray[np.int64]:
+    def roots(self, roots: Integers) -> Integers:
         """Return log weights of all trees of two levels with these roots, (r, 2)."""
         from mmech_rf._kernels import root_log_weights
 
@@ -341,7 +342,7 @@ class _Nodes:
         )  # fmt: skip
         return out
 
-    def ways(self, root: int) -> NDArray[np.int64]:
+    def ways(self, root: int) -> Integers:
         """Return log weights of what each cell of a root may do, (cells, v + 1, 2).
 
         A view to split by or, last, none.
@@ -356,7 +357,7 @@ class _Nodes:
         )  # fmt: skip
         return out
 
-    def forks(self, root: int, seconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    def forks(self, root: int, seconds: Integers) -> Integers:
         """Return log weights of trees of two levels in each cell of a root.
 
         For each of the views that they may begin with, shape (cells, m, 2).
@@ -372,13 +373,13 @@ class _Nodes:
         )  # fmt: skip
         return out
 
-    def add_log_sums(self, ways: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    def add_log_sums(self, ways: Integers, out: Integers) -> None:
         """Add logs of sums of weights, shape (cells, n, 2), to one, shape (2,)."""
         from mmech_rf._kernels import add_log_sums
 
         add_log_sums(ways, self.rate, out)
 
-    def scores(self, way: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def scores(self, way: int, rows: Integers) -> Integers:
         """Return scores of all labels of the leaves of a node, one row each."""
         sizes, k = self.views.sizes, self.n_classes
         splits = way < sizes.size
@@ -394,7 +395,7 @@ class _Nodes:
 
 def _draw_top_down(
     nodes: _Nodes,
-    roots: NDArray[np.int64],
+    roots: Integers,
     third: _ThirdLevel,
     third_level: float,
     noise: np.random.Generator | None,
@@ -418,7 +419,7 @@ def _draw_top_down(
     first = int(third.first[place - roots.size])
     root, ways = int(third.views[first]), _deep_ways(nodes, last, third, first)
 
-    def fork(number: int, rows: NDArray[np.int64]) -> tuple[Fork, NDArray[np.int64]]:
+    def fork(number: int, rows: Integers) -> tuple[Fork, Integers]:
         second, here = int(third.after(first)[number]), last.of(rows)
         branches, labels = _branches(here, second, here.ways(second), noise)
         return Fork(here.views.items[second], branches), np.concatenate(labels)
@@ -427,9 +428,7 @@ def _draw_top_down(
     return SelectedTree(items[root], branches, labels)
 
 
-def _deep_ways(
-    nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int
-) -> NDArray[np.int64]:
+def _deep_ways(nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int) -> Integers:
     """Return log weights of what each cell of a root does in a tree of three levels.
 
     As in two levels or, last, a fork with each of the views that come second.
@@ -444,10 +443,10 @@ def _deep_ways(
 def _branches(
     nodes: _Nodes,
     root: int,
-    ways: NDArray[np.int64],
+    ways: Integers,
     noise: np.random.Generator | None,
-    fork: Callable[..., tuple[Fork, NDArray[np.int64]]] | None = None,
-) -> tuple[tuple[Any, ...], tuple[NDArray[np.int64], ...]]:
+    fork: Callable[..., tuple[Fork, Integers]] | None = None,
+) -> tuple[tuple[Any, ...], tuple[Integers, ...]]:
     """Draw what the cells of a root do, and the labels of their leaves."""
     items, first = nodes.views.items, nodes.cells[root]
     branches: list[Any] = []
@@ -470,14 +469,14 @@ def _branches(
 
 
 def _choice(
-    chances: NDArray[np.int64], rate: int, insecure_rng: np.random.Generator | None
+    chances: Integers, rate: int, insecure_rng: np.random.Generator | None
 ) -> int:
     """Draw by logarithms that are kept as scores and rests, shape (n, 2)."""
     exact = logarithms(chances[:, 0], rate, chances[:, 1])
     return weighted_choice(exact, insecure_rng=insecure_rng)
 
 
-def _fixed(logarithms: float | NDArray[np.float64]) -> NDArray[np.int64]:
+def _fixed(logarithms: float | Floats) -> Integers:
     """Return logarithms in units of 2**-FRACTION_BITS; public numbers."""
     return np.rint(np.ldexp(logarithms, FRACTION_BITS)).astype(np.int64)
 
@@ -487,7 +486,7 @@ def _roots(
     n_records: float,
     n_rows: float = math.inf,
     settings: DrawnSettings = DEFAULTS,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return the positions of candidate roots: all views, or the simplest.
 
     Work is bounded by public numbers only: `Limits.draw_visits`, and for coarse single

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps
 from mmech_rf.drawn.counts import Released, labelled_votes, leaf_votes
 from mmech_rf.drawn.draw import SelectedTree
@@ -30,8 +31,6 @@ from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.payments import Payments
 
 __all__ = ["Grower", "ViewedRecords"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +48,13 @@ class Grower:
 
     domain_shape: tuple[int, ...]
     # Shape (M, d); sensitive, as are classes and multiplicities.
-    codes: NDArray[np.int64]
-    class_codes: NDArray[np.int64]  # shape (M,)
+    codes: Integers
+    class_codes: Integers  # shape (M,)
     n_classes: int
     n_records: float  # public, roughly
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
-    multiplicities: NDArray[np.int64] | None = None  # shape (M,); once by default
+    multiplicities: Integers | None = None  # shape (M,); once by default
     # Whether probabilities come from one model of all releases, or from votes.
     joint: bool = False
 
@@ -153,7 +152,7 @@ class Grower:
         plan: Plan,
         seen: ViewedRecords,
         forest: SelectedTrees,
-        votes: NDArray[np.int64],
+        votes: Integers,
     ) -> SelectedTrees:
         """Release further boosted trees, from the votes of what was before on."""
         budget, before = cost * plan.further, len(forest.trees)
@@ -218,7 +217,7 @@ class Grower:
         )
 
     @property
-    def _numbers(self) -> NDArray[np.int64]:
+    def _numbers(self) -> Integers:
         """How often each record is there, shape (M,)."""
         if self.multiplicities is None:
             return np.ones(self.class_codes.size, np.int64)
@@ -238,8 +237,8 @@ class Grower:
         number: int,
         seen: ViewedRecords,
         *,
-        weights: NDArray[np.int64] | None = None,
-        predicted: NDArray[np.int64] | None = None,
+        weights: Integers | None = None,
+        predicted: Integers | None = None,
     ) -> SelectedTree:
         return self.payments.draw_tree(
             cost,
@@ -263,7 +262,7 @@ class Grower:
         tree: SelectedTree,
         cost: Fraction,
         number: int,
-        weights: NDArray[np.int64] | None = None,
+        weights: Integers | None = None,
     ) -> tuple[Floats, Floats, Measurement]:
         """Release the class counts of leaves; return votes, errors, and the counts."""
         measured = self._count(
@@ -279,7 +278,7 @@ class Grower:
         return votes, errors, measured
 
     def _labelled(
-        self, measured: Measurement, labels: NDArray[np.int64]
+        self, measured: Measurement, labels: Integers
     ) -> tuple[Floats, Floats]:
         """Return votes of labelled leaves, and errors; zeros without a label.
 
@@ -295,11 +294,11 @@ class Grower:
 
     def _count(
         self,
-        places: NDArray[np.int64],
+        places: Integers,
         n_places: int,
         cost: Fraction,
         number: int,
-        weights: NDArray[np.int64] | None = None,
+        weights: Integers | None = None,
     ) -> Measurement:
         """Release the class counts of the records, by their place in a tree."""
         counts = np.zeros((n_places, self.n_classes), np.int64)

@@ -32,6 +32,7 @@ from scipy.special import logsumexp, softmax
 
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.counts import Released, with_largest
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.loglinear import LogLinear, Moments
@@ -43,8 +44,6 @@ from mmech_rf.private.votes import check_that
 
 __all__ = ["JointTrees", "base_points"]
 
-Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 REPLICAS = 64
 """Intervals: simulations of the noise, which give a standard error within a tenth."""
@@ -61,7 +60,7 @@ RECORDS_AT_ONCE = 2**14
 
 def base_points(
     domain_shape: Sequence[int], additive: AdditiveScores | None, n_points: int
-) -> tuple[Codes, Floats]:
+) -> tuple[Integers, Floats]:
     """Return points, shape (M, d), and their base measure, (M,).
 
     Scores make a mixture of classes with independent views; there are at most
@@ -97,7 +96,7 @@ def base_points(
     return points, np.full(n_points, 1 / n_points)
 
 
-def _parts_of(view: View, cells: Codes) -> list[tuple[int, Codes, Codes]]:
+def _parts_of(view: View, cells: Integers) -> list[tuple[int, Integers, Integers]]:
     """Return each attribute of a view, its table, and what cells have of it."""
     tables = [np.array(table, np.int64) for table in view.tables]
     if len(tables) == 1:
@@ -162,13 +161,13 @@ class JointTrees(SelectedTrees):
 
     # ---- features and what was released of them --------------------------
 
-    def _features(self, codes: Codes) -> sparse.csr_array:
+    def _features(self, codes: Integers) -> sparse.csr_array:
         """Return features of records with every class, shape (b * k, J)."""
         k = self._n_classes
         parts = [part.features(k) for part in self._parts(codes)]
         return sparse.csr_array(sparse.hstack(parts, format="csr"))
 
-    def _lines(self, codes: Codes, parameters: Floats) -> Floats:
+    def _lines(self, codes: Integers, parameters: Floats) -> Floats:
         """Return features times parameters, (J,) or (J, r): (b, k) or (b, k, r)."""
         total: Any = 0.0
         start, k = 0, self._n_classes
@@ -177,7 +176,7 @@ class JointTrees(SelectedTrees):
             total, start = total + part.lines(parameters[start:stop], k), stop
         return np.asarray(total)
 
-    def _parts(self, codes: Codes) -> Iterator[_Part]:
+    def _parts(self, codes: Integers) -> Iterator[_Part]:
         """Yield what blocks of features are, for encoded records."""
         if self.additive is not None:
             yield _Part(np.zeros(len(codes), np.int64), 1)
@@ -208,7 +207,7 @@ class JointTrees(SelectedTrees):
             yield _Part(groups[places], 2 * self._n_classes)
             yield _Part(places, labels.size)
 
-    def _labels_of(self, tree: SelectedTree) -> tuple[Codes, Codes]:
+    def _labels_of(self, tree: SelectedTree) -> tuple[Integers, Integers]:
         """Return labels of the rows that were counted of a tree, and their groups.
 
         A group is a label, in a leaf or by what scores say; leaves that stand for
@@ -328,7 +327,7 @@ class JointTrees(SelectedTrees):
         shares = np.maximum(totals, 0.0) + noise / self._n_classes + 1
         return np.asarray(shares / shares.sum())
 
-    def _moved(self, points: Codes, base: Floats) -> Floats:
+    def _moved(self, points: Integers, base: Floats) -> Floats:
         """Return the base measure with what is known of the totals of leaves."""
         n, log_moved = self._number, np.zeros(base.size)
         for tree, own in zip(self.trees, self._whole, strict=False):
@@ -376,7 +375,7 @@ class JointTrees(SelectedTrees):
             np.concatenate([own.reshape(-1, REPLICAS) for own in sums])
         )
 
-    def probabilities(self, codes: Codes) -> Floats:
+    def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k): of the model, with the vote ahead.
 
         Probabilities above that of the class with the most votes are evened out with
@@ -392,7 +391,7 @@ class JointTrees(SelectedTrees):
             out[start : start + len(part)] = found / found.sum(axis=1, keepdims=True)
         return out
 
-    def _line_errors(self, codes: Codes, found: Floats) -> Floats:
+    def _line_errors(self, codes: Integers, found: Floats) -> Floats:
         """Return standard errors of the log-odds of each class against the others."""
         out, most = np.zeros(found.shape), max(1, RECORDS_AT_ONCE // REPLICAS)
         for start in range(0, len(codes), most):
@@ -405,7 +404,7 @@ class JointTrees(SelectedTrees):
         return out
 
 
-def _weights_of(votes: Codes) -> Floats:
+def _weights_of(votes: Integers) -> Floats:
     """Return boosting weights of records for each class they may be of, (b, k)."""
     classes = [np.full(len(votes), c) for c in range(votes.shape[1])]
     found = [boosting_weights(votes, one) for one in classes]

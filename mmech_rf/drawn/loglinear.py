@@ -37,14 +37,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from mmech_rf.arrays import Floats
+
 __all__ = ["LogLinear", "Moments"]
 
-Floats = NDArray[np.float64]
 
 STEPS, SOLVER_STEPS = 300, 40
 """Largest numbers of steps of the fit, and of the equations for standard errors."""

@@ -40,11 +40,11 @@ from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mmech import Measurement
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.counts import Released
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import (
@@ -70,8 +70,6 @@ __all__ = [
     "sums_from_coarse_to_fine",
 ]
 
-Codes = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""
@@ -97,7 +95,7 @@ class Sum:
         """Number of rows."""
         return 1 if self.by_position else self.view.size
 
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> Integers:
         """Return where cells are from -1 to 1, in units of 1 / GRID, shape (cells,)."""
         size = self.view.size
         if not self.by_root:
@@ -105,7 +103,7 @@ class Sum:
         roots = np.sqrt(np.arange(size) / (size - 1))
         return np.rint(GRID * (2 * roots - 1)).astype(np.int64)
 
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Integers:
         """Return what each cell adds, in units of 1 / GRID, shape (cells, rows)."""
         if self.by_position:
             return self.positions()[:, None]
@@ -138,11 +136,11 @@ class Sums:
 
     def of(
         self,
-        codes: Codes,
-        class_codes: NDArray[np.int64],
+        codes: Integers,
+        class_codes: Integers,
         n_classes: int,
-        multiplicities: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+        multiplicities: Integers | None = None,
+    ) -> Integers:
         """Return the sums of records in units of 1 / GRID, shape (rows, k)."""
         amount = 1 if multiplicities is None else multiplicities
         numbers = np.zeros((1, n_classes), np.int64)
@@ -237,9 +235,9 @@ class AdditiveScores:
     """Additive scores of every class in the cells of views: post-processing."""
 
     # Score of every class before a record is seen, (k,), in steps of 1 / VOTE_STEPS.
-    constant: NDArray[np.int64]
+    constant: Integers
     views: tuple[View, ...]
-    tables: tuple[NDArray[np.int64], ...]  # what the cells of each view add, (cells, k)
+    tables: tuple[Integers, ...]  # what the cells of each view add, (cells, k)
     # Standard errors of log-odds of the constant, (1, k), and of the tables, by noise.
     errors: tuple[Floats, ...] = ()
     # Numbers of records, in one cell, and sums of each view.
@@ -281,14 +279,14 @@ class AdditiveScores:
         check_that([errors.shape for errors in self.errors] == shapes, "errors")
         check_that(all((errors >= 0).all() for errors in self.errors), "errors")
 
-    def whole(self, codes: Codes) -> NDArray[np.int64]:
+    def whole(self, codes: Integers) -> Integers:
         """Return scores in whole steps, shape (b, k)."""
         total = np.tile(self.constant, (codes.shape[0], 1))
         for view, table in zip(self.views, self.tables, strict=True):
             total += table[view.cells(codes)]
         return total
 
-    def variances(self, codes: Codes) -> Floats:
+    def variances(self, codes: Integers) -> Floats:
         """Return squared standard errors of log-odds, shape (b, k)."""
         first, *others = self.errors
         total = np.tile(np.square(first), (codes.shape[0], 1))
@@ -296,7 +294,7 @@ class AdditiveScores:
             total += np.square(errors)[view.cells(codes)]
         return total
 
-    def classes(self, codes: Codes) -> NDArray[np.int64]:
+    def classes(self, codes: Integers) -> Integers:
         """Return the class of the largest score, the first of equal ones, (b,)."""
         return self.whole(codes).argmax(axis=1)
 
@@ -305,13 +303,13 @@ def release_scores(
     payments: Payments,
     cost: Fraction,
     domain_shape: Sequence[int],
-    codes: Codes,
-    class_codes: NDArray[np.int64],
+    codes: Integers,
+    class_codes: Integers,
     *,
     n_classes: int,
     n_records: float,
     settings: DrawnSettings = DEFAULTS,
-    multiplicities: NDArray[np.int64] | None = None,
+    multiplicities: Integers | None = None,
     unit: int = 1,
 ) -> AdditiveScores:
     """Release sums of records, and return what they say of classes.
@@ -469,7 +467,7 @@ def _noise(released: Measurement, unit: int) -> Floats:
     return np.asarray(np.maximum(deviations, 1.0) / unit)
 
 
-def _steps(scores: Floats) -> NDArray[np.int64]:
+def _steps(scores: Floats) -> Integers:
     return np.rint(VOTE_STEPS * scores).astype(np.int64)
 
 

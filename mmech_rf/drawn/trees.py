@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri, softmax
 
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.settings import DrawnSettings
@@ -25,7 +25,6 @@ from mmech_rf.private.votes import Experts, check_that
 
 __all__ = ["UNIT", "SelectedTrees", "boosting_weights"]
 
-Floats = NDArray[np.float64]
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
@@ -92,7 +91,7 @@ class SelectedTrees(Experts):
         """Number of views with scores."""
         return 0 if self.additive is None else len(self.additive.views)
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
         for tree, scores in zip(self.trees, self.scores, strict=True):
@@ -105,7 +104,7 @@ class SelectedTrees(Experts):
             out += self.score_weight * self.additive.whole(codes) / VOTE_STEPS
         return out
 
-    def probabilities(self, codes: NDArray[np.int64]) -> Floats:
+    def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k).
 
         Leaves tell few records apart. Where there are scores of all attributes that
@@ -123,21 +122,21 @@ class SelectedTrees(Experts):
         ranked = odds + most * np.tanh(self.ranking * scores / most)
         return np.asarray(softmax(ranked, axis=1))
 
-    def interval(self, codes: NDArray[np.int64], level: float) -> tuple[Floats, Floats]:
+    def interval(self, codes: Integers, level: float) -> tuple[Floats, Floats]:
         """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
         found = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
         spread = ndtri((1 + level) / 2) * self._line_errors(codes, found)
         odds = logit(found)
         return expit(odds - spread), expit(odds + spread)
 
-    def _line_errors(self, codes: NDArray[np.int64], found: Floats) -> Floats:
+    def _line_errors(self, codes: Integers, found: Floats) -> Floats:
         """Return standard errors of the log-odds of each class against the others."""
         variances, against = self._variances(codes), 1 - found
         own = variances * (1 - (found / against) ** 2)
         weighed = (found**2 * variances).sum(axis=1, keepdims=True) / against**2
         return np.asarray(np.sqrt(np.maximum(own + weighed, 0.0)))
 
-    def _variances(self, codes: NDArray[np.int64]) -> Floats:
+    def _variances(self, codes: Integers) -> Floats:
         """Return squared standard errors of log-odds, shape (b, k)."""
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
         scored: Floats | float = 0.0
@@ -161,9 +160,7 @@ class SelectedTrees(Experts):
             out += self.ranking**2 * scored
         return out
 
-    def whole_votes(
-        self, codes: NDArray[np.int64], known: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+    def whole_votes(self, codes: Integers, known: Integers | None = None) -> Integers:
         """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
 
         Scores that leaves stand for are whole steps already. Of a single tree, leaves
@@ -180,16 +177,14 @@ class SelectedTrees(Experts):
                 out[where] += self.additive.whole(codes[where])
         return out
 
-    def _deferred(
-        self, tree: SelectedTree, leaves: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _deferred(self, tree: SelectedTree, leaves: Integers) -> Integers:
         """Return which records are in leaves that stand for the scores."""
         if self.additive is None:
             return np.zeros(0, np.int64)
         n_classes = self.scores[0].shape[1]
         return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
 
-    def _additive_votes(self, codes: NDArray[np.int64]) -> Floats:
+    def _additive_votes(self, codes: Integers) -> Floats:
         """Return the votes of scores for records in leaves that stand for them."""
         assert self.additive is not None
         if self.answers is None:
@@ -197,9 +192,7 @@ class SelectedTrees(Experts):
         return np.asarray(self.answers[self.additive.classes(codes)])
 
 
-def boosting_weights(
-    votes: NDArray[np.int64], class_codes: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def boosting_weights(votes: Integers, class_codes: Integers) -> Integers:
     r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
 
     With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They

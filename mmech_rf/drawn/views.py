@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.private.votes import check_that
 
@@ -41,7 +42,6 @@ __all__ = [
     "single_view",
 ]
 
-Codes = NDArray[np.int64]
 
 MOST_CELLS = 64
 """View size: most cells of a view; the arithmetic of pairs and sums is made for it."""
@@ -97,7 +97,7 @@ class View:
         tables = [np.array(table, np.int32) for table in self.tables]
         return tables, np.array(self.cuts, np.int32)
 
-    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+    def cells(self, codes: Integers) -> NDArray[np.uint8]:
         """Return the cell of every encoded record (N, d), shape (N,)."""
         tables, cuts = self._arrays
         total = np.zeros(codes.shape[0], np.int32)
@@ -154,7 +154,7 @@ class ScoreView:
         """Attributes that the score depends on."""
         return tuple(sorted({i for part in self.parts for i in part.attributes}))
 
-    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+    def cells(self, codes: Integers) -> NDArray[np.uint8]:
         """Return the cell of every record, as `View.cells` does."""
         total = np.zeros(codes.shape[0], np.int64)
         for part, table in zip(self.parts, self.tables, strict=True):
@@ -172,12 +172,12 @@ class Views:
     whole_prior: float = DrawnSettings.whole_prior
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Integers:
         """Cells of every view, shape (v,)."""
         return np.array([view.size for view in self.items], np.int64)
 
     @cached_property
-    def log_prior(self) -> NDArray[np.float64]:
+    def log_prior(self) -> Floats:
         """Logarithms of prior probabilities, even over and within families, (v,)."""
         families = [view.family for view in self.items]
         shares = dict.fromkeys(families, 1.0)
@@ -190,7 +190,7 @@ class Views:
         )
 
     @cached_property
-    def factors(self) -> NDArray[np.int64]:
+    def factors(self) -> Integers:
         """Positions of the two single views that a pair is made of, or -1, (v, 2)."""
         singles = {
             (view.attributes[0], view.tables[0]): place
@@ -209,7 +209,7 @@ class Views:
                 out[place] = places
         return out
 
-    def cells(self, codes: Codes) -> NDArray[np.uint8]:
+    def cells(self, codes: Integers) -> NDArray[np.uint8]:
         """Return the cell of every record in every view, shape (v, N)."""
         out = np.empty((len(self.items), codes.shape[0]), np.uint8)
         for row, view in zip(out, self.items, strict=True):
@@ -305,7 +305,7 @@ def _sums(sizes: tuple[int, ...], settings: DrawnSettings) -> Iterator[View]:
                     yield View(attributes, tables, cuts, len(cuts) + 1, "sum")
 
 
-def positions(n: int) -> NDArray[np.int64]:
+def positions(n: int) -> Integers:
     """Return positions of n cells between -GRID and GRID."""
     return np.rint(GRID * (2 * np.arange(n) / (n - 1) - 1)).astype(np.int64)
 

@@ -8,8 +8,8 @@ from itertools import groupby, islice
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech_rf.arrays import Floats
 from mmech_rf.drawn.draw import Branch, Fork, SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.trees import SelectedTrees
@@ -77,7 +77,7 @@ class _Words:
         self.additive = additive
         self.classes = [printable(label) for label in schema.class_labels]
 
-    def tree(self, tree: SelectedTree, scores: NDArray[np.float64] | None) -> Node:
+    def tree(self, tree: SelectedTree, scores: Floats | None) -> Node:
         leaves = (
             self.leaf(int(label), None if scores is None else scores[i])
             for i, label in enumerate(np.concatenate(tree.labels))
@@ -99,7 +99,7 @@ class _Words:
                 nodes.append(partial(self.split, branch, own))
         return partial(self.split, view, nodes)
 
-    def leaf(self, label: int, scores: NDArray[np.float64] | None) -> Node:
+    def leaf(self, label: int, scores: Floats | None) -> Node:
         if label == len(self.classes):
             return Node("what the scores say")
         if scores is None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import DomainTooLargeError, ParameterError
+from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.checks import Domain, check_shape, frozen
 from mmech_rf.forest.complete import elementary_sums
 from mmech_rf.forest.forest import Forest
@@ -38,7 +39,6 @@ DEEP = 32
 CUT_WEIGHT = 2**30
 """Total of the whole weights of the cuts of an attribute."""
 
-Integers = NDArray[np.int64]
 Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
 
 
@@ -186,12 +186,12 @@ def grow_random_forest(
     return Forest(domain_shape, **arrays, ordered=tuple(ordered.tolist()))
 
 
-def _two_way(ordered: NDArray[np.bool_], splits: str) -> NDArray[np.bool_]:
+def _two_way(ordered: Flags, splits: str) -> Flags:
     """Return which attributes have tests with two outcomes."""
     return ordered & (splits == "threshold") | (splits == "binary")
 
 
-def _longest(sizes: Integers, two_way: NDArray[np.bool_]) -> int:
+def _longest(sizes: Integers, two_way: Flags) -> int:
     """Count the tests of the longest path there can be.
 
     A path tests an attribute once, or until a single value is left.
@@ -245,7 +245,7 @@ def _count_and_write(
     )
 
 
-def _ordered(schema_or_domain_shape: Domain) -> NDArray[np.bool_]:
+def _ordered(schema_or_domain_shape: Domain) -> Flags:
     """Return which attributes have an order, (d,)."""
     attributes = getattr(schema_or_domain_shape, "attributes", None)
     if attributes is None:
@@ -254,10 +254,7 @@ def _ordered(schema_or_domain_shape: Domain) -> NDArray[np.bool_]:
 
 
 def _value_tables(
-    schema_or_domain_shape: Domain,
-    two_way: NDArray[np.bool_],
-    ordered: NDArray[np.bool_],
-    equal_steps: bool,
+    schema_or_domain_shape: Domain, two_way: Flags, ordered: Flags, equal_steps: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Return kinds, starts (d,) and table, as `_kernels.grow_test_trees` wants them."""
     from mmech_rf import _kernels

@@ -14,16 +14,12 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, measure
 from mmech.selection import select
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
 from mmech_rf.literature.budgets import Budget
-from mmech_rf.literature.grow import Grower, Integers
-from mmech_rf.literature.leaves import (
-    Floats,
-    count_leaves,
-    draw_leaf_labels,
-    release_levels,
-)
+from mmech_rf.literature.grow import Grower
+from mmech_rf.literature.leaves import count_leaves, draw_leaf_labels, release_levels
 from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import first_trees, join, leaf_votes

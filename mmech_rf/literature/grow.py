@@ -12,21 +12,19 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows
+from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
 from mmech_rf.literature.recipe import Recipe
 from mmech_rf.literature.scores import Score
 from mmech_rf.schema import Schema
 
-__all__ = ["Grower", "Integers", "Pay", "Release"]
+__all__ = ["Grower", "Pay", "Release"]
 
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 HISTOGRAM_ENTRIES = 2**23
 """Most counts of one pass over the records: nodes by values by classes."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import PartitionStack
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import least_squares
 from mmech.selection import choose_rows, flip
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
-from mmech_rf.literature.grow import Integers, Pay, Release
+from mmech_rf.literature.grow import Pay, Release
 
 __all__ = ["ancestors", "count_leaves", "draw_leaf_labels", "release_levels"]
-
-Floats = NDArray[np.float64]
 
 
 def count_leaves(

@@ -17,11 +17,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.noise import assign_records, bernoulli_samples, poisson_bags
 from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
+from mmech_rf.arrays import Integers
 
 __all__ = ["RANDOM_SAMPLES", "RECORDS", "multiplicities", "tree_epsilon"]
 
@@ -56,7 +56,7 @@ def multiplicities(
     n_trees: int,
     share: Fraction,
     noise: np.random.Generator | None,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Draw how often each record is in each tree, shape (n_records, n_trees).
 
     Sensitive, because its length is.

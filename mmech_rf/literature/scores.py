@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mmech_rf.arrays import Integers
 
 __all__ = ["SCORES", "Score", "score_for"]
 
-Counts = NDArray[np.int64]
 
 GRID = 6
 """Scores that are not whole are counted in units of 2**-6."""
@@ -47,7 +47,7 @@ class Score:
     """A score of tests."""
 
     # From class counts (..., k) of a child to its term, (...).
-    term: Callable[[Counts], Counts]
+    term: Callable[[Integers], Integers]
     window: int  # that an added record moves all scores within
     contrast: bool = False  # minus the difference of two terms, not their sum
     divided: bool = False  # gains over the node, by the logarithm of their children
@@ -58,7 +58,7 @@ class Score:
         """Length of the window, in records or bits."""
         return self.window / self.grid
 
-    def two_way(self, left: Counts, right: Counts) -> Counts:
+    def two_way(self, left: Integers, right: Integers) -> Integers:
         """Return the scores of tests with two outcomes."""
         one, other = self.term(left), self.term(right)
         if self.contrast:
@@ -67,7 +67,7 @@ class Score:
             return one + other - self.term(left + right)
         return one + other
 
-    def multiway(self, children: Counts) -> Counts:
+    def multiway(self, children: Integers) -> Integers:
         """Return the scores of tests with a child per value, from (..., values, k)."""
         found = self.term(children).sum(axis=-1)
         if self.divided:
@@ -77,28 +77,28 @@ class Score:
         return found
 
 
-def _size(counts: Counts) -> Counts:
+def _size(counts: Integers) -> Integers:
     return np.asarray(counts.sum(axis=-1))
 
 
-def _largest(counts: Counts) -> Counts:
+def _largest(counts: Integers) -> Integers:
     return np.asarray(counts.max(axis=-1))
 
 
-def _gini(counts: Counts) -> Counts:
+def _gini(counts: Integers) -> Integers:
     counts = np.minimum(counts, MOST)
     total = counts.sum(axis=-1)
     squares = (counts * counts).sum(axis=-1) << GRID
     return squares // np.maximum(total, 1) - (total << GRID)
 
 
-def _entropy(table: Counts, most: int, counts: Counts) -> Counts:
+def _entropy(table: Integers, most: int, counts: Integers) -> Integers:
     counts = np.minimum(counts, most)
     return np.asarray(table[counts].sum(axis=-1) - table[counts.sum(axis=-1)])
 
 
 @lru_cache(maxsize=2)  # a fit asks for the most records, and for those there are
-def _n_log_n(most: int) -> tuple[Counts, int]:
+def _n_log_n(most: int) -> tuple[Integers, int]:
     """Return n log2(n) on the grid, for n = 0 .. most, and the window of its terms."""
     n = np.arange(most + 1, dtype=np.float64)
     table = np.rint(n * np.log2(np.maximum(n, 1)) * 2**GRID).astype(np.int64)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mmech.checks import check_choice
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.leaves import ancestors
 from mmech_rf.literature.recipe import VOTES
@@ -18,8 +18,6 @@ from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.private.voting import weight_votes
 
 __all__ = ["RecipeVotes", "first_trees", "join", "leaf_votes", "pruned"]
-
-Floats = NDArray[np.float64]
 
 
 @storable("RecipeVotes")
@@ -44,7 +42,7 @@ class RecipeVotes(Experts):
         """What every leaf adds to the votes, shape (n_leaves, k)."""
         return leaf_votes(self.forest, self.counts, self.voting)
 
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return the votes for every class, shape (b, k)."""
         votes = weight_votes(self.forest, self.saying, codes)
         if self.voting != "probabilistic":
@@ -54,7 +52,7 @@ class RecipeVotes(Experts):
         logs = np.log(np.maximum(votes / self.forest.n_trees, 1e-300))
         return logs - np.log(-np.log(_hashed(codes, votes.shape[1], self.key)))
 
-    def probabilities(self, codes: NDArray[np.int64]) -> Floats:
+    def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k): shares of the votes."""
         votes = weight_votes(self.forest, self.saying, codes)
         if self.voting == "log-odds":
@@ -62,7 +60,7 @@ class RecipeVotes(Experts):
         return _shares(votes)
 
 
-def _hashed(codes: NDArray[np.int64], n_classes: int, key: int) -> Floats:
+def _hashed(codes: Integers, n_classes: int, key: int) -> Floats:
     """Return numbers in (0, 1) that follow from a record, a class and a key."""
     mixed = np.full((codes.shape[0], n_classes), key, np.uint64)
     with np.errstate(over="ignore"):
@@ -82,7 +80,7 @@ def _shares(counts: Floats) -> Floats:
     return np.asarray(np.divide(positive, total, out=even, where=total > 0))
 
 
-def _node_counts(forest: Forest, counts: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _node_counts(forest: Forest, counts: Floats) -> tuple[Integers, Floats]:
     """Return the paths of all leaves, and the summed counts of all nodes."""
     paths = ancestors(forest)
     below = np.zeros((forest.n_nodes, counts.shape[1]))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmech import QueryMatrix
+from mmech_rf.arrays import Integers
 from mmech_rf.limits import LIMITS
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
@@ -71,15 +69,13 @@ class BatchPredictionClassifier(PerBatchClassifier):
     _distinct = True
     _votings = ("weight",)
 
-    def _exact_counts(
-        self, ensemble: Ensemble, records: EncodedRecords
-    ) -> NDArray[np.int64]:
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         return self._count_table(ensemble, records)
 
     def _votes_moved(self, ensemble: Ensemble) -> int:
         return ensemble.forest.n_trees
 
-    def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
+    def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
         workload = prediction_workload(ensemble.forest, codes)
         cells = ensemble.forest.n_trees * ensemble.forest.n_cells
         if codes.shape[0] * cells <= LIMITS.explicit_visits:

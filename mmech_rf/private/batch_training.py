@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from mmech import (
@@ -23,6 +22,7 @@ from mmech import (
 )
 from mmech.checks import check_choice
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.blocks.votes import LogOdds, measured_tables
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
@@ -39,8 +39,6 @@ POOLS = {"shrunk": "all", "log-linear": "disjoint"}
 
 SMOOTHED = 0.01
 """Records that log-odds add to a leaf whose counts were estimated, shrunk already."""
-
-Floats = NDArray[np.float64]
 
 
 @storable("BatchTrainingClassifier")
@@ -221,8 +219,8 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         )
 
     def _counts_of_leaves(
-        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: NDArray[np.int64]
-    ) -> NDArray[np.int64] | Floats:
+        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: Integers
+    ) -> Integers | Floats:
         if self.reconstruction == "least-squares":
             return super()._counts_of_leaves(ensemble, mechanism, exact)
         measurement = self._measured(mechanism, exact, self._what)
@@ -241,7 +239,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
 
     # ---- votes -------------------------------------------------------------------
 
-    def _votes(self, codes: NDArray[np.int64]) -> Floats:
+    def _votes(self, codes: Integers) -> Floats:
         if self.voting != "log-odds":
             return super()._votes(codes)
         n_trees = [ensemble.forest.n_trees for ensemble in self.ensembles_]
@@ -259,7 +257,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         )
         return np.asarray(np.log(shares) + votes * (seen / max(tests, 1)))
 
-    def _probabilities(self, codes: NDArray[np.int64]) -> Floats:
+    def _probabilities(self, codes: Integers) -> Floats:
         if self.voting != "log-odds":
             return super()._probabilities(codes)
         return np.asarray(softmax(self._votes(codes), axis=1))

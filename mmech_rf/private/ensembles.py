@@ -14,12 +14,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import QueryMatrix, StrategyResult, optimize
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import ParameterError
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Integers
 from mmech_rf.forest.forest import Forest
 
 __all__ = [
@@ -50,7 +50,7 @@ class Ensemble:
         Its share of the privacy budget.
     """
 
-    features: NDArray[np.int64]
+    features: Integers
     forest: Forest
     epsilon: Fraction
 
@@ -63,13 +63,13 @@ class Ensemble:
         ):
             raise ValueError("a forest of other attributes")
 
-    def select(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def select(self, codes: Integers) -> Integers:
         """Return the columns of encoded records that this ensemble sees."""
         if self.features.size == codes.shape[1]:
             return codes
         return np.ascontiguousarray(codes[:, self.features])
 
-    def cells(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def cells(self, codes: Integers) -> Integers:
         """Return the domain cell of every encoded record."""
         places = np.cumprod((1, *self.forest.domain_shape[:0:-1]), dtype=np.int64)
         return np.asarray(self.select(codes) @ places[::-1], dtype=np.int64)
@@ -133,7 +133,7 @@ def _check_length(values: Any, name: str, n_ensembles: int) -> None:
 
 def features_of(
     max_features: Any, n_features: int, rngs: Sequence[np.random.Generator], deal: Any
-) -> list[NDArray[np.int64]]:
+) -> list[Integers]:
     """Return the positions of the attributes that every ensemble sees, sorted.
 
     `max_features` of them, drawn anew by the generator of each ensemble; with
@@ -163,9 +163,7 @@ def features_of(
     return [draw_features(rng, n_features, size) for rng in rngs]
 
 
-def draw_features(
-    rng: np.random.Generator, n_features: int, size: int
-) -> NDArray[np.int64]:
+def draw_features(rng: np.random.Generator, n_features: int, size: int) -> Integers:
     """Return the positions of `size` attributes, drawn without replacement, sorted."""
     return np.sort(rng.permutation(n_features)[:size])
 

@@ -14,13 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import (
-    MatrixMechanism,
-    ParameterError,
-    QueryMatrix,
-    StrategyResult,
-)
+from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
@@ -131,9 +127,7 @@ class GrownForest(ForestClassifier):
             check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
         check_leaves(visible, n_trees, depth, splits)
 
-    def _count_table(
-        self, ensemble: Ensemble, records: EncodedRecords
-    ) -> NDArray[np.int64]:
+    def _count_table(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         """Return the exact table D, cells by classes. Sensitive."""
         k = self.schema_.n_classes
         n = ensemble.forest.n_cells
@@ -147,21 +141,17 @@ class GrownForest(ForestClassifier):
         costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
         self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
 
-    def _break_ties(
-        self, scores: NDArray[Any], codes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _break_ties(self, scores: NDArray[Any], codes: Integers) -> Integers:
         if self.ties == "first":
             return np.argmax(scores, axis=1)
         return super()._break_ties(scores, codes)
 
-    def _random_argmax(self, scores: NDArray[Any]) -> NDArray[np.int64]:
+    def _random_argmax(self, scores: NDArray[Any]) -> Integers:
         if self.ties == "first":
             return np.argmax(scores, axis=1)
         return super()._random_argmax(scores)
 
-    def _answer(
-        self, mechanism: MatrixMechanism, counts: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def _answer(self, mechanism: MatrixMechanism, counts: Integers) -> Floats:
         """Release the workload's answers on exact counts, and remember it."""
         return mechanism.answer_from(self._measured(mechanism, counts, self._what))
 
@@ -174,8 +164,8 @@ class GrownForest(ForestClassifier):
 class CountedForest(ShownForest, GrownForest):
     """Base of the classifiers whose leaf counts are released once."""
 
-    leaf_counts_: list[NDArray[np.int64] | NDArray[np.float64]] = field(init=False)
-    leaf_labels_: list[NDArray[np.int64]] = field(init=False)
+    leaf_counts_: list[Integers | Floats] = field(init=False)
+    leaf_labels_: list[Integers] = field(init=False)
     expected_error_: float = field(init=False)
     _what = "leaf counts"
     _released: ClassVar[tuple[str, ...] | None] = (
@@ -186,9 +176,7 @@ class CountedForest(ShownForest, GrownForest):
     )
 
     def _release_leaves(
-        self,
-        mechanisms: list[MatrixMechanism],
-        exact: Callable[[Ensemble], NDArray[np.int64]],
+        self, mechanisms: list[MatrixMechanism], exact: Callable[[Ensemble], Integers]
     ) -> None:
         """Release the class counts of all leaves, and label the leaves by them."""
         self._reserve()
@@ -200,15 +188,15 @@ class CountedForest(ShownForest, GrownForest):
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
 
     def _counts_of_leaves(
-        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: NDArray[np.int64]
-    ) -> NDArray[np.int64] | NDArray[np.float64]:
+        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: Integers
+    ) -> Integers | Floats:
         """Release class counts of the leaves of an ensemble."""
         return self._answer(mechanism, exact)
 
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _predict_classes(self, codes: Integers) -> Integers:
         return self._break_ties(self._votes(codes), codes)
 
-    def _votes(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _votes(self, codes: Integers) -> Floats:
         """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
         scores = np.zeros((codes.shape[0], self.schema_.n_classes))
         for i, ensemble in enumerate(self.ensembles_):
@@ -220,7 +208,7 @@ class CountedForest(ShownForest, GrownForest):
                 scores += weight_votes(ensemble.forest, self.leaf_counts_[i], visible)
         return scores
 
-    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _probabilities(self, codes: Integers) -> Floats:
         votes = np.maximum(self._votes(codes), 0.0) + 1e-9
         return np.asarray(votes / votes.sum(axis=1, keepdims=True))
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmech import Identity, MatrixMechanism
 from mmech.checks import check_choice
 from mmech.noise import assign_records
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Integers
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.grown import CountedForest
@@ -76,9 +74,7 @@ class LaplaceForestClassifier(CountedForest):
         check_choice(self.data, "data", ("shared", "disjoint"))
         return super()._check_parameters()
 
-    def _exact_counts(
-        self, ensemble: Ensemble, records: EncodedRecords
-    ) -> NDArray[np.int64]:
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         k = self.schema_.n_classes
         codes, class_codes = records.one_by_one()
         visible = ensemble.select(codes)

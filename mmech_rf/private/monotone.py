@@ -37,9 +37,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import Attribute, ParameterError
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.limits import LIMITS
 
 __all__ = ["MonotoneGrid", "check_grid", "isotonic"]
@@ -70,15 +70,13 @@ class MonotoneGrid:
         self.shape = tuple(attributes[i].size for i in self.places)
 
     @cached_property
-    def cells(self) -> NDArray[np.int64]:
+    def cells(self) -> Integers:
         """Codes of all cells, shape (n_cells, number of monotone attributes)."""
         return np.argwhere(np.ones(self.shape, bool))
 
     def later(
-        self,
-        codes: NDArray[np.int64],
-        probabilities: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-    ) -> NDArray[np.float64]:
+        self, codes: Integers, probabilities: Callable[[Integers], Floats]
+    ) -> Floats:
         """Return how likely all classes but the first c are, keeping to directions.
 
         For c = 1, ..., k - 1, shape (b, k - 1); multiples of 1 / STEPS.
@@ -100,7 +98,7 @@ class MonotoneGrid:
         here = np.concatenate(found).reshape(len(lines), size, -1)
         return np.asarray(here[line.ravel(), cell] / STEPS)
 
-    def _moved(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _moved(self, steps: Floats) -> Floats:
         """Return steps moved along every axis, the first and the last left out."""
         for axis, place in enumerate(self.places, 1):
             attribute = self.attributes[place]
@@ -112,7 +110,7 @@ class MonotoneGrid:
         return steps
 
 
-def isotonic(lines: NDArray[np.float64]) -> NDArray[np.float64]:
+def isotonic(lines: Floats) -> Floats:
     r"""Return the nearest whole numbers that do not fall along each line, (m, n).
 
     Least squares, :math:`\max_{a \le i} \min_{b \ge i}` of the means from a to b,

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import Measurement, PrivacyLedger
 from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
@@ -19,6 +18,7 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech.quantiles import select_quantiles
 from mmech.release import charge, measure
 from mmech.selection import epsilon_of_draw
+from mmech_rf.arrays import Integers
 from mmech_rf.drawn.draw import SelectedTree, select_tree
 
 __all__ = ["Payments"]
@@ -51,13 +51,8 @@ class Payments:
         )
 
     def cut(
-        self,
-        counts: NDArray[np.int64],
-        n_bins: int,
-        n_records: float,
-        cost: Fraction,
-        what: str,
-    ) -> NDArray[np.int64]:
+        self, counts: Integers, n_bins: int, n_records: float, cost: Fraction, what: str
+    ) -> Integers:
         """Release edges that cut the cells of a grid into bins of about equal parts."""
         cuts, entry = select_quantiles(
             counts,
@@ -74,19 +69,14 @@ class Payments:
         return cuts
 
     def release(
-        self, counts: NDArray[np.int64], cost: Fraction, what: str, unit: int = 1
+        self, counts: Integers, cost: Fraction, what: str, unit: int = 1
     ) -> Measurement:
         """Release counts, of which one record changes one by at most `unit`."""
         law = LAPLACE if self.ledger.currency == "epsilon" else GAUSSIAN
         return self._measure(counts, Fraction(unit) ** law.power, law, cost, what)
 
     def release_sums(
-        self,
-        sums: NDArray[np.int64],
-        groups: Groups,
-        cost: Fraction,
-        what: str,
-        unit: int,
+        self, sums: Integers, groups: Groups, cost: Fraction, what: str, unit: int
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`.
 
@@ -116,12 +106,7 @@ class Payments:
         return float(size / cost) * math.sqrt((d + 1) * (d + 2) / 3)
 
     def _measure(
-        self,
-        values: NDArray[np.int64],
-        own: Fraction,
-        law: Law,
-        cost: Fraction,
-        what: str,
+        self, values: Integers, own: Fraction, law: Law, cost: Fraction, what: str
     ) -> Measurement:
         measured = measure(
             values,

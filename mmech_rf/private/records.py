@@ -26,6 +26,7 @@ from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks, chunk_names
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
+from mmech_rf.arrays import Integers
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
@@ -64,9 +65,9 @@ def check_n_records(value: Any, otherwise: str) -> None:
 class EncodedRecords:
     """Encoded records, each with how often it is there. Sensitive."""
 
-    codes: NDArray[np.int64]  # shape (M, d)
-    class_codes: NDArray[np.int64]  # shape (M,)
-    multiplicities: NDArray[np.int64]  # shape (M,)
+    codes: Integers  # shape (M, d)
+    class_codes: Integers  # shape (M,)
+    multiplicities: Integers  # shape (M,)
 
     @property
     def number(self) -> int:
@@ -84,7 +85,7 @@ class EncodedRecords:
             np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), numbers
         )
 
-    def one_by_one(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def one_by_one(self) -> tuple[Integers, Integers]:
         """Return codes (N, d) and class codes (N,) with a row for every record."""
         if self.number == len(self.codes):
             return self.codes, self.class_codes

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import QueryMatrix
 from mmech.noise import assign_records
+from mmech_rf.arrays import Integers
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.per_batch import PerBatchClassifier
@@ -91,9 +91,7 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     def _record_contribution(self) -> int:
         return 2 if self.voting == "hard" else 1
 
-    def _exact_counts(
-        self, ensemble: Ensemble, records: EncodedRecords
-    ) -> NDArray[np.int64]:
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         k = self.schema_.n_classes
         forest = ensemble.forest
         codes, class_codes = records.one_by_one()
@@ -118,5 +116,5 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
                 f"{self.default_label!r}; use None for the first"
             ) from None
 
-    def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
+    def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
         return aggregation_workload(ensemble.forest, codes)

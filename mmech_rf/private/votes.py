@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
-__all__ = ["Experts", "check_labels", "check_that"]
+from mmech_rf.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
+__all__ = ["Experts", "check_labels", "check_that"]
 
 
 def check_that(fits: Any, what: str) -> None:
@@ -20,7 +19,7 @@ def check_that(fits: Any, what: str) -> None:
         raise ValueError(f"{what} that do not fit")
 
 
-def check_labels(labels: NDArray[np.int64], size: int, n_classes: int) -> None:
+def check_labels(labels: Integers, size: int, n_classes: int) -> None:
     """Raise unless there are so many labels, all of them classes."""
     check_that(labels.shape == (size,), "labels")
     check_that(labels.min() >= 0 and labels.max() < n_classes, "labels")
@@ -32,13 +31,13 @@ class Experts(ABC):
     voting: str
 
     @abstractmethod
-    def log_odds(self, codes: NDArray[np.int64]) -> Floats:
+    def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
 
     @abstractmethod
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless votes fit together, of such records: a file may hold any."""
 
-    def probabilities(self, codes: NDArray[np.int64]) -> Floats:
+    def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k)."""
         return np.asarray(softmax(self.log_odds(codes), axis=1))

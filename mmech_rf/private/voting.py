@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
@@ -23,9 +24,7 @@ PRIOR_FLOOR = 0.01
 """No class counts for less than this part of an equal share."""
 
 
-def _leaf_rows(
-    forest: Forest, codes: NDArray[np.int64]
-) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+def _leaf_rows(forest: Forest, codes: Integers) -> Iterator[tuple[slice, Integers]]:
     """Yield slices of the records with their leaves as rows of T."""
     width = LIMITS.voting_records
     for start in range(0, codes.shape[0], width):
@@ -37,8 +36,8 @@ def hard_votes(
     forest: Forest,
     leaf_labels: NDArray[np.integer[Any]],
     n_classes: int,
-    codes: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    codes: Integers,
+) -> Integers:
     """Return how many trees vote for each class, shape (b, k)."""
     votes = np.empty((codes.shape[0], n_classes), np.int64)
     for part, rows in _leaf_rows(forest, codes):
@@ -49,10 +48,8 @@ def hard_votes(
 
 
 def weight_votes(
-    forest: Forest,
-    leaf_counts: NDArray[np.int64] | NDArray[np.float64],
-    codes: NDArray[np.int64],
-) -> NDArray[np.float64]:
+    forest: Forest, leaf_counts: Integers | Floats, codes: Integers
+) -> Floats:
     """Return the counts in the visited leaves, summed over trees, shape (b, k)."""
     votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
     for part, rows in _leaf_rows(forest, codes):
@@ -61,9 +58,7 @@ def weight_votes(
     return votes
 
 
-def class_shares(
-    leaf_counts: Sequence[NDArray[Any]], n_trees: Sequence[int]
-) -> NDArray[np.float64]:
+def class_shares(leaf_counts: Sequence[NDArray[Any]], n_trees: Sequence[int]) -> Floats:
     """Return the shares of the classes by the counts of all ensembles, shape (k,)."""
     trees = zip(leaf_counts, n_trees, strict=True)
     totals = np.mean([counts.sum(axis=0) / n for counts, n in trees], axis=0)
@@ -73,8 +68,8 @@ def class_shares(
 
 
 def leaf_log_odds(
-    leaf_counts: NDArray[Any], smoothing: float, shares: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    leaf_counts: NDArray[Any], smoothing: float, shares: Floats
+) -> Floats:
     """Return how much likelier the classes are in a leaf than in all, (n_leaves, k).
 
     Logarithms of the shares in a leaf over those of all records, after so many records
@@ -85,8 +80,8 @@ def leaf_log_odds(
 
 
 def leaf_label_by_rule(
-    leaf_counts: NDArray[np.int64], default_class: int, *, first: bool = False
-) -> NDArray[np.int64]:
+    leaf_counts: Integers, default_class: int, *, first: bool = False
+) -> Integers:
     """Label exact leaf counts (n_leaves, k) by a rule that looks at each leaf alone.
 
     The most frequent class wins. Among r tied classes the winner is number

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mmech_rf.arrays import Floats, Integers
 
 __all__ = ["importances"]
 
@@ -14,9 +15,8 @@ RECORDS = 2000
 
 
 def importances(
-    shares: Callable[[NDArray[np.int64]], NDArray[np.float64]],
-    domain_shape: tuple[int, ...],
-) -> NDArray[np.float64]:
+    shares: Callable[[Integers], Floats], domain_shape: tuple[int, ...]
+) -> Floats:
     """Return how far class probabilities move when one attribute is drawn anew, (d,).
 
     Made-up records are spread evenly over the domain, from a fixed seed: no record of

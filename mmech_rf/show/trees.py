@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmech.domain.attribute import Attribute
+from mmech_rf.arrays import Floats
 from mmech_rf.show.words import printable, values_in_words
 
 __all__ = ["VOTES", "Node", "ShownTree", "by_values", "labelled", "vote"]
@@ -74,7 +72,7 @@ def labelled(labels: Iterable[int], classes: Sequence[object]) -> list[Node]:
     return [Node(names[c], c) for c in labels]
 
 
-def vote(scores: NDArray[np.float64], classes: Sequence[object]) -> Node:
+def vote(scores: Floats, classes: Sequence[object]) -> Node:
     """Return the class that log-odds speak for, and by how much above the mean."""
     best = int(scores.argmax())
     lead = float(scores[best] - scores.mean())

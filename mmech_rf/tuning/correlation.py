@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech import Marginals, optimize
 from mmech.operators.subsets import marginal_precisions
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.private.ensembles import draw_features, spawn
 from mmech_rf.schema import Schema
 
@@ -21,8 +21,6 @@ LARGEST = 1e290
 
 SEARCH = 400
 """Evaluations of the search for marginals, as a bound on the time."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Prior:
         energies = np.minimum(spread, most / self.cells)
         return self.n_records**2 / (self.n_classes - 1) * energies
 
-    def signal(self, orders: NDArray[np.int64]) -> Floats:
+    def signal(self, orders: Integers) -> Floats:
         """Return g_s m_s of subsets of these orders."""
         counts = [
             min(math.comb(self.n_open, j), LARGEST) for j in range(self.n_open + 1)
@@ -104,7 +102,7 @@ def _supersets(values: Floats, m: int) -> Floats:
 class _Lattice:
     """All subsets of the attributes of an ensemble, as bits."""
 
-    orders: NDArray[np.int64]
+    orders: Integers
     ranks: Floats
     cells: Floats
 

@@ -1,0 +1,10 @@
+"""Types of arrays, as signatures of private functions name them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Flags", "Floats", "Integers"]
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
