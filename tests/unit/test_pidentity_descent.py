@@ -146,10 +146,10 @@ def test_random_queries_have_no_order(rng):
 
 
 def test_a_permutation_costs_nothing(seed):
-    shuffle = np.random.default_rng(5).permutation(256)
-    straight = optimize(AllRange(256), template="pidentity", seed=seed)
+    shuffle = np.random.default_rng(5).permutation(128)
+    straight = optimize(AllRange(128), template="pidentity", seed=seed)
     permuted = optimize(
-        Permuted(AllRange(256), shuffle), template="pidentity", seed=seed
+        Permuted(AllRange(128), shuffle), template="pidentity", seed=seed
     )
     assert permuted.loss == pytest.approx(straight.loss, rel=1e-9)
 
@@ -231,11 +231,11 @@ def test_low_minima_of_windows_are_found():
     assert result.loss < 20_410
 
 
-@pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
+@pytest.mark.parametrize("workload", [AllRange(96), Prefix(96)], ids=str)
 def test_better_than_every_tree(workload):
     gram = workload.gram().to_dense().astype(float)
     trees = [
-        hierarchy_loss(gram, 256, branching, ratio)
+        hierarchy_loss(gram, 96, branching, ratio)
         for branching in (2, 3, 4, 6, 8, 12, 16, 24, 32)
         for ratio in (0.6, 0.8, 1.0, 1.25, 1.6)
     ]
