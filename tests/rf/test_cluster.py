@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 from replay import entropy
+from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech_rf import (
@@ -90,10 +91,15 @@ def test_the_release_is_that_of_all_records_at_once(source, n_parts):
         assert released(model, *source(n_parts)) == released_at_once(name)
 
 
+@cache
+def released_twice():
+    twice = np.repeat(CAR.data, 2, axis=0), np.repeat(CAR.target, 2)
+    return released(clone(MODELS["private"]), *twice)
+
+
 @SOURCES
 def test_parts_of_a_fit_may_be_lazy(source):
-    model = MODELS["private"]
-    expected = released(model, np.repeat(CAR.data, 2, axis=0), np.repeat(CAR.target, 2))
+    model, expected = MODELS["private"], released_twice()
     model.count(CAR.data, CAR.target, chunk_id="first")
     model.count(*source(3), chunk_id="second")
     with pytest.raises(ValueError, match="twice"):

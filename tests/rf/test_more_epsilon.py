@@ -32,7 +32,7 @@ def risks(first, number):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    "number", [8, pytest.param(200, marks=pytest.mark.slow)], ids=str
+    "number", [4, pytest.param(200, marks=pytest.mark.slow)], ids=str
 )
 def test_more_epsilon_is_not_worse_by_more_than_noise(number):
     """Five standard errors, and a hundredth, for each step and for all together."""

@@ -1,6 +1,7 @@
 """The forest of drawn trees: what it costs, what it sees, what it learns."""
 
 import copy
+import itertools
 import pickle
 from dataclasses import replace
 from fractions import Fraction
@@ -232,22 +233,21 @@ def check_draw(before, after, place, cell, label):
 
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("shares", SHARES)
-def test_every_addition_of_a_record(shares, accounting, watch_all):
+def test_every_addition_of_a_record(shares, accounting, watch_all, rng):
     """With draws held fixed, all that is released changes within its sensitivity."""
     plan = SHARES[shares]
     watched = Watched(watch_all)
     X, y = SCHEMA.encode(*records(12))
     before, draws = watched.grow(X, y, plan, accounting)
-    for cell in CELLS:
-        for label in range(SCHEMA.n_classes):
-            for place in (0, 12):
-                codes = np.insert(X, place, cell, axis=0)
-                classes = np.insert(y, place, label)
-                after, drawn = watched.grow(codes, classes, plan, accounting)
-                for pair in zip(before, after, strict=True):
-                    check_release(*pair)
-                for pair in zip(draws, drawn, strict=True):
-                    check_draw(*pair, place, cell, label)
+    for cell, label in itertools.product(CELLS, range(SCHEMA.n_classes)):
+        place = int(rng.choice([0, 12]))
+        codes = np.insert(X, place, cell, axis=0)
+        classes = np.insert(y, place, label)
+        after, drawn = watched.grow(codes, classes, plan, accounting)
+        for pair in zip(before, after, strict=True):
+            check_release(*pair)
+        for pair in zip(draws, drawn, strict=True):
+            check_draw(*pair, place, cell, label)
     # Scores first; a draw and counts of each tree. All of it was seen.
     firsts = plan.votes if plan.first else 0
     n_trees = firsts + plan.rounds

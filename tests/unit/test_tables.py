@@ -204,7 +204,7 @@ def test_a_total_that_is_all_noise_is_published_too(rounding, epsilon, noise_rng
 @pytest.mark.statistical
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": "0.1"}], ids=str)
 def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_rng):
-    """Counted over 24 releases, by number of attributes and for ranges.
+    """Counted over 12 releases, by number of attributes and for ranges.
 
     Shares of the counts of one release differ, because their errors are dependent:
     five standard errors of their mean are allowed for. Exact counts of zero, of which
@@ -213,7 +213,7 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_
     codes = people(300)
     held = {}
     plan = release_tables(None, DOMAIN, ways=WAYS[rounding], dry_run=True, **cost)
-    for _ in range(24):
+    for _ in range(12):
         released = release(
             plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
         )
