@@ -184,6 +184,7 @@ CHOSEN_SETTINGS = {
     "private bins, n stated": BINS | {"n_records": 400},
     "private bins, accuracy": BINS | ACCURACY["accuracy"],
     "private bins of blocks": BINS | BLOCKS,
+    "private bins, tiny epsilon": BINS | {"epsilon": "1e-6"},
     "monotone": ORDERED,
     "monotone, trees that vote": ORDERED | {"n_records": 24, "epsilon": 5},
     "monotone, views of scores": ORDERED | {"n_records": 1500},
