@@ -1,7 +1,7 @@
 """Entropy that a test chooses: that of the whole system, or of one sampler."""
 
-import hashlib
 import os
+import random
 from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
@@ -47,13 +47,14 @@ class SameEveryTime:
 
 
 def _named(name):
-    """Return a source of bytes that follow from a name, in this process."""
-    own = os.getpid()
-    digest = hashlib.sha256(name.encode()).digest()
-    rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
+    """Return a source of bytes that follow from a name, in this process.
+
+    Samplers ask for a few at a time, which NumPy's generators take long to give.
+    """
+    own, rng = os.getpid(), random.Random(name)
 
     def urandom(size):
-        return rng.bytes(size) if os.getpid() == own else os.urandom(size)
+        return rng.randbytes(size) if os.getpid() == own else os.urandom(size)
 
     return urandom
 
