@@ -122,12 +122,12 @@ class PartitionStack(ZeroOne):
             return None
         if len(self.domain_shape) * self._labels.size > LIMITS.box_visits:
             return None
-        cells = np.arange(self._labels.shape[1])
-        volume = np.ones(self.shape[0], np.int64)
+        step = self._labels.shape[1]
+        cells, volume = np.arange(step), np.ones(self.shape[0], np.int64)
         masks = []
-        for size, values in zip(
-            self.domain_shape, np.unravel_index(cells, self.domain_shape), strict=True
-        ):
+        for size in self.domain_shape:  # not as axes, of which NumPy has 64
+            step //= size
+            values = cells // step % size
             mask = np.zeros((self.shape[0], size), np.bool_)
             for start, labels in zip(self.offsets, self._labels, strict=False):
                 mask[start + labels, values] = True

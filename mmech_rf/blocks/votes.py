@@ -102,13 +102,13 @@ class LogOdds(Experts):
     def cells(self) -> Floats:
         """Return expected counts of all cells, shape (n, k): the product of experts."""
         sizes = self.estimate.domain_shape
-        out = np.broadcast_to(
-            np.log(self.class_shares), (*sizes, self.class_shares.size)
-        )
+        axes = {i: n for i, n in enumerate(sizes) if n > 1}  # NumPy has 64
+        k = self.class_shares.size
+        out = np.broadcast_to(np.log(self.class_shares), (*axes.values(), k))
         for block, table in zip(self.blocks, self.log_tables, strict=True):
-            shape = [n if i in block else 1 for i, n in enumerate(sizes)]
+            shape = [n if i in block else 1 for i, n in axes.items()]
             out = out + table.reshape(*shape, -1)
-        raised = np.exp(out - out.max()).reshape(-1, self.class_shares.size)
+        raised = np.exp(out - out.max()).reshape(-1, k)
         total = max(float(self.estimate.marginal(()).sum()), 1.0)
         return np.asarray(raised * (total / raised.sum()))
 

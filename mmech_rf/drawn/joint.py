@@ -67,8 +67,10 @@ def base_points(
     `n_points`, the whole domain or a draw from the measure.
     """
     sizes = np.array(domain_shape, np.int64)
-    if product_of(domain_shape) <= n_points:
-        points = np.argwhere(np.ones(domain_shape, bool))
+    if (n_cells := product_of(domain_shape)) <= n_points:
+        points = np.zeros((n_cells, sizes.size), np.int64)
+        several = sizes > 1  # as axes, of which NumPy has 64
+        points[:, several] = np.argwhere(np.ones(sizes[several], bool))
         if additive is None:
             return points, np.full(len(points), 1 / len(points))
         lines = np.log(additive.class_shares) + np.zeros((len(points), 1))

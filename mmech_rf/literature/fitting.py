@@ -166,7 +166,7 @@ class Fitting:
     def _matrix_counts(self, forest: Forest, cost: Fraction) -> Floats:
         """Release class counts of leaves through an optimized strategy."""
         k, n_cells = self.schema.n_classes, forest.n_cells
-        cells = np.ravel_multi_index(tuple(self.codes.T), forest.domain_shape)
+        cells = self.schema.cell_index(self.codes)
         table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
         workload = training_workload(forest)
         mechanism = self.model._mechanism(

@@ -104,6 +104,36 @@ def test_private_forests_are_for_any_size(name, size):
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "monotone"),
+    [
+        ("trees", {"probabilities": "joint"}, None),
+        ("trees", {}, 1),
+        ("blocks", {}, 1),
+        ("labels", {}, 1),
+        ("training", {"reconstruction": "log-linear"}, None),
+        ("subsample", {}, None),
+        ("prediction", {}, None),
+    ],
+    ids=str,
+)
+def test_attributes_of_one_value_are_any_number(name, options, monotone):
+    """NumPy has 64 axes at most."""
+    attributes = [
+        Attribute.ordinal(str(i), ["a", "b"][: 1 + (i < 2)], monotone=monotone)
+        for i in range(70)
+    ]
+    X = np.full((4, 70), "a", object)
+    X[:2, 0] = X[::2, 1] = "b"
+    public = {} if name in ("subsample", "prediction") else {"n_records": 4}
+    schema = Schema(attributes, ["no", "yes"])
+    model = METHODS[name][0](schema, epsilon=1e4, **options, **public)
+    model.fit(X, np.where(X[:, 0] == "b", "yes", "no"))
+    assert model.predict(X).shape == (4,)
+    if hasattr(model, "predict_proba"):
+        assert model.predict_proba(X).shape == (4, 2)
+
+
+@pytest.mark.parametrize(
     ("name", "d", "n"),
     [
         ("training", 40, 50),
