@@ -104,10 +104,10 @@ def check(case, seed=0, first=0, step=1):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_neighbour_looks_the_same(name, seed, monkeypatch):
-    """Every second pair, of the next setting the others."""
+    """Every second pair, which of them follows from the name of the setting."""
     if "pidentity" in name:
         rf_cases.remember(monkeypatch)  # one search, not ten
-    check(CASES[name], seed, list(CASES).index(name) % 2, 2)
+    check(CASES[name], seed, sum(map(ord, name)) % 2, 2)
 
 
 def test_there_are_enough_pairs():
