@@ -21,7 +21,7 @@ from mmech.strategies.marginals import (
     is_beyond_lattices,
     marginals_strategy,
 )
-from mmech.strategies.registry import PRIVACY, TIE, Found, Skip, Template
+from mmech.strategies.registry import PRIVACY, TIE, Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import domain_shape_of, marginals_of
 from mmech.structure.shape import (
@@ -73,7 +73,7 @@ def _measure(
 
 
 def look_at_identity(
-    workload: QueryMatrix, found: Found
+    workload: QueryMatrix, found: Request
 ) -> Skip | StrategyResult | None:
     """Leave out more cells than fit; stop at them where nothing else will do better."""
     large = workload.shape[1] > LIMITS.enumerated_cells
@@ -130,7 +130,7 @@ def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyRes
 
 
 def look_at_workload(
-    workload: QueryMatrix, found: Found
+    workload: QueryMatrix, found: Request
 ) -> Skip | StrategyResult | None:
     """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
     if found.norm == "L2":
@@ -165,7 +165,7 @@ def has_closed_form(workload: QueryMatrix) -> bool:
     return marginal_terms(workload) is not None
 
 
-def optimum_under_l2(workload: QueryMatrix, found: Found) -> str:
+def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
     """Return which template is optimal under L2 and suits the workload, in words."""
     if has_closed_form(workload):
         return "weighted residuals are optimal in closed form"
@@ -216,7 +216,7 @@ def residuals_strategy(
 
 
 def look_at_residuals(
-    workload: QueryMatrix, found: Found
+    workload: QueryMatrix, found: Request
 ) -> Skip | StrategyResult | None:
     """Stop where they are optimal; leave them out beside an optimum of another kind."""
     shape = found.options.get("domain_shape", domain_shape_of(workload))

@@ -26,7 +26,7 @@ from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.shape import kronecker_terms
 
@@ -41,7 +41,7 @@ SVD_ENTRIES = 2**20
 """Up to this size singular values are computed without squaring them."""
 
 
-def look_at_dense(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_dense(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has a closed form, products, and what is too large."""
     optimum = optimum_under_l2(workload, found)
     if optimum:

@@ -24,7 +24,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import Subset
 from mmech.strategies.marginals import attribute_sizes
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 
@@ -134,7 +134,7 @@ def _weights(
     return (weights / weights.max()).tolist()
 
 
-def look_at_equal_totals(workload: QueryMatrix, found: Found) -> Skip:
+def look_at_equal_totals(workload: QueryMatrix, found: Request) -> Skip:
     """Leave it out: "auto" is for Laplace noise, whose losses it compares."""
     return Skip("for K-norm noise, which is asked for by name")
 

@@ -15,7 +15,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.hierarchy import Hierarchy
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import LARGE_DOMAIN
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
@@ -255,7 +255,7 @@ def _tree(n: int, branchings: Iterable[int]) -> Sizes:
     return tuple(sizes)
 
 
-def look_at_hierarchy(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_hierarchy(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out domains that p-Identity can treat, and workloads without an order."""
     if workload.shape[1] <= LARGE_DOMAIN:
         return Skip("p-Identity suits ordered domains of this size")

@@ -36,7 +36,7 @@ from mmech.strategies.pidentity import (
     pidentity_strategy,
     without_idle_rows,
 )
-from mmech.strategies.registry import Found, Skip, Template, try_all
+from mmech.strategies.registry import Request, Skip, Template, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import random_starts
 from mmech.structure.shape import frobenius_squared, kronecker_terms
@@ -333,7 +333,7 @@ def _product_of_optima(
 ) -> StrategyResult:
     weight, factors = term
     options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
-    asked = Found("L2", options, seed=seed)
+    asked = Request("L2", options, seed=seed)
     parts = [try_all(factor, asked) for factor in factors]
     return StrategyResult(
         Kronecker([part.strategy for part in parts]),
@@ -376,7 +376,7 @@ def _alternate_l2(
 # ---- in "auto" -----------------------------------------------------------------
 
 
-def look_at_products(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what is no union of products, and what has a better template."""
     products = kronecker_terms(workload)
     if products is None or len(products[0][1]) < 2:

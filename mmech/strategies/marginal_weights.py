@@ -16,7 +16,7 @@ from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.closed_form import spectrum_of
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 
 __all__ = ["MARGINALS_L2", "marginal_weights"]
@@ -98,7 +98,7 @@ def _incidence(closure: dict[tuple[int, ...], int], cells: Floats) -> sp.csr_arr
     return sp.csr_array((entries, (rows, columns)), shape=(size, size))
 
 
-def look_at_marginals(workload: QueryMatrix, found: Found) -> Skip:
+def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip:
     """Leave marginals to those who ask for rows of 0/1: residuals never do worse."""
     return Skip("weighted residuals are never worse; ask for it by name")
 

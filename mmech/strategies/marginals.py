@@ -33,7 +33,7 @@ from mmech.strategies.marginal_search import (
     NAME,
     Search,
 )
-from mmech.strategies.registry import TIE, Found, Skip, Template
+from mmech.strategies.registry import TIE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import domain_shape_of
 from mmech.structure.boxes import comes_from_partitions, is_union_of_boxes
@@ -189,7 +189,7 @@ def is_beyond_lattices(workload: QueryMatrix) -> bool:
         return False
 
 
-def look_at_marginals(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     """Search in earnest where a short search improves on what is known."""
     shape = domain_shape_of(workload)
     if shape is None or len(shape) < 2:

@@ -25,7 +25,7 @@ from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
-    Found,
+    Request,
     Skip,
     check_options,
     find,
@@ -198,7 +198,7 @@ def optimize(
         return replace(result, workload=workload, norm=norm)
 
     inner = None if callback is None else lambda result: callback(told(result))
-    asked = Found(norm, options, seed=seed, callback=inner)
+    asked = Request(norm, options, seed=seed, callback=inner)
     with one_blas_thread(), time_limit(budget_seconds):
         if template != "auto":
             started = time.perf_counter()
@@ -226,7 +226,7 @@ def _check_p(p: Any, n_cells: int) -> None:
             )
 
 
-def _auto_on_distinct_cells(workload: QueryMatrix, asked: Found) -> StrategyResult:
+def _auto_on_distinct_cells(workload: QueryMatrix, asked: Request) -> StrategyResult:
     """Run "auto" on the merged cells where the workload does not tell some apart."""
     reduced, groups = reduce_domain(workload)
     if reduced is workload:
@@ -251,7 +251,7 @@ def _auto_on_distinct_cells(workload: QueryMatrix, asked: Found) -> StrategyResu
     return replace(unmerged, candidates=tried)
 
 
-def _auto_on_distinct_rows(workload: QueryMatrix, asked: Found) -> StrategyResult:
+def _auto_on_distinct_rows(workload: QueryMatrix, asked: Request) -> StrategyResult:
     """Run "auto" on the distinct queries, which have the same gram."""
     distinct = merge_rows(workload)
     result = try_all(distinct, asked)

@@ -30,7 +30,7 @@ from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.boxes import comes_from_partitions
@@ -464,7 +464,7 @@ def _descend(
 # ---- in "auto" ---------------------------------------------------------------
 
 
-def look_at_pidentity(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
     ordered = n > LARGE_DOMAIN and find_order(workload.gram()) is not None
@@ -494,7 +494,7 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
     return {"tolerance": RACE_TOLERANCE, **own} if hurried else own
 
 
-def look_at_pidentity_l2(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has an optimum of another kind, products and large domains."""
     optimum = optimum_under_l2(workload, found)
     if optimum:

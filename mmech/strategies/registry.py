@@ -24,7 +24,7 @@ from mmech.strategies.result import Callback, Candidate, StrategyResult
 
 __all__ = [
     "PRIVACY",
-    "Found",
+    "Request",
     "Skip",
     "Template",
     "check_options",
@@ -62,7 +62,7 @@ class Skip:
 
 
 @dataclass(frozen=True)
-class Found:
+class Request:
     """What is asked for beside the workload, and what was found so far.
 
     Attributes
@@ -95,10 +95,10 @@ class Found:
         return any(run.template == template for run in self.runs)
 
 
-Look = Callable[[QueryMatrix, Found], Skip | StrategyResult | None]
+Look = Callable[[QueryMatrix, Request], Skip | StrategyResult | None]
 
 
-def _always(workload: QueryMatrix, found: Found) -> None:
+def _always(workload: QueryMatrix, found: Request) -> None:
     """Look of a template that suits every workload."""
 
 
@@ -148,20 +148,20 @@ class Template:
         """Names of the options."""
         return self.parameters.difference(NOT_OPTIONS)
 
-    def search(self, workload: QueryMatrix, asked: Found) -> StrategyResult:
+    def search(self, workload: QueryMatrix, asked: Request) -> StrategyResult:
         """Run the search with what it takes of all that is asked for."""
         given = {"norm": asked.norm, "seed": asked.seed, "callback": asked.callback}
         given |= asked.options
         known = {name: given[name] for name in given if name in self.parameters}
         return self.run(workload, **known)
 
-    def search_in_auto(self, workload: QueryMatrix, asked: Found) -> StrategyResult:
+    def search_in_auto(self, workload: QueryMatrix, asked: Request) -> StrategyResult:
         """Run the search as "auto" does: without what is not among its options."""
         own = {k: v for k, v in asked.options.items() if k in self.options}
         return self.search(workload, replace(asked, options=self.adapt(workload, own)))
 
     def glance(
-        self, workload: QueryMatrix, found: Found
+        self, workload: QueryMatrix, found: Request
     ) -> Skip | StrategyResult | None:
         """Look at a workload; out of time, or out of reach, is a reason to skip it."""
         if found.runs and time_is_up():
@@ -233,7 +233,7 @@ def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
 
 
-def try_all(workload: QueryMatrix, found: Found) -> StrategyResult:
+def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
     """Walk the templates in the order of their ranks and return the best strategy.
 
     Every template gets those of the options that it has, starts from the same seed, for

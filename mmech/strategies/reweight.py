@@ -21,7 +21,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.explicit import Dense, Matrix, as_pair
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import marginals_of
 
@@ -198,7 +198,7 @@ def _budgets(
     return weights / use.max(), np.maximum(multipliers, 1e-300)
 
 
-def look_at_low_rank(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_low_rank(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has many queries, and marginals."""
     m, n = workload.shape
     if m > LOW_RANK_ROWS or m >= n or n > LOW_RANK_CELLS:

@@ -34,7 +34,7 @@ from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
-from mmech.strategies.registry import Found, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import marginals_of
 from mmech.structure.shape import kronecker_terms
@@ -336,7 +336,7 @@ def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
     return VStack([Scaled(share, product) for share, product in pairs]), shares
 
 
-def look_at_union(workload: QueryMatrix, found: Found) -> Skip | None:
+def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what is no union of a few products over several attributes."""
     products = kronecker_terms(workload)
     if products is None or not 2 <= len(products) <= MAX_TERMS:
