@@ -17,6 +17,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Symmetric,
     ZeroOne,
+    freeze,
     product_of,
     query_matrix,
     read_only,
@@ -342,7 +343,9 @@ class Conjunctions(ZeroOne):
         strides = np.array(
             [product_of(sizes[i + 1 :]) for i in range(len(sizes))], np.int64
         )
-        return packed, starts, strides
+        layout = packed, starts, strides
+        freeze(layout)  # as in a copy: kernels are compiled anew for other arrays
+        return layout
 
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels

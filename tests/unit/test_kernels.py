@@ -1,13 +1,15 @@
 """Every numba kernel against its plain Python twin, for every dtype."""
 
 import inspect
+import pickle
 from itertools import combinations
 
+import numba
 import numpy as np
 import pytest
 import reference
 
-from mmech import _kernels
+from mmech import Conjunctions, _kernels
 
 DTYPES = [np.float64, np.float32, np.int64]
 
@@ -133,8 +135,20 @@ def test_conjunctions(sizes, k, dtype, rng):
     )
     x, y = values(rng, (n, k), dtype), values(rng, (6, k), dtype)
     layout = [masks, starts, strides]
+    for array in layout:  # as they are kept
+        array.setflags(write=False)
     assert_twins("conjunction_matmat", [*layout, x], np.zeros((6, k), dtype))
     assert_twins("conjunction_rmatmat", [*layout, y], np.zeros((n, k), dtype))
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_nothing_is_compiled_anew_for_a_copy_of_an_operator():
+    boxes = Conjunctions([[[True, False]], [[True, True]]])
+    kernel = _kernels.conjunction_matmat
+    boxes @ np.ones(4)
+    known = kernel.signatures.copy()
+    pickle.loads(pickle.dumps(boxes)) @ np.ones(4)
+    assert kernel.signatures == known
 
 
 @pytest.mark.parametrize("d", [0, 1, 2, 5])
