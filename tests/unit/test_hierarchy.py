@@ -302,4 +302,4 @@ def test_sparse_forms_cost_their_nonzeros():
 @pytest.mark.parametrize("n", [4097, 8193])
 def test_auto_is_no_worse_than_a_tree_on_either_side_of_a_size(n):
     tree = hierarchy_strategy(Prefix(n)).loss
-    assert optimize(Prefix(n), seed=0).loss <= tree
+    assert optimize(Prefix(n), seed=0, max_iter=20).loss <= tree  # and more with time

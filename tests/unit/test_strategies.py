@@ -46,7 +46,7 @@ SMALL_UNION = VStack(
     [Kronecker([Prefix(8), Total(3)]), Kronecker([Identity(8), AllRange(3)])]
 )
 
-QUICK = {"n_starts": 2, "max_iter": 60, "max_evaluations": 500}
+QUICK = {"n_starts": 1, "max_iter": 60, "max_evaluations": 500}
 """Options of several templates, for runs where the optimum does not matter."""
 
 
