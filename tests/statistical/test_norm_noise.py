@@ -49,7 +49,7 @@ CASES = [
 @pytest.mark.parametrize(("groups", "scale", "reach"), CASES, ids=str)
 def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
     """Every point of a box is a bin; the law is that of noise inside of it."""
-    noise = norm_noise(scale, groups, 40_000)
+    noise = norm_noise(scale, groups, 25_000)
     inside = noise[:, (np.abs(noise) <= reach).all(axis=0)] + reach
     assert inside.shape[1] > 0.998 * noise.shape[1]
     side = 2 * reach + 1
