@@ -4,6 +4,9 @@
 its edge cases are here; a new operator is tested by adding a line.
 """
 
+import inspect
+from functools import wraps
+
 import numpy as np
 import reference as ref
 import scipy.sparse as sp
@@ -584,3 +587,28 @@ CATALOGUE = {
 CATALOGUE = {
     name: (operator, np.asarray(dense)) for name, (operator, dense) in CATALOGUE.items()
 }
+
+
+def of_all(names):
+    """Return a decorator: one test of all names, whose failure tells of which.
+
+    Thousands of parametrized tests of a millisecond each would take longer to be
+    collected and reported than to run.
+    """
+
+    def decorate(test):
+        @wraps(test)
+        def run(**fixtures):
+            for name in names:
+                try:
+                    test(name=name, **fixtures)
+                except BaseException as failure:
+                    failure.add_note(f"of {name!r}")
+                    raise
+
+        signature = inspect.signature(test)
+        others = [p for p in signature.parameters.values() if p.name != "name"]
+        run.__signature__ = signature.replace(parameters=others)
+        return run
+
+    return decorate

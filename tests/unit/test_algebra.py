@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-from catalogue import CATALOGUE, SIGNED, TALL, THETA
+from catalogue import CATALOGUE, SIGNED, TALL, THETA, of_all
 from hypothesis import given, settings
 
 from mmech import (
@@ -337,7 +337,7 @@ def test_marginals_side_by_side():
 # ------------------------------------------------------------------ every operator
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_grams_are_products_and_sums_are_entrywise(name):
     operator, dense = CATALOGUE[name]
     gram = operator.gram()

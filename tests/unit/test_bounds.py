@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 
 from mmech import (
     AllRange,
@@ -94,7 +94,7 @@ def test_every_iterate_is_valid_and_the_certificate_holds():
     assert singular.sum() ** 2 == pytest.approx(exact.bound)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_svd_dual_and_forms_agree(name):
     operator, dense = CATALOGUE[name]
     explicit = Dense(dense)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from scipy.sparse import csr_array
 
 from mmech import (
@@ -237,7 +237,7 @@ def test_all_marginals_of_thirty_attributes():
     assert supports(workload, result.strategy)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_auto_supports_every_workload_and_tells_its_loss(name):
     workload, dense = CATALOGUE[name]
     result = optimize(workload, privacy="zcdp")

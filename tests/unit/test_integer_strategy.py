@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import reference as ref
 import scipy.sparse as sp
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from entropy import system_entropy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -146,7 +146,7 @@ def test_brute_force(name, norm):
     check(strategy_of(name), norm)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_every_operator_of_the_catalogue(name):
     strategy, dense = CATALOGUE[name]
     for norm in ("L1", "L2"):

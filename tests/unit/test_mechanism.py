@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
-from catalogue import CATALOGUE, THETA
+from catalogue import CATALOGUE, THETA, of_all
 from replay import with_noise
 
 from mmech import (
@@ -155,7 +155,7 @@ def test_expected_error_of_the_identity(epsilon, variance):
     np.testing.assert_allclose(mechanism.per_query_error(), 2 * q / (1 - q) ** 2)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_every_workload_can_be_answered_by_itself(name, injected):
     workload, dense = CATALOGUE[name]
     if ref.sensitivity(dense) == 0 or np.linalg.cond(dense) > 1e4 != np.inf:

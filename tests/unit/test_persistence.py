@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import reference as ref
 import scipy.sparse as sp
-from catalogue import CATALOGUE, LABELS
+from catalogue import CATALOGUE, LABELS, of_all
 from processes import largest_file
 
 from mmech import (
@@ -76,7 +76,7 @@ def assert_identical(left, right):
         assert left == right
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_every_operator_round_trips(name, path):
     operator, _ = CATALOGUE[name]
     save(path, operator)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference as ref
 import scipy.sparse as sp
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
@@ -200,7 +200,7 @@ def test_repeated_blocks_are_merged():
     assert merge_rows(merged) is merged
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_no_gram_changes(name):
     workload, dense = CATALOGUE[name]
     gram = np.asarray(dense, dtype=float).T @ dense

@@ -6,7 +6,7 @@ import pytest
 import reference as ref
 import scipy.optimize
 import scipy.sparse as sp
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
@@ -189,7 +189,7 @@ def test_reduction_equals_brute_force(pair):
     assert_lossless(*pair)
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_every_operator(name):
     operator, _ = CATALOGUE[name]
     # Approximate entries (pseudoinverses) are their own explicit matrix here.

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from replay import check_pair, entropy, loss, play, same, watched, without_records
 
 from mmech import (
@@ -99,7 +99,7 @@ def test_one_more_or_less_costs_what_is_paid(name, currency):
 
 
 @CURRENCIES
-@pytest.mark.parametrize("name", STRATEGIES)
+@of_all(STRATEGIES)
 def test_who_moves_costs_no_more(name, currency):
     strategy = STRATEGIES[name]
     counts = counts_of(strategy)

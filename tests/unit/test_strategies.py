@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import reference as ref
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, of_all
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
@@ -148,7 +148,7 @@ def test_default_number_of_extra_queries():
 # ------------------------------------------------------------------ guarantees
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@of_all(CATALOGUE)
 def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     workload, dense = CATALOGUE[name]
     result = optimize(workload, seed=seed, **QUICK)
