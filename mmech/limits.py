@@ -180,6 +180,9 @@ class Limits(ChangeableLimits):
     model_cells : int
         Cells of the cliques of a model of maximum entropy that is fitted to released
         tables. Tables beyond are left out of the model.
+    linked_entries : int
+        Most pairs of values of all attributes that a latent class model is fitted to.
+        Above it tables of pairs are drawn towards independence.
     """
 
     table_entries: int = 2**27
@@ -230,6 +233,7 @@ class Limits(ChangeableLimits):
     reported_kinds: int = 2**16
     published_cells: int = 2**17
     model_cells: int = 2**16
+    linked_entries: int = 2**22
 
 
 LIMITS = Limits()

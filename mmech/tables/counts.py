@@ -4,8 +4,8 @@ Post-processing: everything here is a function of a measurement and of public fa
 With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative;
-2. every table of a pair of attributes is drawn towards independence, then towards a
-   model of maximum entropy, by what its noise explains (empirical Bayes);
+2. every table of a pair of attributes is drawn towards what a latent class model of
+   all pairs expects, by what its noise explains (empirical Bayes);
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
    of whole records of the model.
@@ -13,7 +13,7 @@ With the unbiased tables of least squares at hand,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.reconstruction import MarginalEstimate, MaximumEntropy
+from mmech.tables.classes import expected_pairs
 from mmech.tables.model import draw_codes, fit_model, proportional_fit
 from mmech.tables.noise import Noise
 from mmech.tables.rounding import (
@@ -52,6 +53,9 @@ SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
 
 LEAST_EXPECTED = 1e-3
 """Counts that are expected to be smaller have as much signal as this one."""
+
+EM_STEPS = 300
+"""Steps that find how often variances of the signal are met."""
 
 FIT_SWEEPS = 25
 """Sweeps that bring tables of three attributes and more near those of pairs."""
@@ -99,37 +103,29 @@ def settle(
     """
     sizes = noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
-    single = []
-    for i, n in enumerate(sizes):
-        own = _toward(np.full(n, total / n), estimate, noise, (i,))
-        single.append(apportion(nearest_with_sums(own, np.array(float(total))), total))
+    even: dict[Subset, Floats] = {
+        (i,): np.full(n, total / n) for i, n in enumerate(sizes)
+    }
+    single = [
+        apportion(nearest_with_sums(own, np.array(float(total))), total)
+        for own in _toward(even, estimate, noise).values()
+    ]
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-
-    def pair_tables(target: Callable[[Subset], Floats]) -> dict[Subset, Floats]:
-        return {
-            (i, j): with_margins(
-                _toward(target((i, j)), estimate, noise, (i, j)),
-                single[i].astype(np.float64),
-                single[j].astype(np.float64),
-            )
-            for i, j in pairs
-        }
-
-    flat = pair_tables(lambda p: total * np.outer(shares[p[0]], shares[p[1]]))
-    model = fit_model(sizes, shares, total, flat)
-    fitted = pair_tables(lambda p: _table(model, p, sizes))
+    expected = expected_pairs(estimate, noise, shares, total, pairs)
+    fitted: dict[Subset, Floats] = {}
+    for (i, j), table in _toward(expected, estimate, noise).items():
+        margins = single[i].astype(np.float64), single[j].astype(np.float64)
+        fitted[i, j] = with_margins(table, *margins)
     larger: dict[Subset, Floats] = {}
-    for subset in subsets:
-        if len(subset) > 2:
-            start = np.maximum(
-                _toward(_table(model, subset, sizes), estimate, noise, subset), 0.0
-            )
-            margins: dict[Subset, Floats] = {
-                pair: fitted[pair] for pair in combinations(subset, 2)
-            }
-            larger[subset] = proportional_fit(start, subset, margins, FIT_SWEEPS)
+    if any(len(subset) > 2 for subset in subsets):
+        model = fit_model(sizes, shares, total, fitted)
+        targets = {s: _table(model, s, sizes) for s in subsets if len(s) > 2}
+        for subset, table in _toward(targets, estimate, noise).items():
+            own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
+            start = np.maximum(table, 0.0)
+            larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
     model = fit_model(sizes, shares, total, fitted, larger)
     say(f"making the counts of {len(subsets)} tables whole")
@@ -149,29 +145,55 @@ def _table(model: MaximumEntropy, subset: Subset, sizes: Sequence[int]) -> Float
 
 
 def _toward(
-    target: Floats,
+    targets: Mapping[Subset, Floats],
     estimate: MarginalEstimate,
     noise: Noise | SharedNoise,
-    subset: Subset,
-) -> Floats:
-    r"""Return the posterior mean of a table, between a target and its estimate.
+) -> dict[Subset, Floats]:
+    r"""Return posterior means of tables, between their targets and their estimates.
 
     A count is the target m plus a signal of variance :math:`\tau m`, and its estimate
     has noise of variance :math:`\sigma^2` on top, which draws it towards the target by
     :math:`\sigma^2 / (\sigma^2 + \tau m)`: small counts most. The likelihood of all
-    cells together says what :math:`\tau` is.
+    cells of a table together tells what its :math:`\tau` may be, and that of all tables
+    how often each is met (non-parametric empirical Bayes [1]_): where most targets are
+    right, the estimates of a small table hardly speak against its own.
+
+    References
+    ----------
+    .. [1] Stephens, "False discovery rates: a new deal", Biostatistics 18(2), 2017.
     """
-    apart = estimate.marginal(subset).reshape(target.shape) - target
-    variance = noise.law(subset).standard_error ** 2
-    expected = np.maximum(target, LEAST_EXPECTED)
-    strengths = SIGNALS * variance / expected.mean()
+    if not targets:
+        return {}
+    aparts, signals, logs = {}, {}, []
+    variances = {subset: noise.law(subset).standard_error ** 2 for subset in targets}
+    for subset, target in targets.items():
+        aparts[subset] = estimate.marginal(subset).reshape(target.shape) - target
+        expected = np.maximum(target, LEAST_EXPECTED)
+        signals[subset] = variances[subset] / expected.mean() * expected
+        logs.append(
+            [
+                _log_likelihood(aparts[subset], variances[subset] + own)
+                for own in (strength * signals[subset] for strength in SIGNALS)
+            ]
+        )
+    likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
+    shares = np.full(SIGNALS.size, 1 / SIGNALS.size)
+    for _ in range(EM_STEPS):
+        posterior = likelihoods * shares
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        shares = posterior.mean(axis=0)
+    found = {}
+    for (subset, target), own in zip(targets.items(), posterior, strict=True):
+        kept = np.zeros(target.shape)
+        for strength, share in zip(SIGNALS, own, strict=True):
+            signal = strength * signals[subset]
+            kept += share * signal / (variances[subset] + signal)
+        found[subset] = target + kept * aparts[subset]
+    return found
 
-    def misfit(strength: float) -> float:
-        spread = variance + strength * expected
-        return float((np.log(spread) + np.square(apart) / spread).sum())
 
-    signal = min(strengths.tolist(), key=misfit) * expected
-    return target + apart * signal / (variance + signal)
+def _log_likelihood(apart: Floats, spread: Floats) -> float:
+    return -0.5 * float((np.log(spread) + np.square(apart) / spread).sum())
 
 
 def _of_records(

@@ -153,6 +153,11 @@ class Noise:
             self._precisions[subset] = float(self._shares[held].sum())
         return self._precisions[subset]
 
+    def contrast_variance(self, subset: Subset) -> float:
+        """Return the variance of an orthonormal contrast of interactions in a table."""
+        cells = product_of(self.domain_shape[i] for i in subset)
+        return 1 / (cells * self._precision(subset))
+
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of an entry of a table.
 

@@ -1,0 +1,244 @@
+r"""Pairs of attributes explained together: a latent class model of noisy tables.
+
+Every record belongs to one of K classes, in each of which attributes are independent.
+With shares :math:`\pi_k` of classes and :math:`p_{ik}` of the values of attribute i,
+the table of a pair of attributes is expected to be
+
+.. math:: N \sum_k \pi_k\, p_{ik}\, p_{jk}^\top ,
+
+so that few parameters explain all tables at once, and noise of one is corrected by what
+others tell of its attributes.
+
+The logarithm of :math:`p_{ik}` is that of the whole table of i plus a normal deviation,
+whose standard deviation is the same for all. What is fitted are interactions of pairs
+and tables of single attributes, with their noise and the sampling of N records: their
+errors are independent. How large deviations are is chosen by splitting the noise: with
+normal errors e of the variance of the noise, y + e and y - e have independent errors,
+so that one is fitted and the other tells the error of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from mmech.limits import LIMITS
+from mmech.reconstruction import MarginalEstimate
+from mmech.tables.noise import Noise
+from mmech.tables.shared_noise import SharedNoise
+
+__all__ = ["expected_pairs"]
+
+Floats = NDArray[np.float64]
+Subset = tuple[int, ...]
+
+CLASSES = 32
+"""Classes of a model. Half as many explained fewer of the tables of 22 attributes."""
+
+FITS = 4
+"""Fits that are averaged, each from a start of its own."""
+
+ITERATIONS, TRIAL_ITERATIONS = 1500, 400
+"""Most iterations of a fit, and of one that only tells how large deviations are."""
+
+WORK = 2**32
+"""Most products of entries, classes and iterations of a fit: some seconds."""
+
+SPREADS = (0.5, 1.0, 2.0)
+"""Standard deviations of logarithms that are tried, beside none: independence."""
+
+LEAST_COUNT = 0.5
+"""Records of a value that has fewer, before its logarithm is taken."""
+
+
+def expected_pairs(
+    estimate: MarginalEstimate,
+    noise: Noise | SharedNoise,
+    shares: Sequence[Floats],
+    total: int,
+    pairs: Sequence[Subset],
+) -> dict[Subset, Floats]:
+    """Return what a latent class model of all pairs expects of each.
+
+    Parameters
+    ----------
+    estimate : MarginalEstimate
+        Unbiased.
+    noise : Noise or SharedNoise
+        Law of its errors.
+    shares : sequence of ndarray
+        Distribution of every attribute.
+    total : int
+        Number of records.
+    pairs : sequence of tuple of int
+
+    Returns
+    -------
+    dict of tuple to ndarray
+        Independence where this foretells the estimates better than classes do, where
+        there are no records, and where all values have more than
+        ``LIMITS.linked_entries`` pairs.
+
+    References
+    ----------
+    .. [1] Lazarsfeld, Henry, "Latent structure analysis", Houghton Mifflin, 1968.
+    .. [2] Aydore et al., "Differentially private query release through adaptive
+       projection", ICML 2021: mixtures of products fitted to noisy answers.
+    .. [3] Oliveira, Lei, Tibshirani, "Unbiased risk estimation in the normal means
+       problem via coupled bootstrap techniques", Electronic Journal of Statistics 18,
+       2024.
+    """
+    sizes = [own.size for own in shares]
+    model = _Classes(np.concatenate(shares), sizes, total)
+    large = model.n_values**2 > LIMITS.linked_entries
+    if large or total < 1 or isinstance(noise, SharedNoise):
+        return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}
+    at = model.places
+    # All tables side by side, as shares of records (the Burt matrix).
+    values = np.zeros((model.n_values, model.n_values))
+    variance, sampling = np.full_like(values, np.inf), np.zeros_like(values)
+    for i, j in pairs:
+        table = estimate.marginal((i, j)).reshape(sizes[i], sizes[j]) / total
+        for a, b, own in ((i, j, table), (j, i, table.T)):
+            values[at[a], at[b]] = own
+            variance[at[a], at[b]] = noise.contrast_variance((i, j)) / total**2
+            sampling[at[a], at[b]] = 1 / (total * own.size)
+    alone = [
+        noise.contrast_variance((i,)) / total**2 + 1 / (total * n)
+        for i, n in enumerate(sizes)
+    ]
+    model.precision = 1 / np.repeat(alone, sizes)
+    linked = _fitted(model, model.interactions(values), variance, sampling)
+    return {(i, j): total * linked[at[i], at[j]] for i, j in pairs}
+
+
+def _fitted(
+    model: _Classes, values: Floats, variance: Floats, sampling: Floats
+) -> Floats:
+    """Return expected shares of pairs, with the best size of deviations.
+
+    Parameters
+    ----------
+    model : _Classes
+    values, variance, sampling : ndarray, shape (n_values, n_values)
+        Interactions of pairs, and what their errors come from.
+    """
+    draws = np.triu(np.random.default_rng(0).normal(size=values.shape), 1)
+    scale = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
+    split = model.interactions((draws + draws.T) * scale)
+    precision = 1 / (2 * variance + sampling)
+
+    def misfit(linked: Floats) -> float:
+        apart = model.interactions(linked) - (values - split)
+        return float((precision * np.square(apart)).sum())
+
+    independent = np.outer(model.shares, model.shares)
+    errors = {0.0: misfit(independent)}
+    for spread in SPREADS:
+        trial = model.fit(values + split, precision, spread, 0, TRIAL_ITERATIONS)
+        errors[spread] = misfit(trial)
+    best = min(errors, key=lambda spread: errors[spread])
+    if best == 0.0:
+        return independent
+    precision = 1 / (variance + sampling)
+    fits = [model.fit(values, precision, best, k, ITERATIONS) for k in range(FITS)]
+    return np.mean(fits, axis=0)
+
+
+class _Classes:
+    """A latent class model, before it is fitted.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n_values,)
+        Shares of the values of all attributes, one after another.
+    sizes : sequence of int
+        Number of values of every attribute.
+    total : int
+        Number of records.
+    """
+
+    def __init__(self, shares: Floats, sizes: Sequence[int], total: int) -> None:
+        self.shares, self.sizes = shares, np.asarray(sizes)
+        self.n_values = shares.size
+        stops = np.cumsum(self.sizes)
+        self._starts = stops - self.sizes
+        self.places = [slice(*ends) for ends in zip(self._starts, stops, strict=True)]
+        self.precision = np.zeros(shares.size)
+        self._logs = np.log(np.maximum(shares, LEAST_COUNT / max(total, 1)))
+
+    def _repeated(self, reduce: np.ufunc, values: Floats) -> Floats:
+        """Return the sum, or maximum, of every attribute, at each of its values."""
+        found = reduce.reduceat(values, self._starts, axis=-1)
+        return np.repeat(found, self.sizes, axis=-1)
+
+    def _centred(self, values: Floats) -> Floats:
+        each = np.repeat(self.sizes, self.sizes)
+        return values - self._repeated(np.add, values) / each
+
+    def interactions(self, values: Floats) -> Floats:
+        """Return tables side by side without the means of their rows and columns."""
+        return self._centred(self._centred(values).T).T
+
+    def _softmax(self, logs: Floats) -> Floats:
+        shares = np.exp(logs - self._repeated(np.maximum, logs))
+        return shares / self._repeated(np.add, shares)
+
+    def _parts(self, x: Floats, spread: float) -> tuple[Floats, Floats]:
+        """Return shares of classes, and of values in each, from normal parameters."""
+        weights = np.exp(x[:CLASSES] - x[:CLASSES].max())
+        deviations = x[CLASSES:].reshape(CLASSES, -1)
+        return weights / weights.sum(), self._softmax(self._logs + spread * deviations)
+
+    def fit(
+        self,
+        values: Floats,
+        precision: Floats,
+        spread: float,
+        seed: int,
+        iterations: int,
+    ) -> Floats:
+        """Return the shares of pairs of values at a mode of the posterior.
+
+        Parameters
+        ----------
+        values, precision : ndarray, shape (n_values, n_values)
+            Noisy interactions, and the inverse of the variance of their errors.
+        spread : float
+            Standard deviation of the logarithms of shares in classes.
+        seed : int
+            Of the start.
+        iterations : int
+        """
+
+        def loss(x: Floats) -> tuple[float, Floats]:
+            weights, shares = self._parts(x, spread)
+            centred = self._centred(shares)
+            apart = (centred.T * weights) @ centred - values
+            alone = weights @ shares - self.shares
+            pull = precision * apart
+            pulls = centred @ pull  # every pair of values is there twice
+            pull_alone = self.precision * alone
+            # By shares of values, then by their logarithms; by weights, then by theirs.
+            slope = shares * weights[:, None] * (self._centred(pulls) + pull_alone)
+            slope -= shares * self._repeated(np.add, slope)
+            rise = 0.5 * (pulls * centred).sum(axis=1) + shares @ pull_alone
+            rise = weights * (rise - weights @ rise)
+            value = 0.25 * (pull * apart).sum() + 0.5 * (pull_alone * alone).sum()
+            gradient = np.concatenate([rise, spread * slope.ravel()])
+            return float(value + 0.5 * x @ x), gradient + x
+
+        size = CLASSES * (1 + self.n_values)
+        most = max(1, min(iterations, WORK // (CLASSES * values.size)))
+        found = minimize(
+            loss,
+            np.random.default_rng(seed).normal(size=size),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": most, "maxfun": 2 * most},
+        )
+        weights, shares = self._parts(found.x, spread)
+        return np.asarray((shares.T * weights) @ shares)
