@@ -10,11 +10,15 @@ so that few parameters explain all tables at once, and noise of one is corrected
 others tell of its attributes.
 
 The logarithm of :math:`p_{ik}` is that of the whole table of i plus a normal deviation,
-whose standard deviation is the same for all. What is fitted are interactions of pairs
-and tables of single attributes, with their noise and the sampling of N records: their
-errors are independent. How large deviations are is chosen by splitting the noise: with
-normal errors e of the variance of the noise, y + e and y - e have independent errors,
-so that one is fitted and the other tells the error of the fit.
+whose standard deviation all values of an attribute share. What is fitted are
+interactions of pairs and tables of single attributes, with their noise and the sampling
+of N records: their errors are uncorrelated. How large deviations are is chosen for
+every attribute by splitting the noise: with normal errors e of the variance of the
+noise, y + e and y - e have uncorrelated errors, so that one is fitted and the other
+tells the error of the fit.
+
+Constants were looked at on bank-marketing, mushroom and magic at an epsilon of 1 (the
+second at 10, too), car, nursery and student-por, and on four noisy estimates of Adult.
 """
 
 from __future__ import annotations
@@ -131,17 +135,19 @@ def _fitted(
     split = model.interactions((draws + draws.T) * scale)
     precision = 1 / (2 * variance + sampling)
 
-    def misfit(linked: Floats) -> float:
+    def misfits(linked: Floats) -> Floats:
+        """Return the error in what was not fitted, of every attribute."""
         apart = model.interactions(linked) - (values - split)
-        return float((precision * np.square(apart)).sum())
+        return model.sums((precision * np.square(apart)).sum(axis=0))
 
     independent = np.outer(model.shares, model.shares)
-    errors = {0.0: misfit(independent)}
+    errors = [misfits(independent)]
     for spread in SPREADS:
-        trial = model.fit(values + split, precision, spread, 0, TRIAL_ITERATIONS)
-        errors[spread] = misfit(trial)
-    best = min(errors, key=lambda spread: errors[spread])
-    if best == 0.0:
+        spreads = np.full(len(model.sizes), spread)
+        trial = model.fit(values + split, precision, spreads, 0, TRIAL_ITERATIONS)
+        errors.append(misfits(trial))
+    best = np.array([0.0, *SPREADS])[np.argmin(errors, axis=0)]
+    if not best.any():
         return independent
     precision = 1 / (variance + sampling)
     fits = [model.fit(values, precision, best, k, ITERATIONS) for k in range(FITS)]
@@ -170,6 +176,10 @@ class _Classes:
         self.precision = np.zeros(shares.size)
         self._logs = np.log(np.maximum(shares, LEAST_COUNT / max(total, 1)))
 
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum over the values of every attribute."""
+        return np.add.reduceat(values, self._starts, axis=-1)
+
     def _repeated(self, reduce: np.ufunc, values: Floats) -> Floats:
         """Return the sum, or maximum, of every attribute, at each of its values."""
         found = reduce.reduceat(values, self._starts, axis=-1)
@@ -187,7 +197,7 @@ class _Classes:
         shares = np.exp(logs - self._repeated(np.maximum, logs))
         return shares / self._repeated(np.add, shares)
 
-    def _parts(self, x: Floats, spread: float) -> tuple[Floats, Floats]:
+    def _parts(self, x: Floats, spread: Floats) -> tuple[Floats, Floats]:
         """Return shares of classes, and of values in each, from normal parameters."""
         weights = np.exp(x[:CLASSES] - x[:CLASSES].max())
         deviations = x[CLASSES:].reshape(CLASSES, -1)
@@ -197,7 +207,7 @@ class _Classes:
         self,
         values: Floats,
         precision: Floats,
-        spread: float,
+        spreads: Floats,
         seed: int,
         iterations: int,
     ) -> Floats:
@@ -207,12 +217,13 @@ class _Classes:
         ----------
         values, precision : ndarray, shape (n_values, n_values)
             Noisy interactions, and the inverse of the variance of their errors.
-        spread : float
-            Standard deviation of the logarithms of shares in classes.
+        spreads : ndarray, shape (n_attributes,)
+            Standard deviations of the logarithms of shares in classes.
         seed : int
             Of the start.
         iterations : int
         """
+        spread = np.repeat(spreads, self.sizes)
 
         def loss(x: Floats) -> tuple[float, Floats]:
             weights, shares = self._parts(x, spread)
@@ -228,7 +239,7 @@ class _Classes:
             rise = 0.5 * (pulls * centred).sum(axis=1) + shares @ pull_alone
             rise = weights * (rise - weights @ rise)
             value = 0.25 * (pull * apart).sum() + 0.5 * (pull_alone * alone).sum()
-            gradient = np.concatenate([rise, spread * slope.ravel()])
+            gradient = np.concatenate([rise, (spread * slope).ravel()])
             return float(value + 0.5 * x @ x), gradient + x
 
         size = CLASSES * (1 + self.n_values)

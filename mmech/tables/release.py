@@ -117,7 +117,9 @@ def release_tables(
        statistical queries under differential privacy", VLDB 2018.
     .. [2] Efron, Morris, "Stein's estimation rule and its competitors: an empirical
        Bayes approach", Journal of the American Statistical Association 68, 1973.
-    .. [3] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
+    .. [3] Aydore et al., "Differentially private query release through adaptive
+       projection", ICML 2021: latent classes that explain noisy tables together.
+    .. [4] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
        the American Statistical Association 82(398), 1987.
 
     Examples

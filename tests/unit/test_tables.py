@@ -18,12 +18,15 @@ from mmech import (
     MatrixMechanism,
     PrivacyLeakWarning,
     PrivacyLedger,
+    Records,
     TablePlan,
     Tables,
     limits,
     release_tables,
 )
 from mmech.domain.readers import read_cells
+from mmech.tables.classes import expected_pairs
+from mmech.tables.counts import settle
 from mmech.tables.model import draw_codes
 from mmech.tables.noise import Noise
 from mmech.tables.release import release
@@ -426,6 +429,59 @@ def test_a_model_that_is_too_large_leaves_tables_out():
     assert 0 < sum(cells) <= 14
     assert (model.marginal((0, 1, 2, 3)) >= 0).all()
     assert draw_codes(model, 7, None).shape == (7, 4)
+
+
+def clustered(n, apart, seed=0):
+    """Return codes of eight attributes that depend on each other by hidden classes."""
+    rng = np.random.default_rng(seed)
+    logs = apart * rng.normal(size=(3, 8, 4))
+    hidden = rng.integers(0, 3, n)
+    # The largest of logarithms with Gumbel noise is drawn by their softmax.
+    return (logs[hidden] + rng.gumbel(size=(n, 8, 4))).argmax(axis=2)
+
+
+@pytest.mark.parametrize(("apart", "most"), [(2.0, 0.8), (0.0, 1.1)])
+def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng):
+    """Fewer records are misplaced; and hardly more where tables tell nothing."""
+    domain = Domain([Attribute.categorical(name, [0, 1, 2, 3]) for name in "abcdefgh"])
+    plan = release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
+    codes = clustered(5000, apart)
+    truth = {
+        pair: np.histogram2d(*codes[:, pair].T, bins=[np.arange(5)] * 2)[0]
+        for pair in plan.subsets
+    }
+
+    def misplaced(counts):
+        return sum(np.abs(counts.tables[pair] - truth[pair]).sum() for pair in truth)
+
+    alone = together = 0.0
+    for _ in range(2):
+        released = release(
+            plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
+        )
+        together += misplaced(released.counts)
+        with limits.changed(linked_entries=0):
+            own = settle(released.estimate, plan.noise, plan.subsets, str)
+        alone += misplaced(own)
+    assert together < most * alone
+
+
+def test_noise_alone_is_explained_by_independence(noise_rng):
+    """Nothing is read from estimates whose noise is far larger than they are."""
+    codes = people(2000)
+    plan = release_tables(None, DOMAIN, ways=2, epsilon="1/1000", dry_run=True)
+    measured = plan.mechanism(insecure_rng=noise_rng).measure(
+        Records(codes, DOMAIN.shape)
+    )
+    estimate = plan.noise.estimate(measured.values)
+    shares = [
+        np.bincount(codes[:, i], minlength=n) / 2000 for i, n in enumerate(DOMAIN.shape)
+    ]
+    expected = expected_pairs(estimate, plan.noise, shares, 2000, plan.subsets)
+    for (i, j), table in expected.items():
+        np.testing.assert_allclose(
+            table, 2000 * np.outer(shares[i], shares[j]), atol=40
+        )
 
 
 # ---- wholeness ---------------------------------------------------------------------
