@@ -1,13 +1,15 @@
 """Tables as a product: from records to tables that may be published.
 
 `release_tables` measures once (`plan`), turns the noisy numbers into counts that are
-whole, non-negative and agree with each other (`counts`, `model`, `rounding`), and
-returns them with intervals, a statement and synthetic records (`result`).
+whole, non-negative and agree with each other (`counts`, `classes`, `model`,
+`rounding`), and returns them with intervals, a statement and synthetic records
+(`result`).
 
 ============  ===============================================================
 release       `release_tables`: records in, tables out
 plan          what will be measured and how exact it will be; reads no record
 counts        whole, non-negative counts that agree across tables
+classes       what pairs of attributes tell of each other: a latent class model
 rounding      whole numbers that keep given margins
 model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly

@@ -17,8 +17,8 @@ every attribute by splitting the noise: with normal errors e of the variance of 
 noise, y + e and y - e have uncorrelated errors, so that one is fitted and the other
 tells the error of the fit.
 
-Constants were looked at on bank-marketing, mushroom and magic at an epsilon of 1 (the
-second at 10, too), car, nursery and student-por, and on four noisy estimates of Adult.
+Constants were looked at on car, nursery, bank-marketing, mushroom (at an epsilon of 10,
+too), magic and student-por, and in six fits to one noisy estimate of Adult.
 """
 
 from __future__ import annotations
