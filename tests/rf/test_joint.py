@@ -291,7 +291,7 @@ def test_simulated_noise_is_that_of_the_release(counted, monkeypatch):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("epsilon", "boosted", "seeds"), [(1, False, (2, 5)), (8, True, (5,))]
+    ("epsilon", "boosted", "seeds"), [(1, False, (2, 5)), (8, True, (2,))]
 )
 def test_intervals_hold_for_counts_without_noise(epsilon, boosted, seeds, watch_all):
     """Of 90 % at least 65 %, with the same trees and exact counts in their leaves."""
