@@ -39,11 +39,12 @@ Statistic = Callable[[NDArray[Any]], NDArray[Any]]
 PILOT_SHARE = 0.1
 """Share of the runs on which the set of outputs is chosen."""
 
-PILOT_ERROR = 0.01
-"""Least error of the bounds by which the set of outputs is chosen.
+PILOT_ERRORS = (0.03, 0.1, 0.3, 0.5)
+"""Errors of the bounds on rates in the pilot runs, which choose the set of outputs.
 
-At the error of the result a tenth of the runs often shows nothing for any set. The
-choice may err: the result comes from the other runs."""
+Rates are taken to be as bad as the first of them that leaves something to show, so that
+no rare set is chosen by chance. The choice may err: the result comes from the other
+runs."""
 
 SIGNIFICANT = 3.0
 """Standard errors by which the medians of an output differ if it is used."""
@@ -186,10 +187,15 @@ def epsilon_lower_bound(
     # Scores above a threshold speak for `second`, scores below for `first`.
     sides = [(scores[1], scores[0]), (-scores[0], -scores[1])]
     error = (1.0 - confidence) / 2.0
-    choices = [
-        _best_threshold(likely[:pilot], other[:pilot], max(error, PILOT_ERROR), delta)
-        for likely, other in sides
-    ]
+    for pessimism in PILOT_ERRORS:
+        choices = [
+            _best_threshold(
+                likely[:pilot], other[:pilot], pessimism, runs - pilot, error, delta
+            )
+            for likely, other in sides
+        ]
+        if max(choices)[0] > 0:
+            break
     side = int(choices[1] > choices[0])
     threshold = choices[side][1]
     likely, other = (scores_of[pilot:] for scores_of in sides[side])
@@ -249,9 +255,18 @@ def _laplace_ratio(first: NDArray[Any], second: NDArray[Any]) -> Statistic:
 
 
 def _best_threshold(
-    likely: Floats, other: Floats, error: float, delta: float
+    likely: Floats,
+    other: Floats,
+    pessimism: float,
+    runs: int,
+    error: float,
+    delta: float,
 ) -> tuple[float, float]:
-    """Return the best bound on the pilot runs and its threshold."""
+    """Return the best bound that other runs may be expected to show, and its threshold.
+
+    Of so many runs those expected at the least fall into the set under one input, and
+    those expected at the most under the other, by the pilot runs and an error of this.
+    """
     thresholds = np.unique(np.concatenate([likely, other]))
     if thresholds.size > 2000:
         thresholds = np.unique(np.quantile(thresholds, np.linspace(0.0, 1.0, 2000)))
@@ -259,29 +274,33 @@ def _best_threshold(
         scores.size - np.searchsorted(np.sort(scores), thresholds, side="left")
         for scores in (likely, other)
     ]
-    bounds = _bound(hits[0], hits[1], likely.size, error, delta)
+    lower, _ = _rates(hits[0], likely.size, pessimism)
+    _, upper = _rates(hits[1], other.size, pessimism)
+    bounds = _bound(runs * lower, runs * upper, runs, error, delta)
     best = int(np.argmax(bounds))
     return float(bounds[best]), float(thresholds[best])
 
 
-def _bound(
-    likely: NDArray[Any], other: NDArray[Any], runs: float, error: float, delta: float
-) -> Floats:
-    """Return ln((p₁ - δ) / p₀) with p₁ from below and p₀ from above, else -inf.
+def _rates(hits: NDArray[Any], runs: int, error: float) -> tuple[Floats, Floats]:
+    """Return bounds on probabilities, from below and above, by shares of runs.
 
-    Exact binomial bounds (Clopper and Pearson 1934), each wrong with probability
-    `error` at most.
+    They are exact (Clopper and Pearson 1934), each wrong with probability `error` at
+    most.
     """
     from scipy.special import betaincinv
 
-    lower = np.where(
-        likely > 0, betaincinv(np.maximum(likely, 1), runs - likely + 1, error), 0.0
-    )
-    upper = np.where(
-        other < runs,
-        betaincinv(other + 1, np.maximum(runs - other, 1), 1.0 - error),
-        1.0,
-    )
+    at_least = np.maximum(hits, 1)
+    lower = np.where(hits > 0, betaincinv(at_least, runs - at_least + 1, error), 0.0)
+    missed = np.maximum(runs - hits, 1)
+    upper = np.where(hits < runs, betaincinv(runs - missed + 1, missed, 1 - error), 1.0)
+    return lower, upper
+
+
+def _bound(
+    likely: NDArray[Any], other: NDArray[Any], runs: int, error: float, delta: float
+) -> Floats:
+    """Return ln((p₁ - δ) / p₀) with p₁ from below and p₀ from above, else -inf."""
+    lower, upper = _rates(likely, runs, error)[0], _rates(other, runs, error)[1]
     excess = lower - delta
     ratio = np.divide(excess, upper, out=np.zeros(lower.shape), where=excess > 0)
     return np.log(ratio, out=np.full(lower.shape, -math.inf), where=ratio > 0)
