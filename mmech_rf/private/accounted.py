@@ -192,17 +192,16 @@ class AccountedForest(ShownForest):
     ) -> tuple[EncodedRecords, Fraction]:
         """Cut attributes; return the records in the new bins, and the epsilon spent."""
         share = self._settings.bin_share
-        shared = self._accounting == "zcdp"
+        shared = self.delta is not None and self.ledger_.currency == "rho"
         cost = (self._remaining_rho() if shared else epsilon) * share
-        each = cost / len(places)
         with self._timed("measurement"):
             self.schema_, records = release_bins(
                 self._payments(),
                 self.schema_,
                 records,
                 places,
-                cost,
-                epsilon=bounded_range_epsilon(each) if shared else each,
+                cost / len(places),
+                "rho" if shared else "epsilon",
                 n_records=n_records,
                 settings=self._settings,
             )

@@ -17,6 +17,7 @@ import numpy as np
 
 from mmech import Attribute, ParameterError
 from mmech.domain.discretise import fine_grid
+from mmech.selection import epsilon_of_draw
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.settings import CountSettings
@@ -92,19 +93,18 @@ def release_bins(
     records: EncodedRecords,
     places: Sequence[int],
     cost: Fraction,
+    currency: str,
     *,
-    epsilon: Fraction,
     n_records: float,
     settings: CountSettings,
 ) -> tuple[Schema, EncodedRecords]:
-    """Release the cut points of attributes, for equal parts of a cost.
+    """Release the cut points of attributes, each for a cost.
 
-    The cost is in the currency of the ledger, `epsilon` that of each draw. Records come
-    in cells of fine grids (`fine_schema`), and are returned in the bins of the new
-    schema.
+    Records come in cells of fine grids (`fine_schema`), and are returned in the bins of
+    the new schema.
     """
     attributes = list(schema.attributes)
-    n_bins = number_of_bins(n_records, epsilon, settings)
+    n_bins = number_of_bins(n_records, epsilon_of_draw(cost, currency), settings)
     for place in places:
         fine = attributes[place]
         grid = np.array(fine.cut_points)
@@ -115,7 +115,8 @@ def release_bins(
             counts,
             n_bins,
             n_records,
-            cost / len(places),
+            cost,
+            currency,
             f"cut points of attribute {fine.name!r}",
         )
         attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())

@@ -51,15 +51,24 @@ class Payments:
         )
 
     def cut(
-        self, counts: Integers, n_bins: int, n_records: float, cost: Fraction, what: str
+        self,
+        counts: Integers,
+        n_bins: int,
+        n_records: float,
+        cost: Fraction,
+        currency: str,
+        what: str,
     ) -> Integers:
-        """Release edges that cut the cells of a grid into bins of about equal parts."""
+        """Release edges that cut the cells of a grid into bins of about equal parts.
+
+        A pure epsilon is also paid from a ledger of rho.
+        """
         cuts, entry = select_quantiles(
             counts,
             n_bins,
             n_records,
             cost,
-            self.ledger.currency,
+            currency,
             released=what,
             relation=self.ledger.relation,
             ledger=self.ledger,

@@ -10,8 +10,10 @@ from mmech import PrivacyLedger
 from mmech_rf import (
     Attribute,
     BlockForestClassifier,
+    BlockSettings,
     DrawnForestClassifier,
     DrawnSettings,
+    LabelForestClassifier,
     PrivateForestClassifier,
     Schema,
     load_model,
@@ -115,6 +117,21 @@ def test_cut_points_are_released_and_paid_for(data):
     amount = model.schema_.attributes[0]
     assert 0 <= amount.cut_points[0] < amount.cut_points[-1] < UPPER
     assert "amount" in model.describe()
+
+
+@pytest.mark.parametrize("n_records", [None, N_RECORDS])
+def test_a_pure_fit_pays_for_cut_points_from_a_ledger_of_rho(data, n_records):
+    """An epsilon of a draw costs an eighth of its square there."""
+    ledger = PrivacyLedger(1, currency="rho")
+    model = fitted(data, LabelForestClassifier, ledger=ledger, n_records=n_records)
+    share, settings = 1, BlockSettings()
+    if n_records is None:
+        share -= settings.count_share
+    each = share * settings.bin_share / 2
+    cuts = [e for e in model.releases_ if "cut points" in e.released]
+    assert [e.cost for e in cuts] == [each**2 / 8] * 2
+    *_, labels = ledger.entries
+    assert labels.cost == (share * (1 - settings.bin_share)) ** 2 / 2
 
 
 def test_only_attributes_that_are_named(data):
