@@ -87,7 +87,7 @@ class Sum:
 
     view: View
     by_position: bool  # whether positions of cells are added up, or cells counted
-    # Whether positions are those of the square root of its number.
+    # Whether positions are those of the square root of the number of a cell.
     by_root: bool = False
 
     @property

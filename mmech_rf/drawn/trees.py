@@ -58,9 +58,9 @@ class SelectedTrees(Experts):
     answers: Floats | None = None
     errors: tuple[Floats, ...] = ()  # standard errors of `scores`, from the known noise
     answer_errors: Floats | None = None  # those of `answers`
-    # Part of `additive` that ranks records of a label.
+    # Part of `additive` by which it ranks the records of a label.
     ranking: float = DrawnSettings.ranking
-    # Of `additive` in the votes on every record, beside leaves.
+    # Weight of `additive` in the votes on every record, beside its leaves.
     score_weight: float = 0.0
 
     voting = "trees"
