@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -63,6 +64,8 @@ def check_measured(
             f"got {array.shape}"
         )
     rows = plain_array(variance, "variance")
+    if all(isinstance(number, Fraction) for number in rows.flat):
+        rows = rows.astype(np.float64)
     rows = check_finite_array(rows, "variance", ndim=rows.ndim).astype(np.float64)
     if rows.shape not in ((), (p,)) or not (rows > 0).all():
         raise ValueError(

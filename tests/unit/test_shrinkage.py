@@ -2,11 +2,19 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from mmech import Marginals, MatrixMechanism, SignalPrior, bayes_risk_strategy, shrink
+from mmech import (
+    Marginals,
+    MatrixMechanism,
+    SignalPrior,
+    bayes_risk_strategy,
+    maximum_entropy,
+    shrink,
+)
 from mmech.reconstruction.shrinkage import GRID, _part
 from mmech.strategies import BayesRisk, block_partitions
 
@@ -139,6 +147,20 @@ def test_scores_are_cells_of_the_posterior_mean():
     table = estimate.marginal((0, 1, 2))
     centred = (table - table.mean(axis=1, keepdims=True)) * math.prod(SIZES)
     np.testing.assert_allclose(estimate.contrast_scores(cells), centred, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "number"),
+    [(shrink, {"n_records": 7}), (maximum_entropy, {"total": 7})],
+)
+def test_variances_may_be_exact_numbers(estimate, number):
+    tables = Marginals((2, 2), {(0,): 1, (1,): 1})
+    first, *others = (
+        estimate(tables, [3, 4, 5, 2], variance=variance, **number)
+        for variance in (0.5, Fraction(1, 2), [Fraction(1, 2)] * 4)
+    )
+    for other in others:
+        np.testing.assert_array_equal(other.marginal((1,)), first.marginal((1,)))
 
 
 @pytest.mark.parametrize(
