@@ -266,17 +266,18 @@ def _candidates(
 ) -> list[tuple[str, list[Subset]]]:
     d = len(sizes)
     if not isinstance(pool, str):
-        if not isinstance(pool, Sequence):
+        if not isinstance(pool, Iterable):
             raise TypeError(
                 "pool must be a name or a list of designs, each a list of blocks, got "
                 f"{pool!r}"
             )
-        if not pool:
-            raise ValueError("pool must hold at least one design, got none")
-        return [
+        designs = [
             (f"pool {i}", list(dict.fromkeys(check_attributes(b, d) for b in blocks)))
             for i, blocks in enumerate(pool)
         ]
+        if not designs:
+            raise ValueError("pool must hold at least one design, got none")
+        return designs
     check_choice(pool, "pool", ("all", "covering", "disjoint"))
     partitions = block_partitions(sizes)
     named = [
