@@ -5,7 +5,8 @@ With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative;
 2. every table of a pair of attributes is drawn towards what a latent class model of
-   all pairs expects, by what its noise explains (empirical Bayes);
+   all pairs expects, by what its noise explains (empirical Bayes); of very many values
+   towards independence, then towards a model of maximum entropy;
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
    of whole records of the model.
@@ -113,11 +114,19 @@ def settle(
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-    expected = expected_pairs(estimate, noise, shares, total, pairs)
-    fitted: dict[Subset, Floats] = {}
-    for (i, j), table in _toward(expected, estimate, noise).items():
-        margins = single[i].astype(np.float64), single[j].astype(np.float64)
-        fitted[i, j] = with_margins(table, *margins)
+
+    def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
+        return {
+            (i, j): with_margins(
+                table, single[i].astype(float), single[j].astype(float)
+            )
+            for (i, j), table in _toward(expected, estimate, noise).items()
+        }
+
+    fitted = drawn(expected_pairs(estimate, noise, shares, total, pairs))
+    if sum(sizes) ** 2 > LIMITS.linked_entries and total:  # too many for classes
+        model = fit_model(sizes, shares, total, fitted)
+        fitted = drawn({pair: _table(model, pair, sizes) for pair in pairs})
     larger: dict[Subset, Floats] = {}
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
