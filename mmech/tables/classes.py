@@ -34,7 +34,7 @@ from mmech.reconstruction import MarginalEstimate
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 
-__all__ = ["expected_pairs"]
+__all__ = ["expected_pairs", "too_many_values"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -56,6 +56,11 @@ SPREADS = (0.5, 1.0, 2.0)
 
 LEAST_COUNT = 0.5
 """Records of a value that has fewer, before its logarithm is taken."""
+
+
+def too_many_values(sizes: Sequence[int]) -> bool:
+    """Return whether attributes have more values than a model is fitted to."""
+    return sum(sizes) ** 2 > LIMITS.linked_entries
 
 
 def expected_pairs(
@@ -83,8 +88,7 @@ def expected_pairs(
     -------
     dict of tuple to ndarray
         Independence where this foretells the estimates better than classes do, where
-        there are no records, and where all values have more than
-        ``LIMITS.linked_entries`` pairs.
+        there are no records, and where there are `too_many_values`.
 
     References
     ----------
@@ -97,8 +101,7 @@ def expected_pairs(
     """
     sizes = [own.size for own in shares]
     model = _Classes(np.concatenate(shares), sizes, total)
-    large = model.n_values**2 > LIMITS.linked_entries
-    if large or total < 1 or isinstance(noise, SharedNoise):
+    if too_many_values(sizes) or total < 1 or isinstance(noise, SharedNoise):
         return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}
     at = model.places
     # All tables side by side, as shares of records (the Burt matrix).

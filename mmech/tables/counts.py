@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.reconstruction import MarginalEstimate, MaximumEntropy
-from mmech.tables.classes import expected_pairs
+from mmech.tables.classes import expected_pairs, too_many_values
 from mmech.tables.model import draw_codes, fit_model, proportional_fit
 from mmech.tables.noise import Noise
 from mmech.tables.rounding import (
@@ -124,7 +124,7 @@ def settle(
         }
 
     fitted = drawn(expected_pairs(estimate, noise, shares, total, pairs))
-    if sum(sizes) ** 2 > LIMITS.linked_entries and total:  # too many for classes
+    if too_many_values(sizes) and total:
         model = fit_model(sizes, shares, total, fitted)
         fitted = drawn({pair: _table(model, pair, sizes) for pair in pairs})
     larger: dict[Subset, Floats] = {}
