@@ -240,6 +240,6 @@ def _print_plan(plan: TablePlan) -> None:
 
 def _write(args: argparse.Namespace, tables: Tables) -> None:
     folder = tables.write(args.out, level=args.level, synthetic=args.synthetic)
-    for line in tables.statement.splitlines():
+    for line in (folder / "statement.txt").read_text(encoding="utf-8").splitlines():
         print_wrapped(line)
     print_wrapped(f"Written to {os.fspath(folder)!r}.")

@@ -144,6 +144,11 @@ class Attribute:
         ones in the order in which the schema lists them. The cell for unknown and
         missing values stands outside that order. Classifiers of `mmech_rf` keep to it,
         or refuse it.
+    integer : bool, optional
+        Whether the values of a numeric attribute are whole numbers. Synthetic records
+        keep to it; values that are read are not checked.
+    unit : str, optional
+        Unit of a numeric attribute, such as ``"years"``: rules and pages name it.
 
     Attributes
     ----------
@@ -199,6 +204,8 @@ class Attribute:
     n_bins: int | None = None
     other: Any = None
     monotone: int | None = None
+    integer: bool | None = None
+    unit: str | None = None
     quantiles: InitVar[Any] = None
 
     @classmethod
@@ -230,6 +237,15 @@ class Attribute:
             self._check_categorical()
         if self.monotone is not None:
             self._check_monotone(self.monotone)
+        for name, kind in (("integer", bool), ("unit", str)):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if self.kind != "numeric" or not isinstance(value, kind):
+                raise ValueError(
+                    f"{name} of attribute {self.name!r} must be a {kind.__name__} of a "
+                    f"numeric attribute, got {value!r}; leave it out"
+                )
 
     def _check_monotone(self, direction: Any) -> None:
         label = f"attribute {self.name!r}"

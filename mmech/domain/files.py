@@ -53,8 +53,11 @@ _WRITTEN_KEYS = (
 
 _PAIRS = ("groups", "value_map")
 
-_NUMERIC_KEYS = ("lower", "upper", "cut_points", "n_bins", "quantiles", "categories")
-"""How an entry of "features" says where a number is cut, and names the bins."""
+_NUMERIC_KEYS = (
+    *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
+    *("integer", "unit"),
+)
+"""How an entry of "features" describes a number, its bins and their names."""
 
 _OWN = ("other", "monotone")
 """What entries of any type may have."""

@@ -61,6 +61,9 @@ class TablePlan:
         Of the release, in its currency.
     relation : Relation
         Who is a neighbour.
+    policies : dict of str
+        What becomes of values outside the domain and of missing ones: the arguments
+        of `Domain.encode`.
     frame : str or None
         Kind of frame that tables are returned as.
 
@@ -83,6 +86,7 @@ class TablePlan:
     currency: str
     cost: Fraction
     relation: Relation
+    policies: Mapping[str, str]
     frame: str | None = None
 
     @property
@@ -161,6 +165,7 @@ def make_plan(
     currency: str,
     cost: Fraction,
     relation: Relation,
+    policies: Mapping[str, str],
     frame: str | None,
     callback: Callable[[StrategyResult], Any] | None,
 ) -> TablePlan:
@@ -179,7 +184,7 @@ def make_plan(
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
     result = _strategy(_workload(own.shape, subsets), currency, callback)
-    return TablePlan(own, subsets, result, currency, cost, relation, frame)
+    return TablePlan(own, subsets, result, currency, cost, relation, policies, frame)
 
 
 def _shown(domain: Any) -> str:

@@ -153,6 +153,7 @@ def release_tables(
         currency=currency,
         cost=cost,
         relation=Relation(neighbours, records_per_person),
+        policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
         callback=lambda found: _tell(say, found),
     )
@@ -165,9 +166,7 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    codes = _encoded(
-        data, plan.domain, handle_unknown=handle_unknown, handle_missing=handle_missing
-    )
+    codes = _encoded(data, plan.domain, **plan.policies)
     return release(plan, codes, ledger=ledger, say=say, insecure_rng=insecure_rng)
 
 

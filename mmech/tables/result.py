@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech import __version__
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
@@ -61,6 +62,8 @@ class Tables:
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
+    date : str
+        Day of the release, as ``2026-01-31``.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class Tables:
     measurement: Measurement
     estimate: MarginalEstimate
     counts: Counts
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
 
     def __repr__(self) -> str:
         return repr(self.plan).replace("TablePlan", "Tables", 1)
@@ -321,8 +325,8 @@ class Tables:
         Returns
         -------
         frame
-            One column per attribute, with values that `Domain.encode` reads: a number
-            is the middle of its bin.
+            One column per attribute, with values that `Domain.encode` reads. A number
+            is uniform within its bin, and whole where the attribute says ``integer``.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
         most = LIMITS.table_entries // len(self.plan.domain.names)
@@ -333,9 +337,11 @@ class Tables:
                 f"{number:,}",
                 "draw parts, each with a seed of its own",
             )
-        codes = draw_codes(self.counts.model, number, check_seed(seed, "seed"))
+        rng = check_seed(seed, "seed")
+        codes = draw_codes(self.counts.model, number, rng)
+        rng = np.random.default_rng(0) if rng is None else rng
         columns = {
-            attribute.name: as_column(_readable(attribute), codes[:, i])
+            attribute.name: _values(attribute, codes[:, i], rng)
             for i, attribute in enumerate(self.plan.domain.attributes)
         }
         return as_frame(columns, frame or self.plan.frame)
@@ -345,6 +351,10 @@ class Tables:
     @property
     def statement(self) -> str:
         """What was released, at what cost, and what its readers may rely on."""
+        return self._statement(0.95)
+
+    def _statement(self, level: float) -> str:
+        """Return the statement, for intervals of a level."""
         facts = self.facts
         kind = "pure" if self.plan.currency == "epsilon" else "zero-concentrated"
         lines = [
@@ -357,8 +367,9 @@ class Tables:
             "follows from these noisy numbers and from public facts: the total, the "
             "tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
-            "Intervals hold the exact count with the stated probability, each by "
-            "itself, over the noise. standard_error is that of the unbiased estimate.",
+            f"Each interval holds the exact count with probability {level:g} over the "
+            "noise, by itself; all of them together hold with less. standard_error "
+            "belongs to the unbiased estimate, not to the published count.",
             "Not covered: an error message about a value that could not be read, how "
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",
@@ -376,6 +387,10 @@ class Tables:
         """The facts of the statement, for machines."""
         entry = self.measurement.entry
         return {
+            "date": self.date,
+            "version": __version__,
+            "domain": json.loads(self.plan.domain.to_json() or ""),
+            **self.plan.policies,
             "attributes": list(self.plan.domain.names),
             "tables": [list(names) for names in self.tables],
             "currency": self.plan.currency,
@@ -423,9 +438,13 @@ class Tables:
             if synthetic is not None:
                 _write_csv(made / "synthetic.csv", self.sample(synthetic, frame="dict"))
             facts = {**self.facts, "level": level, "files": files}
+            errors = self.plan.errors(frame="dict")["standard_error"].tolist()
+            facts["standard_errors"] = dict(zip(files, errors, strict=True))
             text = json.dumps(facts, indent=1, ensure_ascii=False)
             (made / "release.json").write_text(text + "\n", encoding="utf-8")
-            (made / "statement.txt").write_text(self.statement + "\n", encoding="utf-8")
+            (made / "statement.txt").write_text(
+                self._statement(level) + "\n", encoding="utf-8"
+            )
             made.replace(target)
         return target
 
@@ -482,16 +501,32 @@ def _text(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) and value % 1 else value
 
 
-def _readable(attribute: Attribute) -> tuple[Any, ...]:
-    """Return a raw value for every cell of an attribute."""
+def _values(
+    attribute: Attribute, codes: Integers, rng: np.random.Generator
+) -> NDArray[Any]:
+    """Return raw values of cells; numbers are drawn within their bins."""
     if attribute.kind != "numeric":
-        return attribute.categories
+        return as_column(attribute.categories, codes)
     cuts = attribute.cut_points
     first = attribute.lower if attribute.lower is not None else _beyond(cuts, 0)
     last = attribute.upper if attribute.upper is not None else _beyond(cuts, -1)
-    edges = (first, *cuts, last)
-    middles = tuple((a + b) / 2 for a, b in pairwise(edges))
-    return (*middles, "?") if attribute.other is not None else middles
+    edges = np.array([first, *cuts, last])
+    place = np.minimum(codes, len(cuts))  # any place for the cell without a number
+    low, high, share = edges[place], edges[place + 1], rng.random(len(codes))
+    numbers = high - share * (high - low)
+    if attribute.integer:  # the least whole number of a bin is above its open end
+        least = np.where(place == 0, np.ceil(low), np.floor(low) + 1)
+        whole = least + np.floor(share * (np.floor(high) - least + 1))
+        numbers = np.where(np.floor(high) >= least, whole, numbers)
+    # Rounding must not take a number to the open end of its bin, which is another's.
+    numbers = np.where(numbers <= low, np.where(place == 0, low, high), numbers)
+    if attribute.integer and (numbers % 1 == 0).all():
+        numbers = numbers.astype(np.int64)
+    if attribute.other is None:
+        return numbers
+    mixed = numbers.astype(object)
+    mixed[codes > len(cuts)] = "?"
+    return mixed
 
 
 def _beyond(cuts: tuple[float, ...], end: int) -> float:

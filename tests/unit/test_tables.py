@@ -21,6 +21,7 @@ from mmech import (
     Records,
     TablePlan,
     Tables,
+    __version__,
     limits,
     release_tables,
 )
@@ -409,6 +410,25 @@ def test_synthetic_records_can_be_drawn_again_and_in_any_number(released):
     assert len(released.sample(0)) == 0
 
 
+def test_synthetic_numbers_fill_their_bins_and_integers_stay_whole():
+    domain = Domain(
+        [
+            Attribute.numeric("age", lower=0, upper=90, n_bins=4, integer=True),
+            Attribute.numeric("size", lower=0, upper=1, n_bins=2),
+            Attribute.numeric("fine", lower=0, upper=1, n_bins=4, integer=True),
+        ]
+    )
+    records = np.random.default_rng(0).random((500, 3)) * [90, 1, 1]
+    released = release_tables(records, domain, ways=2, epsilon=100)
+    drawn = released.sample(20_000, frame="dict")
+    cells = np.unique(domain.encode(np.column_stack([*drawn.values()])), axis=0)
+    assert len(cells) == 32  # all cells of the three: no number left its bin
+    assert drawn["age"].dtype == np.int64
+    assert set(range(91)) == set(drawn["age"].tolist())
+    assert len(np.unique(drawn["size"])) > 19_000
+    assert not (drawn["fine"] % 1 == 0).all()  # bins without a whole number
+
+
 def test_numbers_without_bounds_have_synthetic_values_too():
     domain = Domain([Attribute.numeric("x", cut_points=[1, 2, 4], other="none")])
     released = release_tables(
@@ -575,6 +595,11 @@ def test_tables_are_written_whole_with_their_statement(released, tmp_path):
     folder = released.write(tmp_path / "out", synthetic=50)
     facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
     assert facts["cost"] == "1/2"
+    assert facts["version"] == __version__
+    assert Domain.from_json(facts["domain"]) == released.plan.domain
+    assert (facts["handle_unknown"], facts["handle_missing"]) == ("clip", "error")
+    errors = released.plan.errors(frame="dict")["standard_error"].tolist()
+    assert list(facts["standard_errors"].values()) == errors
     for name, names in facts["files"].items():
         table = pd.read_csv(folder / name, keep_default_na=False)
         assert table["count"].tolist() == count(released, names).tolist()
