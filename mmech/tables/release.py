@@ -101,10 +101,9 @@ def release_tables(
 
     Notes
     -----
-    Proof: ``notebooks/proofs/laplace.md``, ``notebooks/proofs/gaussian.md`` and, for
-    tables of single attributes under pure epsilon, ``notebooks/proofs/k_norm.md``. The
-    strategy depends on the domain and the tables only; all that follows the one
-    measurement depends on its noisy values and on public facts.
+    Proof: ``notebooks/proofs/tables.md``. The strategy depends on the domain and the
+    tables only; all that follows the one measurement depends on its noisy values and on
+    public facts.
 
     Tables of one and two attributes are rounded to the rounded tables of single
     attributes, which is always possible. Where a table has three attributes or more,
