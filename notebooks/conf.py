@@ -2,7 +2,9 @@
 
 import argparse
 import ast
+import base64
 import importlib
+import json
 import os
 import re
 from importlib import metadata
@@ -21,6 +23,8 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx_design",
 ]
 exclude_patterns = ["**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
@@ -28,7 +32,15 @@ nitpicky = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mmech"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 5,
+}
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
+html_sidebars = {"index": ["globaltoc.html"]}  # other pages list their section
+html_show_sourcelink = False
 
 # Notebooks are shown with the outputs that they were committed with.
 nb_execution_mode = "off"
@@ -97,3 +109,18 @@ for page, text in pages.items():
     path = Path(__file__).parent / "reference" / page
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def first_picture(notebook: str) -> bytes:
+    """Return the first picture that a notebook was committed with."""
+    path = Path(__file__).parent / notebook
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", ()):
+            if picture := output.get("data", {}).get("image/png"):
+                return base64.b64decode(picture)
+    raise ValueError(f"{notebook} holds no picture; run it with its outputs")
+
+
+(Path(__file__).parent / "reference" / "strategies.png").write_bytes(
+    first_picture("02_strategies.ipynb")
+)
