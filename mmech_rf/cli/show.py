@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmech.terminal import Parser, add_command, print_wrapped, whole
@@ -64,7 +65,8 @@ def _show(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(model.card(), indent=2))
     elif args.html is not None:
-        page = model.to_html(n_trees=args.shown_trees or 10)
+        name = Path(args.model).stem
+        page = model.to_html(n_trees=args.shown_trees or 10, title=name)
         with replacing(args.html) as unfinished:
             unfinished.write_text(page, encoding="utf-8")
     elif args.png is not None:
@@ -76,8 +78,10 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _print(model: ShownForest, n_trees: int) -> None:
-    card = model.card()
-    print_wrapped(f"{card['model']} that predicts {card['target']}")
+    from mmech_rf.show.page import opening
+
+    for line in opening(model.card()):
+        print_wrapped(line)
     print()
     print(model.describe(n_trees=n_trees))
     print("\nimportances, for made-up records spread evenly over the schema:")

@@ -21,12 +21,15 @@ from mmech_rf.show.words import printable
 __all__ = ["drawn_trees", "notes_on"]
 
 SUMS_OF_POSITIONS = (
-    "A sum such as a - b adds where values stand in their order: -1 is the first value "
-    "of an attribute, 1 the last."
+    "In a sum, for instance a - b, each value counts by its place in the order of its "
+    "attribute, from -1 for the first value to 1 for the last."
 )
 
 
 SCORES_VOTE = "Scores of attributes, times {:g}, are added for every record."
+
+HIGHEST_SCORE = "the class with the highest score"
+"""A leaf that leaves the decision to the scores, which have tables of their own."""
 
 
 def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
@@ -101,7 +104,7 @@ class _Words:
 
     def leaf(self, label: int, scores: Floats | None) -> Node:
         if label == len(self.classes):
-            return Node("what the scores say")
+            return Node(HIGHEST_SCORE)
         if scores is None:
             return Node(self.classes[label], label)
         return vote(scores, self.schema.class_labels)

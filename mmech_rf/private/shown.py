@@ -245,13 +245,15 @@ class ShownForest(ForestClassifier):
             title=f"{type(self).__name__}, {self._cost_in_short()}",
         )
 
-    def to_html(self, *, n_trees: int = 10) -> str:
-        """Return a page with trees, importances, costs and the privacy statement.
+    def to_html(self, *, n_trees: int = 10, title: str | None = None) -> str:
+        """Return a page with rules, importances, costs and the privacy statement.
 
         Parameters
         ----------
         n_trees : int, default=10
             Trees to show, at most.
+        title : str, default=None
+            Name of the model; ``None`` is that of the schema, or the predicted column.
 
         Returns
         -------
@@ -263,6 +265,7 @@ class ShownForest(ForestClassifier):
         if len(trees) > n_trees:
             notes = ["Further trees are left out.", *notes]
         return html_page(
+            title or self.schema_.name or f"Model of {self.schema_.target}",
             trees[:n_trees],
             self.named_importances(),
             self.card(),

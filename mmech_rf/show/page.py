@@ -7,8 +7,9 @@ from html import escape
 from typing import Any
 
 from mmech_rf.show.trees import EVERYONE, Node, ShownTree
+from mmech_rf.show.words import any_of, printable
 
-__all__ = ["html_page"]
+__all__ = ["html_page", "opening"]
 
 MOST_NODES = 2000
 """Legibility: nodes of a tree that are written out."""
@@ -22,7 +23,32 @@ meter { width: 16em; } b { color: #1b6ca8; }
 """
 
 
+def opening(card: Mapping[str, Any]) -> list[str]:
+    """Return what a model is for, when and at what cost it was released, in words."""
+    classes, attributes = (
+        [*map(printable, card[k])] for k in ("classes", "attributes")
+    )
+    date = f" on {card['date']}" if card["date"] else ""
+    costs = [f"{name} = {card[name]:g}" for name in ("epsilon", "rho") if card[name]]
+    costs += [f"delta = {card['delta']:g}"] if card["delta"] else []
+    lines = [
+        f"Predicts {printable(card['target'])}, one of {any_of(classes)}, from "
+        f"{', '.join(attributes)}.",
+        f"Released{date} by mmech {card['version']}: {', '.join(costs) or 'no cost'}, "
+        f"for {card['unit']}.",
+    ]
+    if not card["private"]:
+        lines[1] = "NOT PRIVATE, or not covered by a promise: see the statement."
+    if found := card["accuracy"]:
+        lines.append(
+            f"Accuracy on new records: {found['estimate']:.1%}, {found['level']:.0%} "
+            f"interval {found['lower']:.1%} to {found['upper']:.1%}."
+        )
+    return lines
+
+
 def html_page(
+    title: str,
     trees: Sequence[ShownTree],
     named_importances: Sequence[tuple[str, float]],
     card: Mapping[str, Any],
@@ -34,7 +60,7 @@ def html_page(
 
     Importances come with the largest first; notes explain the words of trees.
     """
-    title = escape(f"{card['model']}, {card['target']}")
+    title = escape(printable(title))
     facts = (
         f"<tr><th>{escape(name)}</th><td>{escape(_fact(value))}</td></tr>"
         for name, value in card.items()
@@ -55,17 +81,20 @@ def html_page(
             '<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8">',
             f"<title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>",
             f"<h1>{title}</h1>",
-            "<h2>Privacy statement</h2>",
-            *(f"<p>{escape(line.strip())}</p>" for line in statement.splitlines()),
+            *(f"<p>{escape(line)}</p>" for line in opening(card)),
+            "<h2>Rules</h2>",
+            *drawn,
+            *(f"<p>{escape(note)}</p>" for note in notes),
             "<h2>Importances</h2>",
             "<p>How far predictions move with each attribute, for made-up records that "
             "are spread evenly over the schema: from the released model alone.</p>",
             f"<table>{''.join(bars)}</table>",
-            "<h2>Trees</h2>",
-            *drawn,
-            *(f"<p>{escape(note)}</p>" for note in notes),
-            "<h2>Card</h2>",
-            f"<table>{''.join(facts)}</table>",
+            "<h2>Privacy</h2>",
+            "<details><summary>Statement: what was released, by which mechanisms"
+            "</summary>",
+            *(f"<p>{escape(line.strip())}</p>" for line in statement.splitlines()),
+            "</details>\n<details><summary>Card: the same as fields</summary>",
+            f"<table>{''.join(facts)}</table></details>",
             "</body>\n</html>\n",
         ]
     )

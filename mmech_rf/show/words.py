@@ -26,16 +26,16 @@ def any_of(words: Sequence[str]) -> str:
 def values_in_words(attribute: Attribute, codes: Collection[int]) -> str:
     """Return the name of an attribute with some of its values: at least one, not all.
 
-    Numbers as ranges, whose upper ends belong to them; values with an order from the
-    first to the last; others as a list, or as all but a few.
+    Numbers as ranges with their unit, whose upper ends belong to them; values with an
+    order from the first to the last; others as a list, or as all but a few.
 
     Examples
     --------
     >>> from mmech_rf import Attribute
     >>> from mmech_rf.show.words import values_in_words
-    >>> age = Attribute.numeric("age", lower=0, upper=100, n_bins=5)
+    >>> age = Attribute.numeric("age", lower=0, upper=100, n_bins=5, unit="years")
     >>> [values_in_words(age, codes) for codes in ([0, 1], [2], [4])]
-    ['age up to 40', 'age 40 to 60', 'age above 80']
+    ['age up to 40 years', 'age 40 to 60 years', 'age above 80 years']
     >>> margin = Attribute.categorical("margin", ["sharp", "lobed", "spiculated"])
     >>> values_in_words(margin, [2]), values_in_words(margin, [0, 1])
     ('margin spiculated', 'margin sharp or lobed')
@@ -57,6 +57,7 @@ def _ranges(
     """Yield runs of neighbouring cells; the cell of unknown numbers is none of them."""
     cuts = [number_text(cut) for cut in attribute.cut_points]
     other = attribute.other_code if attribute.kind == "numeric" else None
+    unit = f" {printable(attribute.unit)}" if attribute.unit else ""
     runs = groupby(enumerate(codes), lambda pair: (pair[1] == other, pair[1] - pair[0]))
     for (is_other, _), run in runs:
         neighbours = [code for _, code in run]
@@ -66,11 +67,11 @@ def _ranges(
         elif first == 0 and last == len(cuts):
             yield f"any but {labels[-1]}"
         elif first == 0:
-            yield f"up to {cuts[last]}"
+            yield f"up to {cuts[last]}{unit}"
         elif last == len(cuts):
-            yield f"above {cuts[first - 1]}"
+            yield f"above {cuts[first - 1]}{unit}"
         else:
-            yield f"{cuts[first - 1]} to {cuts[last]}"
+            yield f"{cuts[first - 1]} to {cuts[last]}{unit}"
 
 
 def _named(labels: Sequence[str]) -> Sequence[str]:

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mmech import __version__
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -251,6 +252,28 @@ def test_names_in_pages_are_escaped():
     assert not tags & {"script", "i", "u", "a", "em"}
     assert "&lt;script&gt;" in page
     assert "epsilon = 30" in page
+
+
+def test_a_page_begins_with_what_the_model_is_for_and_ends_with_mechanisms(tmp_path):
+    model = fitted(estimate_accuracy=True)
+    model.save(tmp_path / "mine.npz")
+    page = model.to_html(title="sold & gone")
+    order = [
+        "<h1>sold &amp; gone</h1>",
+        "Predicts sold, one of no, yes or maybe, from size, colour, on.",
+        f"Released on {model.card()['date']} by mmech {__version__}: epsilon = 40, ",
+        f"Accuracy on new records: {model.accuracy_.estimate:.1%}",
+        "<h2>Rules</h2>",
+        "<h2>Importances</h2>",
+        "<details><summary>Statement",
+        model.releases_[0].released,
+        "<details><summary>Card",
+    ]
+    places = [page.index(part) for part in order]
+    assert places == sorted(places)
+    assert "<details open" not in page[places[6] :]  # mechanisms are folded
+    with pytest.warns(UserWarning, match="insecure_rng"):
+        assert "NOT PRIVATE" in fitted(insecure_rng=0).to_html()
 
 
 @pytest.mark.parametrize(("cls", "options"), MODELS)

@@ -413,7 +413,7 @@ def test_descriptions_begin_with_the_trees_and_have_the_scores():
     first, *_ = text.splitlines()
     assert first.startswith("tree")
     assert text.index("score of x0:") < text.index("score of x2:")
-    assert "what the scores say" in text
+    assert "the class with the highest score" in text
     assert all(label in text for label in CLASSES)
     assert "score of" not in fitted(n_records=1).describe()
     assert SUMS in fitted().privacy_statement_
