@@ -1,11 +1,9 @@
-"""Probabilities of the drawn forest on simulated tasks: a table of differences.
+"""What settings for ranking gain on simulated tasks: a table of differences.
 
-``python -m benchmarks.probabilities``. Forests are released on tasks of
-`benchmarks/simulated.py`, whose class probabilities are known, and the same releases
-are read in two ways: by the one log-linear model of `mmech_rf.drawn.joint`, and by
-votes whose log-odds add up. With ``--ranking`` it is other releases that are compared:
-those of `DrawnSettings.for_ranking` and of the defaults, on tasks of two classes that
-overlap. Differences are paired, per task. No real records are read.
+``python -m benchmarks.probabilities``. Forests are released on tasks of two classes
+that overlap, from `benchmarks/simulated.py`, whose class probabilities are known: by
+`DrawnSettings.for_ranking` and by the defaults. Differences are paired, per task. No
+real records are read.
 """
 
 from __future__ import annotations
@@ -15,32 +13,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.accuracy.ranking import calibration_error
-from benchmarks.planner import FEWER, LESS, SimulatedPayments
+from benchmarks.losses import FEWER, LESS, SimulatedPayments
 from benchmarks.simulated import KINDS, SCORECARD, simulate_task
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, limits
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.joint import JointTrees
 from mmech_rf.drawn.plan import Plan
-from mmech_rf.drawn.trees import SelectedTrees
 
 Floats = NDArray[np.float64]
 
 TESTED = 2000
 """Test records of a task."""
-
-RANGES = {
-    "any": ((200, 20_000), (0.1, 4.0)),
-    "boosting": ((5_000, 30_000), (0.8, 8.0)),
-}
-"""Numbers of records and epsilon that tasks are drawn from, evenly in logarithms."""
 
 PLACES = (1.7, 2.6, 3.0, 3.5, 4.0, 4.5)
 """Logarithms, to base ten, of records times epsilon between which rankings are
@@ -50,41 +39,6 @@ OVERLAP = 0.6, 0.95
 """Least and largest area under the ROC curve that a task to be ranked allows."""
 
 MEASURES = ("accuracy", "log loss", "area under ROC", "Brier score", "calibration")
-
-
-def forests(
-    seeds: range, ranges: tuple[tuple[float, float], tuple[float, float]]
-) -> Iterator[tuple[JointTrees, NDArray[np.int64], Floats]]:
-    """Yield forests of simulated tasks, test records, and their probabilities."""
-    for seed in seeds:
-        rng = np.random.default_rng([seed, 77])
-        n, eps = (float(np.exp(rng.uniform(*np.log(ends)))) for ends in ranges)
-        task, epsilon = simulate_task(rng), Fraction(round(1000 * eps), 1000)
-        codes = task.records(round(n), rng)
-        rows = np.column_stack([codes, task.labels(codes, rng)])
-        rows, numbers = np.unique(rows, axis=0, return_counts=True)
-        tested = task.records(TESTED, rng)
-        settings = replace(DrawnSettings(), **FEWER)
-        noise = np.random.default_rng([seed, 78])
-        sizes = task.schema.n_features, task.schema.n_classes
-        grower = Grower(
-            task.schema.domain_shape,
-            np.ascontiguousarray(rows[:, :-1]),
-            np.ascontiguousarray(rows[:, -1]),
-            n_classes=task.schema.n_classes,
-            n_records=float(round(n)),
-            payments=SimulatedPayments(
-                PrivacyLedger(epsilon), noise, lambda entry: None
-            ),
-            settings=settings,
-            multiplicities=numbers,
-            joint=True,
-        )
-        plan = Plan.of(round(n), epsilon, *sizes)
-        with limits.changed(**LESS):
-            forest = grower.grow(epsilon, plan)
-        assert isinstance(forest, JointTrees)
-        yield forest, tested, task.probabilities(tested)
 
 
 def ranked(
@@ -158,47 +112,19 @@ def quality(found: Floats, chances: Floats) -> Floats:
     )
 
 
-def kind(forest: JointTrees) -> str:
-    """Return what was released."""
-    if forest.boosted:
-        return "boosted trees"
-    return "a tree" if forest.additive is None else "a tree and scores"
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Print the table of differences: the model less added log-odds."""
+    """Print the table of differences: settings for ranking less the defaults."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.probabilities")
     parser.add_argument("--tasks", type=int, default=120, help="of each range")
     parser.add_argument("--start", type=int, default=10_000, help="first seed")
-    parser.add_argument("--ranking", action="store_true", help="compare settings")
-    parser.add_argument(
-        "--set", nargs=2, action="append", default=[], metavar=("SETTING", "VALUE")
-    )
     options = parser.parse_args(arguments)
-    if options.ranking:
-        gains: dict[str, list[Floats]] = {}
-        for number, place in enumerate(pairwise(PLACES)):
-            first = options.start + 1000 * number
-            for own, before, after in ranked(
-                range(first, first + options.tasks), place
-            ):
-                for group in (f"{place[0]:g} to {place[1]:g}", own):
-                    gains.setdefault(group, []).append(after - before)
-        tell("log₁₀ N ε, or kind", gains)
-        return
-    changes: dict[str, Any] = {name: float(value) for name, value in options.set}
-    found: dict[str, list[Floats]] = {}
-    for number, ranges in enumerate(RANGES.values()):
+    gains: dict[str, list[Floats]] = {}
+    for number, place in enumerate(pairwise(PLACES)):
         first = options.start + 1000 * number
-        for forest, tested, chances in forests(
-            range(first, first + options.tasks), ranges
-        ):
-            model = replace(forest, settings=replace(forest.settings, **changes))
-            before = SelectedTrees.probabilities(forest, tested)
-            gain = quality(model.probabilities(tested), chances)
-            gain -= quality(before, chances)
-            found.setdefault(kind(forest), []).append(gain)
-    tell("released", found)
+        for own, before, after in ranked(range(first, first + options.tasks), place):
+            for group in (f"{place[0]:g} to {place[1]:g}", own):
+                gains.setdefault(group, []).append(after - before)
+    tell("log₁₀ N ε, or kind", gains)
 
 
 def tell(title: str, found: Mapping[str, Sequence[Floats]]) -> None:

@@ -166,8 +166,6 @@ CHOSEN_SETTINGS = {
     "scores": {"n_records": 400},
     "views of scores": {"n_records": 1500},
     "boosting": {"n_records": 20_000},
-    "joint, scores": {"n_records": 400, "probabilities": "joint"},
-    "joint, boosting": {"n_records": 20_000, "probabilities": "joint"},
     "long boosting": {"n_records": 60_000},
     "boosting, noisy n": {"epsilon": 1000},
     "a tiny epsilon": {"epsilon": "1e-6"},

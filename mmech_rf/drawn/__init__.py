@@ -11,8 +11,6 @@ grow        draws, counts and boosts the trees of a forest
 counts      noisy class counts of leaves, and votes from them
 trees       released trees together, and how they vote
 words       drawn trees in the words of a schema
-loglinear   one log-linear model, fitted to noisy sums of features
-joint       probabilities from one such model of all releases
 classifier  the estimator
 ==========  ===============================================================
 """

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
-from mmech.checks import check_choice
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.joint import JointTrees
 from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan, concentrated_plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
@@ -28,22 +26,7 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
-__all__ = ["PROBABILITIES", "DrawnForestClassifier", "check_probabilities"]
-
-PROBABILITIES = ("votes", "joint")
-"""What `DrawnForestClassifier.predict_proba` is made of."""
-
-
-def check_probabilities(probabilities: str, settings: DrawnSettings) -> None:
-    """Raise unless probabilities are made of what such a forest releases."""
-    check_choice(probabilities, "probabilities", PROBABILITIES)
-    if probabilities == "joint" and settings.score_weight:
-        raise ParameterError(
-            "probabilities",
-            'must be "votes" where scores have a weight among the votes',
-            repr(probabilities),
-            ("take settings with score_weight=0",),
-        )
+__all__ = ["DrawnForestClassifier"]
 
 
 @storable("DrawnForestClassifier")
@@ -69,7 +52,6 @@ class DrawnForestClassifier(AccountedForest):
     $n_records
     $private_bins
     $drawn_settings
-    $probabilities
     $guarantee
     $accuracy
     $ledger
@@ -107,7 +89,6 @@ class DrawnForestClassifier(AccountedForest):
     """
 
     settings: DrawnSettings | None = None
-    probabilities: str = "votes"
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
@@ -117,7 +98,6 @@ class DrawnForestClassifier(AccountedForest):
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
-        check_probabilities(self.probabilities, self._settings)
         if epsilon < self._least_epsilon:
             raise ParameterError(
                 "epsilon",
@@ -160,7 +140,6 @@ class DrawnForestClassifier(AccountedForest):
             payments=self._payments(),
             settings=settings,
             multiplicities=records.multiplicities,
-            joint=self.probabilities == "joint",
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)
@@ -205,8 +184,7 @@ class DrawnForestClassifier(AccountedForest):
         a sample, and how far smoothing moves a probability come on top of that.
 
         The law of the noise is public, so that nothing is spent. Standard errors of
-        counts become those of log-odds to first order (delta method; with
-        ``probabilities="joint"`` by the Hessian of the model); bounds are
+        counts become those of log-odds to first order (delta method); bounds are
         :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where
         monotone attributes move a probability beyond its bounds, it becomes one.
 
@@ -235,8 +213,6 @@ class DrawnForestClassifier(AccountedForest):
     def _settle(self) -> None:
         super()._settle()
         experts, choice = self._experts, self.choice_
-        joint = isinstance(experts, JointTrees)
-        check_that(joint == (self.probabilities == "joint"), "probabilities")
         numbers = len(experts.trees), experts.n_scores
         check_that(numbers == (choice.n_trees, choice.n_scores), "trees")
         self.trees_ = experts.trees

@@ -7,49 +7,20 @@ what is left of it is the standard error of a vote.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from mmech import Measurement
-from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
-from mmech_rf.private.votes import check_that
 
 __all__ = [
-    "Released",
     "accuracy_of_labels",
     "labelled_votes",
     "leaf_votes",
     "noise_scale",
     "with_largest",
 ]
-
-
-@storable("Released")
-@dataclass(frozen=True, eq=False)
-class Released:
-    """Noisy sums over records, and what is known of their noise."""
-
-    values: Floats  # by class, in records, shape (rows, k)
-    # Of the noise of each number in a row, in squared records, (rows,).
-    variances: Floats
-
-    @classmethod
-    def of(cls, measured: Measurement, unit: int) -> Released:
-        """Return what was measured in whole multiples of 1 / unit."""
-        values = measured.values / unit
-        variances = np.broadcast_to(measured.variance, len(values)) / unit**2
-        return cls(values, np.array(variances, np.float64))
-
-    def check(self, n_rows: int, n_classes: int) -> None:
-        """Raise unless there are so many rows of finite numbers."""
-        check_that(self.values.shape == (n_rows, n_classes), "counts")
-        check_that(self.variances.shape == (n_rows,), "variances")
-        check_that(np.isfinite(self.values).all(), "counts")
-        check_that(np.isfinite(self.variances).all(), "variances")
-        check_that((self.variances >= 0).all(), "variances")
 
 
 def noise_scale(measured: Measurement, unit: int) -> float:

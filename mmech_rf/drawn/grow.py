@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,8 @@ from numpy.typing import NDArray
 from mmech import Measurement
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps
-from mmech_rf.drawn.counts import Released, labelled_votes, leaf_votes
+from mmech_rf.drawn.counts import labelled_votes, leaf_votes
 from mmech_rf.drawn.draw import SelectedTree
-from mmech_rf.drawn.joint import JointTrees
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DrawnSettings
@@ -55,8 +53,6 @@ class Grower:
     payments: Payments
     settings: DrawnSettings = field(default_factory=DrawnSettings)
     multiplicities: Integers | None = None  # shape (M,); once by default
-    # Whether probabilities come from one model of all releases, or from votes.
-    joint: bool = False
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
@@ -141,8 +137,6 @@ class Grower:
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
         forest = self._forest(additive)
-        if isinstance(forest, JointTrees):
-            forest = replace(forest, boosted=True)
         forest = _with_tree(forest, tree, scores, errors, measured, 1)
         return self._further(cost, plan, seen, forest, forest.whole_votes(self.codes))
 
@@ -201,20 +195,8 @@ class Grower:
     def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
         """Return a forest without trees, of what probabilities are made of."""
         ranking = self.settings.ranking
-        if not self.joint:
-            if additive is not None:
-                additive = replace(additive, sums=())
-            weight = 0.0 if additive is None else self.settings.score_weight
-            return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
-        return JointTrees(
-            (),
-            (),
-            additive,
-            ranking=ranking,
-            domain_shape=tuple(self.domain_shape),
-            n_records=float(self.n_records),
-            settings=self.settings,
-        )
+        weight = 0.0 if additive is None else self.settings.score_weight
+        return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
 
     @property
     def _numbers(self) -> Integers:
@@ -318,13 +300,9 @@ def _with_tree(
     unit: int,
 ) -> SelectedTrees:
     """Return a forest with one more tree, and with what was counted of it if needed."""
-    more: dict[str, Any] = {}
-    if isinstance(forest, JointTrees):
-        more["released"] = (*forest.released, Released.of(measured, unit))
     return replace(
         forest,
         trees=(*forest.trees, tree),
         scores=(*forest.scores, votes),
         errors=(*forest.errors, errors),
-        **more,
     )

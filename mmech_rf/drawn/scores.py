@@ -45,7 +45,6 @@ from scipy.special import softmax
 from mmech import Measurement
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.counts import Released
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
@@ -64,7 +63,6 @@ __all__ = [
     "WEIGHED_SUMS",
     "AdditiveScores",
     "Sums",
-    "ViewSums",
     "release_scores",
     "score_views",
     "sums_from_coarse_to_fine",
@@ -207,28 +205,6 @@ def _neighbours(
     return terms
 
 
-@storable("ViewSums")
-@dataclass(frozen=True, eq=False)
-class ViewSums:
-    """What was released of a view, and what was made of it."""
-
-    released: Released  # sums of positions, (1, k), or counts of cells
-    shares: Floats  # estimated shares of the cells in each class, (cells, k)
-    kept: float = 1.0  # part of the deviations of classes that shrinkage keeps
-    positions: Floats | None = None  # what cells add to sums of positions, (cells,)
-
-    def check(self, n_cells: int, n_classes: int) -> None:
-        """Raise unless they are sums of such a view: a file may hold any."""
-        by_position = self.positions is not None
-        self.released.check(1 if by_position else n_cells, n_classes)
-        check_that(self.shares.shape == (n_cells, n_classes), "shares")
-        check_that(np.isfinite(self.shares).all() and (self.shares > 0).all(), "shares")
-        check_that(0 <= self.kept <= 1, "shrinkage")
-        if self.positions is not None:
-            check_that(self.positions.shape == (n_cells,), "positions")
-            check_that((np.abs(self.positions) <= 1).all(), "positions")
-
-
 @storable("AdditiveScores")
 @dataclass(frozen=True, eq=False)
 class AdditiveScores:
@@ -240,8 +216,6 @@ class AdditiveScores:
     tables: tuple[Integers, ...]  # what the cells of each view add, (cells, k)
     # Standard errors of log-odds of the constant, (1, k), and of the tables, by noise.
     errors: tuple[Floats, ...] = ()
-    # Numbers of records, in one cell, and sums of each view.
-    sums: tuple[ViewSums, ...] = ()
 
     @property
     def class_shares(self) -> Floats:
@@ -249,10 +223,7 @@ class AdditiveScores:
         return np.asarray(softmax(self.constant / VOTE_STEPS))
 
     def plus(self, other: AdditiveScores, part: float) -> AdditiveScores:
-        """Return scores to which a part of others in the same views is added.
-
-        What was released of these stays what it was.
-        """
+        """Return scores to which a part of others in the same views is added."""
         tables = zip(self.tables, other.tables, strict=True)
         errors = zip(self.errors, other.errors, strict=True)
         return replace(
@@ -261,12 +232,6 @@ class AdditiveScores:
             tables=tuple(a + np.rint(part * b).astype(np.int64) for a, b in tables),
             errors=tuple(np.hypot(a, part * b) for a, b in errors),
         )
-
-    def check_sums(self) -> None:
-        """Raise unless there are sums of all views."""
-        k, sizes = self.constant.size, [1, *(view.size for view in self.views)]
-        for own, size in zip(self.sums, sizes, strict=True):
-            own.check(size, k)
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless they are scores of such records: a file may hold any."""
@@ -353,11 +318,8 @@ class _Rows:
         """Deviations in units of their noise."""
         return np.asarray(self.deviations / self.spread[:, None])
 
-    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return log-odds of the cells, standard errors by noise, and shares of cells.
-
-        Each of shape (cells, k).
-        """
+    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
+        """Return log-odds of cells and standard errors by noise, (cells, k) each."""
         deviations = kept * self.deviations
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
@@ -370,14 +332,14 @@ class _Rows:
             means = t @ shares
             slopes = (t[:, None] - means) / np.maximum(t**2 @ shares - means**2, 1e-3)
             errors = kept * self.spread[0] / (numbers + self.noise + 1)
-            return odds, np.abs(slopes) * errors, shares
+            return odds, np.abs(slopes) * errors
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
         shares = smooth / smooth.sum(axis=0)
         errors = kept * self.spread[:, None] / smooth
-        return np.log(shares) - np.log(common), errors, shares
+        return np.log(shares) - np.log(common), errors
 
 
 def _scores(
@@ -388,24 +350,16 @@ def _scores(
 ) -> AdditiveScores:
     numbers, rows = _rows(sums, released, settings.largest_mean, unit)
     kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
-    values, variances = released.values / unit, _noise(released, unit) ** 2
-    tables, errors = [], [np.sqrt(variances[0]) / numbers[None]]
-    found = [ViewSums(Released(values[:1], variances[:1]), np.ones((1, numbers.size)))]
-    ends = np.cumsum(sums.sizes)
-    together = zip(rows, kept.tolist(), pairwise(ends), strict=True)
-    for row, part, (start, stop) in together:
-        odds, own, shares = row.table(part, numbers)
+    tables, errors = [], [_noise(released, unit)[0] / numbers[None]]
+    for row, part in zip(rows, kept.tolist(), strict=True):
+        odds, own = row.table(part, numbers)
         tables.append(_steps(odds))
         errors.append(own)
-        here = Released(values[start:stop], variances[start:stop])
-        places = row.term.positions() / GRID if row.term.by_position else None
-        found.append(ViewSums(here, shares, part, places))
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
         tuple(tables),
         tuple(errors),
-        tuple(found),
     )
 
 

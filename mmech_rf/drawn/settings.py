@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from importlib import resources
-from typing import Any
-
-import numpy as np
 
 from mmech import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
-__all__ = ["DEFAULTS", "DrawnSettings", "between_knots", "shipped_plan"]
+__all__ = ["DEFAULTS", "DrawnSettings"]
 
 
 @storable("DrawnSettings")
@@ -35,10 +28,9 @@ class DrawnSettings(CountSettings):
     with a look at car and wall-robot; `label_smoothing` and `ranking` on simulated
     tasks, by log loss and area under the ROC curve; `root_scale_from` on such with
     numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time;
-    the priors of probabilities on simulated tasks, by log loss, area under the ROC
-    curve and Brier score; `scores_from`, which `planned` gives too, on simulated tasks
-    alone; that `most_tree_epsilon` bounds boosted trees on simulated tasks, after a
-    look at epsilon = 100 at the sets above and at banknote and blood-transfusion.
+    `scores_from` on simulated tasks alone; that `most_tree_epsilon` bounds boosted
+    trees on simulated tasks, after a look at epsilon = 100 at the sets above and at
+    banknote and blood-transfusion.
     Releases are private whatever the settings, as long as they do not come from the
     records at hand.
 
@@ -132,17 +124,6 @@ class DrawnSettings(CountSettings):
     label_smoothing : float
         Smoothing: weight of what all leaves of a label have in common, in units of the
         smoothing of a leaf without a label.
-    class_width, right_width, label_width, leaf_width : float
-        Prior of probabilities: deviations of the log-odds of classes, of labels being
-        right, of classes by label, and by leaf.
-    first_width, further_width : float
-        Prior of probabilities: deviations of the log-odds of classes in leaves of the
-        first and of further boosted trees.
-    view_slack : float
-        Prior of probabilities: cost of what scores say, in units of its variance among
-        records, beside their shrinkage.
-    base_points : int
-        Resolution: points that probabilities are fitted on, where the domain has more.
     largest_mean : float
         Clipping: mean positions of a class are cut off here, of 1.
     score_pieces : tuple of int
@@ -223,14 +204,6 @@ class DrawnSettings(CountSettings):
     score_weight: float = setting(0.0, most=1)
     corrections: int = setting(0, least=0)
     label_smoothing: float = setting(8.0, most=1000)
-    class_width: float = setting(3.0, least=0.001, most=100)
-    right_width: float = setting(1.0, least=0.001, most=100)
-    label_width: float = setting(0.5, least=0.001, most=100)
-    leaf_width: float = setting(0.3, least=0.001, most=100)
-    first_width: float = setting(1.0, least=0.001, most=100)
-    further_width: float = setting(0.5, least=0.001, most=100)
-    view_slack: float = setting(3.0, most=1000)
-    base_points: int = setting(8192, least=100, most=10**6)
     largest_mean: float = setting(0.98, most=0.999)
     score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
     score_width: float = setting(1.3, least=0.01, most=100)
@@ -258,39 +231,6 @@ class DrawnSettings(CountSettings):
                 f"{float(together):g}",
                 ("lower one of them",),
             )
-
-    @classmethod
-    def planned(cls, n_records: float, epsilon: float | Fraction) -> DrawnSettings:
-        """Return settings planned on simulated tasks, from public numbers.
-
-        The plan was fitted by ``python -m benchmarks.planner`` to tasks drawn from a
-        public prior (``benchmarks/simulated.py``), without real records;
-        ``mmech_rf/drawn/plan.json`` says how, and what it gained there on fresh tasks.
-        What holds for any number of records has become the default, so that the plan in
-        force is the defaults. Settings that it does not name were searched without a
-        gain beyond noise, or not at all: numbers of views and resolutions, which bound
-        the work, and guards.
-
-        Parameters
-        ----------
-        n_records : float
-            Public number of records, or a noisy one that was paid for.
-        epsilon : float or Fraction
-            Budget.
-
-        Returns
-        -------
-        DrawnSettings
-
-        Examples
-        --------
-        >>> settings = DrawnSettings.planned(1000, 0.1)
-        >>> settings == DrawnSettings.planned(100, 1)
-        True
-        """
-        plan = shipped_plan()
-        information = n_records * float(epsilon)
-        return between_knots(plan["settings"], plan["log10_information"], information)
 
     @classmethod
     def for_ranking(cls) -> DrawnSettings:
@@ -339,31 +279,3 @@ class DrawnSettings(CountSettings):
 
 DEFAULTS = DrawnSettings()
 """What is in force where nothing else is said."""
-
-
-@cache
-def shipped_plan() -> Mapping[str, Any]:
-    """Return the plan: how it was made, knots, and settings at each of them."""
-    file = resources.files("mmech_rf") / "drawn" / "plan.json"
-    return dict(json.loads(file.read_text(encoding="utf-8")))
-
-
-def between_knots(
-    table: Mapping[str, Sequence[float]], knots: Sequence[float], information: float
-) -> DrawnSettings:
-    """Return settings between those at knots: linear in the logarithm of information.
-
-    A table has the name of a setting, and its value at each knot, or one for all; knots
-    are logarithms, to base ten, of records times epsilon.
-    """
-    place = np.log10(max(information, 1e-300))
-    kinds = {own.name: own.default for own in fields(DrawnSettings)}
-    found: dict[str, Any] = {}
-    for name, values in table.items():
-        alike = len(values) == 1
-        value = float(values[0] if alike else np.interp(place, knots, values))
-        if isinstance(kinds[name], Fraction):
-            found[name] = Fraction(max(1, round(1000 * value)), 1000)
-        else:
-            found[name] = round(value) if isinstance(kinds[name], int) else value
-    return DrawnSettings(**found)

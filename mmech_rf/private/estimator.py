@@ -158,13 +158,6 @@ settings : DrawnSettings, default=None
     Budget split, priors, smoothing and learning rate, public; ``None`` for the
     defaults, which are for the most right classes. `DrawnSettings.for_ranking` is for
     records in the order of their probabilities.""",
-    "probabilities": """\
-probabilities : {"votes", "joint"}, default="votes"
-    What `predict_proba` is made of; predicted classes are the same. ``"votes"``:
-    log-odds of leaves and scores, added up. ``"joint"``: one log-linear model of all
-    releases together, with the known noise. It takes attributes to be independent
-    within a class, apart from what was released: better where that is about so, and
-    worse where many attributes say the same.""",
     "accuracy": """\
 estimate_accuracy : bool, default=False
     Whether one record in five is held out, and noisy counts of its right and wrong

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmech.checks import check_epsilon
 from mmech_rf.blocks.classifier import LabelForestClassifier
-from mmech_rf.drawn.classifier import DrawnForestClassifier, check_probabilities
+from mmech_rf.drawn.classifier import DrawnForestClassifier
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.estimator import estimator
@@ -40,7 +39,6 @@ class PrivateForestClassifier(AccountedForest):
     $n_records
     $private_bins
     $drawn_settings
-    $probabilities
     $guarantee
     $accuracy
     $ledger
@@ -77,7 +75,6 @@ class PrivateForestClassifier(AccountedForest):
     """
 
     settings: DrawnSettings | None = None
-    probabilities: str = "votes"
     _settings_type = DrawnSettings
 
     model_: AccountedForest = field(init=False)
@@ -86,11 +83,6 @@ class PrivateForestClassifier(AccountedForest):
     def _distinct(self) -> bool:  # type: ignore[override]
         return check_epsilon(self.epsilon) >= self._least_epsilon
 
-    def _check_parameters(self) -> Fraction:
-        epsilon = super()._check_parameters()
-        check_probabilities(self.probabilities, self._settings)
-        return epsilon
-
     def _fit(self, X: Any, y: Any) -> None:
         epsilon = self._check_parameters()
         parameters = self.get_params(deep=False)
@@ -98,7 +90,7 @@ class PrivateForestClassifier(AccountedForest):
             model: AccountedForest = DrawnForestClassifier(**parameters)
         else:
             # Pure epsilon implies (epsilon, delta).
-            for name in ("privacy", "delta", "settings", "probabilities"):
+            for name in ("privacy", "delta", "settings"):
                 del parameters[name]
             model = LabelForestClassifier(**parameters)
         model._lineage = self._family()

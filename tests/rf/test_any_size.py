@@ -106,7 +106,6 @@ def test_private_forests_are_for_any_size(name, size):
 @pytest.mark.parametrize(
     ("name", "options", "monotone"),
     [
-        ("trees", {"probabilities": "joint"}, None),
         ("trees", {}, 1),
         ("blocks", {}, 1),
         ("labels", {}, 1),

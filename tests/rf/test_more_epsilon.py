@@ -12,7 +12,7 @@ from mmech_rf import DrawnSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.planner import Trial
+from benchmarks.losses import Trial
 
 EPSILONS = ("0.1", "0.5", "2", "10", "100")
 

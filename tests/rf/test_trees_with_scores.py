@@ -19,7 +19,6 @@ from rf_cases import (
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.accuracy.ranking import calibration_error
-from mmech import PrivacyLedger
 from mmech_rf import (
     Attribute,
     DrawnForestClassifier,
@@ -225,21 +224,6 @@ def test_models_for_ranking_are_saved_and_shown(n_records, tmp_path):
     )
     named = [entry.released for entry in model.releases_]
     assert (WEIGHED_SUMS in named) == (model.choice_.rounds > 0)
-
-
-def test_one_model_of_all_releases_has_no_votes_of_scores():
-    ledger = PrivacyLedger(1)
-    for cls in (PrivateForestClassifier, DrawnForestClassifier):
-        model = cls(
-            SCHEMA,
-            epsilon=1,
-            probabilities="joint",
-            settings=DrawnSettings.for_ranking(),
-            ledger=ledger,
-        )
-        with pytest.raises(ValueError, match='probabilities must be "votes" where sco'):
-            model.fit(*records(20))
-    assert ledger.spent == 0
 
 
 # ----------------------------------------------------------------- fitted, and in files
