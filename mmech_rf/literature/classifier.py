@@ -229,8 +229,14 @@ class RecipeForestClassifier(AccountedForest):
                 "persons with and without labels, and cannot be shared out once more",
                 remedy="leave it out",
             )
-        if recipe.draws_from_others and self.ledger is not None:
-            self.ledger.part("persons", "with labels")  # or raise: a part has no parts
+        ledger = self.ledger
+        if recipe.draws_from_others and getattr(ledger, "whole", ledger) is not ledger:
+            raise ParameterError(
+                "ledger",
+                f"must be a whole one for {{recipe={recipe.name!r}}}, which splits it "
+                "among persons with and without labels; a part cannot be split again",
+                remedy="pass the whole ledger",
+            )
         if self.schema is not None:
             for attribute in self.schema.attributes:
                 if attribute.kind == "numeric" and attribute.size < 2:

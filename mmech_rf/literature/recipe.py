@@ -120,7 +120,9 @@ class Recipe:
     candidates : int, "sqrt" or "all"
         Attributes that a node looks at, public and random.
     selection : {"joint", "cut-then-attribute", "noisy-counts", "exact"}
-        How a test is drawn; "exact" for ``guarantee="labels"`` only.
+        How a test is drawn; "exact" for ``guarantee="labels"`` only, and with random
+        samples only where tests come from unlabelled records: an exact test shows who
+        was sampled, and the price of samples assumes that nothing does.
     score : {"median", "max", "gini", "entropy", "gain"}
         What makes a test good, see `mmech_rf.literature.scores`.
     cuts : {"exponential", "class-means"}
@@ -246,6 +248,13 @@ class Recipe:
             ),
             (
                 "records",
+                exact and sampled and not self.unlabelled,
+                "exact tests show who is in a random sample, and the price of samples "
+                "assumes that nothing does",
+                ("use {records='disjoint'}", "use {unlabelled=True}"),
+            ),
+            (
+                "records",
                 self.structure == "two-phase" and not sampled,
                 "two phases are paid for as random samples",
                 "use {records='poisson'}",
@@ -342,7 +351,7 @@ class Recipe:
     @property
     def draws_from_others(self) -> bool:
         """Whether tests cost other persons than leaves do."""
-        return self.unlabelled and self.guarantee == "pure"
+        return self.unlabelled and self.selection != "exact"
 
     def n_candidates(self, n_attributes: int) -> int:
         """Return how many attributes a node looks at."""

@@ -33,8 +33,11 @@ from mmech_rf import (
     LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
+    Recipe,
+    RecipeForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
+    recipes,
 )
 
 FORESTS = [
@@ -226,6 +229,38 @@ def test_no_setting_of_a_private_forest_loses_budget(number):
         assert ledger.spent > 0
     else:
         assert ledger.spent == 0, f"{settings}: {reason!r}"
+
+
+RECIPES = dict(recipes()) | {
+    "labels, others": Recipe(
+        score="median", n_trees=2, depth=2, guarantee="labels", unlabelled=True
+    ),
+    "poisson, others": Recipe(records="poisson", n_trees=2, depth=2, unlabelled=True),
+}
+
+
+@pytest.mark.parametrize("part", [False, True])
+@pytest.mark.parametrize("estimated", [False, True])
+@pytest.mark.parametrize("name", RECIPES)
+def test_no_recipe_loses_budget(name, estimated, part):
+    """Parts of a budget are shared out among persons, and not twice."""
+    recipe, rng = RECIPES[name], np.random.default_rng(3)
+    relation = "labels" if recipe.guarantee == "labels" else "add_remove"
+    schema = schema_of([3, 2, 4])
+    X, y = records_of(schema, 30, rng)
+    ledger = PrivacyLedger(2, neighbours=relation)
+    given = ledger.part("clinics", "north") if part else ledger
+    model = RecipeForestClassifier(
+        schema, epsilon=1, recipe=recipe, n_records=300, neighbours=relation,
+        estimate_accuracy=estimated, ledger=given,
+    )  # fmt: skip
+    others = {"X_unlabelled": X[:9]} if recipe.unlabelled else {}
+    _, reason = attempt(lambda: model.fit(X, y, **others))
+    if reason is None:
+        assert 0 < ledger.spent <= 1
+    else:
+        assert isinstance(reason, ValueError), reason
+        assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1, 100, 3000, 1e4, 1e6])

@@ -415,11 +415,15 @@ def test_records_without_labels_for_a_recipe_without_use_are_refused():
         )
 
 
+EXACT = {"selection": "exact", "guarantee": "labels", "score": "median"}
+
+
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
         ({"selection": "exact"}, "exact tests show records"),
         ({"selection": "exact", "guarantee": "labels"}, "look at attributes only"),
+        ({**EXACT, "records": "poisson"}, "who is in a random sample"),
         ({"score": "median", "splits": "threshold"}, "medians need two outcomes"),
         ({"splits": "multiway"}, "goes with structure='random' only"),
         ({"leaves": "matrix"}, "answers for all records at once"),

@@ -223,9 +223,10 @@ def flip_probabilities(kept):
 
 
 def one_run(model, data, outcomes, bags=None, extra=None):
-    """Fit along given outcomes of rows; return log probabilities and the choices.
+    """Fit along given outcomes of rows; return choices, log probability and loss.
 
-    Noise comes out as zero: its loss is largest there, or as large as anywhere.
+    Noise comes out as zero: its loss is largest there, or as large as anywhere. Last
+    come the tests of the trees, which nothing may have drawn.
     """
     taken, choices, logs, noise = iter(outcomes), [], [], []
 
@@ -251,17 +252,19 @@ def one_run(model, data, outcomes, bags=None, extra=None):
 
     X = np.array([row for row, _ in data], object).reshape(-1, 2)
     with watched(watcher):
-        clone(model).fit(X, [label for _, label in data], **(extra or {}))
-    return choices, sum(logs), noise
+        made = clone(model).fit(X, [label for _, label in data], **(extra or {}))
+    forest = made._experts.forest
+    tests = tuple(forest.feature.tolist()), tuple(np.ravel(forest.value).tolist())
+    return choices, sum(logs), noise, tests
 
 
 def paths(model, data, bags=None, extra=None):
     """Yield outcomes of all draws, with what `one_run` returns of them."""
     outcomes = []
     while True:
-        choices, log, noise = one_run(model, data, outcomes, bags, extra)
+        choices, log, noise, tests = one_run(model, data, outcomes, bags, extra)
         outcomes += [0] * (len(choices) - len(outcomes))
-        yield tuple(outcomes), log, noise
+        yield tuple(outcomes), log, noise, tests
         while outcomes and outcomes[-1] + 1 == choices[len(outcomes) - 1]:
             outcomes.pop()
         if not outcomes:
@@ -272,8 +275,9 @@ def paths(model, data, bags=None, extra=None):
 def largest_loss(model, data, others, extra=None):
     """Return the largest log ratio of all outcomes for two data sets."""
     worst, total = 0.0, 0.0
-    for outcomes, log, noise in paths(model, data, extra=extra):
-        _, other, theirs = one_run(model, others, outcomes, extra=extra)
+    for outcomes, log, noise, tests in paths(model, data, extra=extra):
+        _, other, theirs, same_tests = one_run(model, others, outcomes, extra=extra)
+        assert tests == same_tests
         # However large the numbers, noise loses at most this much, either way.
         loss = sum(abs(a - b).sum() for a, b in zip(noise, theirs, strict=True))
         worst = max(worst, abs(log - other) + loss)
@@ -324,10 +328,10 @@ THIRD = [(0, 2 / 3), (1, 1 / 3)]
 def loss_of_a_sample(recipe, epsilon, law):
     """Return the largest log ratio with one record more, over its place in a bag."""
     model, first = tiny(recipe, epsilon), [[1]] * len(BACKGROUND)
-    alone = {out: math.exp(log) for out, log, _ in paths(model, BACKGROUND, first)}
+    alone = {out: math.exp(log) for out, log, *_ in paths(model, BACKGROUND, first)}
     more, mixed = [*BACKGROUND, (("0", "0"), "yes")], dict.fromkeys(alone, 0.0)
     for copies, weight in law:
-        for out, log, _ in paths(model, more, [*first, [copies]]):
+        for out, log, *_ in paths(model, more, [*first, [copies]]):
             mixed[out] += weight * math.exp(log)
     return max(abs(math.log(mixed[out] / alone[out])) for out in alone)
 
@@ -340,6 +344,62 @@ def test_a_random_sample_costs_what_it_says(records, law, epsilon):
     recipe = LABELS.replace(records=records, sample=Fraction(1, 3))
     loss = loss_of_a_sample(recipe, epsilon, law)
     assert 0.8 * epsilon < loss <= epsilon
+
+
+EXACT = {
+    "selection": "exact", "score": "median", "guarantee": "labels", "n_trees": 1,
+    "depth": 1, "leaves": "exponential", "vote": "hard", "sample": Fraction(1, 3),
+}  # fmt: skip
+
+
+def loss_of_a_label(recipe, epsilon, others="0122"):
+    """Return the largest log ratio with one label replaced, over its place in a bag.
+
+    The record has the first value; the others say how many copies move the median.
+    """
+    law = {"poisson": POISSON, "bernoulli": THIRD}.get(recipe.records, [(1, 1.0)])
+    model = tiny(recipe, epsilon, "labels")
+    extra = {"X_unlabelled": [["0", "1"], ["2", "0"]]} if recipe.unlabelled else {}
+    seen = []
+    for label in ("no", "yes"):
+        mixed = {}
+        for copies, weight in law:
+            data = [*(((x, "0"), "no") for x in others), (("0", "0"), label)]
+            bags = [[1]] * len(others)
+            for out, log, _, tests in paths(model, data, [*bags, [copies]], extra):
+                chance = mixed.get((out, tests), 0.0) + weight * math.exp(log)
+                mixed[out, tests] = chance
+        seen.append(mixed)
+    first, second = seen
+    assert first.keys() == second.keys()
+    return max(abs(math.log(first[out] / second[out])) for out in first)
+
+
+@pytest.mark.parametrize("structure", ["drawn", "two-phase"])
+@pytest.mark.parametrize("unlabelled", [False, True])
+@pytest.mark.parametrize("records", CHOICES["records"])
+def test_exact_tests_are_private_with_every_sample_or_refused(
+    records, unlabelled, structure
+):
+    own = {"records": records, "unlabelled": unlabelled, "structure": structure}
+    sampled = records in ("poisson", "bernoulli")
+    if structure == "two-phase" or (sampled and not unlabelled):
+        with pytest.raises(ParameterError):
+            Recipe(**EXACT, **own)
+        return
+    for epsilon in (0.5, 2):
+        assert 0 < loss_of_a_label(Recipe(**EXACT, **own), epsilon) <= epsilon + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("records", "others"), [("poisson", "012222"), ("bernoulli", "0122")]
+)
+@pytest.mark.parametrize("epsilon", [0.5, 2])
+def test_exact_tests_show_who_is_in_a_sample(records, others, epsilon):
+    """Why they are refused: the price of a sample assumes that it stays hidden."""
+    recipe = Recipe(**EXACT)
+    object.__setattr__(recipe, "records", records)
+    assert loss_of_a_label(recipe, epsilon, others) > 1.2 * epsilon
 
 
 # ----------------------------------------------------- what was published is found out
