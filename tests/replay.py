@@ -129,6 +129,11 @@ class People:
     def replaced(self, i, row, label, *, dropped=False):
         return self._with(i, i + 1, *self._new(row, label), dropped=dropped)
 
+    def relabelled(self, i, label):
+        """Return the same people, one with another label."""
+        labels = (*self.labels[:i], label, *self.labels[i + 1 :])
+        return dataclasses.replace(self, labels=labels)
+
     def _new(self, row, label):
         return (max(self.names, default=-1) + 1,), (tuple(row),), (label,)
 
@@ -190,37 +195,37 @@ def _repeated(draw, played, tape, people):
     before = tape.played[number]
     same(f"the kind of {words}", before.draw.kind, draw.kind)
     same(f"the public side of {words}", dict(before.draw.public), dict(draw.public))
-    if draw.kind == "samples":
-        # Those who are new are in the last sample, once.
-        rows = dict(zip(tape.people.counted, before.outcome, strict=True))
-        new = np.eye(1, draw.public["n_samples"], dtype=np.int64)[0, ::-1]
-        found = [rows.get(name, new) for name in people.counted]
-        return np.array(found, np.int64).reshape(-1, new.size)
-    if draw.kind != "assignment":
+    if draw.kind not in ("samples", "assignment"):
         same(f"the shape of {words}", _shape(before.draw.exact), _shape(draw.exact))
         if draw.kind == "tree":
             return _of_these_views(before, draw.public["views"])
         return _copy(before.outcome)
-    if draw.exact == before.draw.exact != len(people.counted):
-        return _copy(before.outcome)  # other people, who are the same
-    # Each record keeps its part; those who are new get any.
-    ours, theirs = (
-        _assigned(people, played, draw),
-        _assigned(tape.people, tape.played[:number], before.draw),
-    )
+    ours = _assigned(people, played, draw)
+    theirs = _assigned(tape.people, tape.played[:number], before.draw)
+    if ours is None:  # other people, who are the same
+        same(f"records in {words}", before.draw.exact, draw.exact)
+        return _copy(before.outcome)
+    # Each record keeps its part, or its places in samples.
     known = dict(zip(theirs, before.outcome.tolist(), strict=True))
-    n_parts = draw.public["n_parts"]
     same(f"records in {words}", len(ours), draw.exact)
+    if draw.kind == "samples":  # those who are new are in the last one, once
+        new = np.eye(1, draw.public["n_samples"], dtype=np.int64)[0, ::-1]
+        found = [known.get(name, new) for name in ours]
+        return np.array(found, np.int64).reshape(-1, new.size)
+    n_parts = draw.public["n_parts"]  # those who are new get any
     return np.array([known.get(name, name % n_parts) for name in ours], np.int64)
 
 
 def _assigned(people, played, draw):
-    """Return who is assigned: everybody, or who was not held out before."""
+    """Return who is assigned: everybody, who was not held out before, or ``None``."""
     if draw.exact == len(people.counted):
         return people.counted
-    (first, *_) = (one for one in played if one.draw.kind == "assignment")
-    pairs = zip(people.counted, first.outcome.tolist(), strict=True)
-    return [name for name, part in pairs if part > 0]
+    firsts = [one for one in played if one.draw.kind == "assignment"]
+    if not firsts:
+        return None
+    pairs = zip(people.counted, firsts[0].outcome.tolist(), strict=True)
+    training = [name for name, part in pairs if part > 0]
+    return training if len(training) == draw.exact else None
 
 
 def _of_these_views(before, views):

@@ -12,9 +12,11 @@ from sklearn.base import clone
 
 from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
+from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
 from mmech_rf.literature import scores
 from mmech_rf.literature.budgets import RULES
+from mmech_rf.literature.leaves import draw_leaf_labels
 from mmech_rf.literature.recipe import CHOICES
 
 SCHEMA = Schema(
@@ -93,7 +95,8 @@ def neighbours_of(data, relation, sampled):
     """Return neighbours of a data set."""
     row = ("1", "1", "0")
     if relation == "labels":
-        return [data.replaced(i, data.rows[i], "yes") for i in (0, 12)]
+        # Who has another label keeps all places: how many train a tree is public.
+        return [data.relabelled(i, "yes") for i in (0, 12)]
     if relation == "replace":
         return [data.replaced(0, row, "yes"), data.replaced(7, row, "no")]
     added = [data.and_of(row, "yes", 0), data.and_of(data.rows[3], "no")]
@@ -107,6 +110,27 @@ def test_a_neighbour_looks_the_same_and_is_paid_for(name, relation, seed):
     data = people(SCHEMA_OF_CODES, seed=seed)
     sampled = recipe.records in ("poisson", "bernoulli")
     run = runner(forest(recipe, relation))
+    with entropy([seed, 1]):
+        tape = play(run, data, PrivacyLedger(1, neighbours=relation))
+    for neighbour in neighbours_of(data, relation, sampled):
+        after = play(run, neighbour, PrivacyLedger(1, neighbours=relation), tape)
+        check_pair(tape, after, epsilon=1)
+
+
+ESTIMATED = {
+    name: recipe for name, recipe in SMALL.items() if not recipe.draws_from_others
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_a_neighbour_of_a_tested_recipe_looks_the_same(name, seed):
+    """Samples and parts are those of training records; who is new is in either part."""
+    recipe = ESTIMATED[name]
+    relation = "labels" if recipe.guarantee == "labels" else "add_remove"
+    data = people(SCHEMA_OF_CODES, seed=seed)
+    sampled = recipe.records in ("poisson", "bernoulli")
+    run = runner(forest(recipe, relation, estimate_accuracy=True))
     with entropy([seed, 1]):
         tape = play(run, data, PrivacyLedger(1, neighbours=relation))
     for neighbour in neighbours_of(data, relation, sampled):
@@ -313,6 +337,54 @@ def test_all_outputs_for_all_neighbours(name):
         else:
             changed = [*FEW[:i], *FEW[i + 1 :]]
         assert largest_loss(model, FEW, changed, extra) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("unit", [1, 3])
+@pytest.mark.parametrize("flipping", [False, True])
+def test_labels_of_leaves_cost_what_they_say(flipping, unit):
+    """A record weighs up to `unit`, for instance in the second of two phases."""
+    found, laws = [], []
+    counts = np.array([[2, 1], [2 + unit, 1], [2, 1 + unit]])
+
+    def watcher(draw, sample):
+        found.extend(row_probabilities(draw))
+        return sample()
+
+    for row in counts:
+        with watched(watcher):
+            draw_leaf_labels(
+                row[None], Fraction(1), unit=unit, flipping=flipping,
+                relation=Relation(), noise=None,
+            )  # fmt: skip
+        laws.append(found.pop())
+    alone, *more = laws
+    loss = max(np.abs(np.log(one / alone)).max() for one in more)
+    assert 0.3 < loss <= 1 + 1e-9
+
+
+def test_nodes_stop_by_noisy_numbers_alone():
+    """Numbers of records on either side of the threshold give the same forest."""
+    recipe = recipes()["friedman-schuster"].replace(depth=2, n_trees=2)
+    assert recipe.stopping == "noisy-counts"
+    found = []
+    for few in (True, False):  # far below and far above the threshold
+        rows = [["0", 0.5, "0"]] * (1 if few else 3000)
+
+        def watcher(draw, sample):
+            if draw.kind == "laplace":  # every second node goes on
+                exact = np.asarray(draw.exact)
+                return np.arange(exact.size).reshape(exact.shape) % 2 * 10**6
+            if draw.kind == "exponential_rows":
+                return np.array(
+                    [np.flatnonzero(row)[0] for row in row_probabilities(draw)]
+                )
+            return sample()
+
+        model = forest(recipe, n_records=300)
+        with watched(watcher), entropy([0, 1]):
+            model.fit(np.array(rows, object), ["no"] * len(rows))
+        found.append(model._experts.forest)
+    same("forests", *found)
 
 
 # -------------------------------------------------------------------- random samples
