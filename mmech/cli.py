@@ -14,6 +14,7 @@ from mmech.terminal import (
     command_line,
     in_words,
     print_wrapped,
+    printable,
     read_epsilon,
     run_command,
     showing,
@@ -230,6 +231,7 @@ def _print_plan(plan: TablePlan) -> None:
     width = max(5, *map(len, errors["table"].tolist()))
     print(f"{'table':{width}}  cells  std. error  90 % within  95 % within")
     for name, cells, *numbers in zip(*errors.values(), strict=True):
+        name = printable(name)
         error, ninety, more = (f"{number:.1f}" for number in numbers)
         print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
     print_wrapped(

@@ -25,6 +25,7 @@ __all__ = [
     "command_line",
     "in_words",
     "paragraphs",
+    "printable",
     "print_wrapped",
     "read_epsilon",
     "run_command",
@@ -58,8 +59,20 @@ def say(message: str, end: str = "\n") -> None:
     print(message, end=end, file=sys.stderr, flush=True)
 
 
+def printable(text: object) -> str:
+    """Return text whose control characters are escaped: names of a file may hold any.
+
+    A terminal obeys some of them, and others turn the direction of what is read.
+    """
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in plain)
+
+
 def print_wrapped(text: str, *, bullet: bool = False) -> None:
     """Print a paragraph in lines that fit the terminal."""
+    text = printable(" ".join(text.split()))
     width = min(79, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 79
     start, indent = ("* ", "  ") if bullet else ("", "")
     print(
@@ -276,7 +289,7 @@ def _warner(prog: str) -> Callable[..., None]:
     """Return what shows a warning as a sentence, where Python names its own line."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(f"{prog}: warning: {' '.join(str(message).split())}")
+        say(f"{prog}: warning: {printable(' '.join(str(message).split()))}")
 
     return show
 
@@ -287,5 +300,5 @@ def _drop_output() -> None:
 
 
 def _fail(prog: str, message: str) -> int:
-    say(f"{prog}: error: {' '.join(message.split())}")
+    say(f"{prog}: error: {printable(' '.join(message.split()))}")
     return 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_writable", "replacing"]
+__all__ = ["check_writable", "replacing", "unfinished_folder"]
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -48,6 +49,34 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
+def unfinished_folder(parent: Path) -> Iterator[Path]:
+    """Give a new hidden folder for files that are not whole yet; it goes afterwards.
+
+    What processes of this machine left behind that were killed goes, too.
+    """
+    mark = f".writing-{platform.node() or 'here'}-"
+    for left in parent.glob(f"{mark}*"):
+        if not _runs(left.name.removeprefix(mark).partition("-")[0]):
+            shutil.rmtree(left, ignore_errors=True)
+    own = f"{mark}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(dir=parent, prefix=own) as at:
+        yield Path(at)
+
+
+def _runs(process: str) -> bool:
+    """Whether a process may still run; the number is that of a file's name."""
+    if os.name != "posix" or not process.isdecimal():
+        return True  # elsewhere the question would end the process
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the path of a new file that takes the place of `path` once it is whole.
 
@@ -58,8 +87,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = check_writable(path)
     try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as at:
-            unfinished = Path(at, "file")
+        with unfinished_folder(target.parent) as at:
+            unfinished = at / "file"
             yield unfinished
             if target.exists():
                 shutil.copymode(target, unfinished)

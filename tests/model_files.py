@@ -6,15 +6,28 @@ import zipfile
 from mmech.storage import archive as _archive
 
 
-def rewrite(path, change=lambda content: None, arrays=()):
-    """Write the file anew with a changed description and changed arrays."""
+def rewrite(path, change=lambda content: None, arrays=(), drop=()):
+    """Write the file anew with a changed description and changed arrays.
+
+    With a checksum of its own, as somebody would who wants it to be read.
+    """
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     content = json.loads(members["description.json"])
     change(content)
-    members["description.json"] = json.dumps(content).encode()
     for index, array in dict(arrays).items():
-        members[f"array_{index}.npy"] = _archive._npy(array)
+        raw = isinstance(array, bytes)
+        members[f"array_{index}.npy"] = array if raw else _archive._npy(array)
+    members = {name: text for name, text in members.items() if name not in drop}
+    if isinstance(content, dict):
+        content.pop("sha256", None)
+        packed = [
+            members[name]
+            for i in range(content.get("arrays", 0))
+            if (name := f"array_{i}.npy") in members
+        ]
+        content["sha256"] = _archive._digest(content, packed)
+    members["description.json"] = json.dumps(content).encode()
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)

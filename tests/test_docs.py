@@ -257,6 +257,22 @@ def test_pages_name_files_that_exist(page):
         assert (ROOT / target).is_file(), target
 
 
+TOP_LEVEL = set(
+    ".ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE README.md "
+    "SECURITY.md benchmarks mmech mmech_rf notebooks pyproject.toml tests".split()
+)
+
+
+def test_the_top_level_holds_nothing_else():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a clone with git")
+    files = listed.stdout.decode().split("\0")
+    assert {name.split("/")[0] for name in files if name} == TOP_LEVEL
+
+
 # ---- imports -----------------------------------------------------------------
 
 

@@ -244,7 +244,7 @@ class Attribute:
             if self.kind != "numeric" or not isinstance(value, kind):
                 raise ValueError(
                     f"{name} of attribute {self.name!r} must be a {kind.__name__} of a "
-                    f"numeric attribute, got {value!r}; leave it out"
+                    f"numeric attribute, got {value!r:.60}; leave it out"
                 )
 
     def _check_monotone(self, direction: Any) -> None:

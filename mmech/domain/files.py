@@ -152,7 +152,7 @@ def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> Non
         hint = (
             f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
         )
-        raise ValueError(f"unknown key {key!r} of {what}; {hint}")
+        raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
 
 
 def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None:
@@ -216,7 +216,7 @@ def described_attributes(
         fields: dict[str, Any] = {"name": entry["name"]}
         numeric = entry["type"] == "numeric"
         own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
-        what = f"attribute {entry['name']!r}, which is {entry['type']}"
+        what = f"attribute {entry['name']!r:.60}, which is {entry['type']!s:.60}"
         check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
         needed = () if "cut_points" in entry else ("lower", "upper")
         _check_has(entry, needed if numeric else ("categories",), f"{what},")

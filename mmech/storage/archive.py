@@ -6,6 +6,7 @@ is decided by `mmech.storage.codec`.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
@@ -49,11 +50,21 @@ def write_archive(
     """Write a file, or leave the old one where the writing is interrupted."""
     header = {"format": FORMAT, "version": VERSION, "holds": what}
     description = {**header, "arrays": len(arrays), **content}
+    packed = [_npy(array) for array in arrays]
+    description["sha256"] = _digest(description, packed)
     text = json.dumps(description, allow_nan=False)
     with replacing(path) as unfinished, zipfile.ZipFile(unfinished, "w") as archive:
         _write_member(archive, DESCRIPTION, text.encode())
-        for index, array in enumerate(arrays):
-            _write_member(archive, f"array_{index}.npy", _npy(array))
+        for index, array in enumerate(packed):
+            _write_member(archive, f"array_{index}.npy", array)
+
+
+def _digest(description: Mapping[str, Any], packed: Sequence[bytes]) -> str:
+    """Return the SHA-256 of all content, keys sorted; it tells of damage and edits."""
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+    for array in packed:
+        digest.update(array)
+    return digest.hexdigest()
 
 
 def _npy(array: NDArray[Any]) -> bytes:
@@ -87,11 +98,16 @@ def read_archive(
                 _check_sizes(archive)
                 description = json.loads(archive.read(DESCRIPTION))
                 _check_header(description, what)
-                arrays = [
-                    _array(archive.read(f"array_{index}.npy"))
+                packed = [
+                    archive.read(f"array_{index}.npy")
                     for index in range(description["arrays"])
                 ]
-            return build(description, arrays)
+            if description.pop("sha256", None) != _digest(description, packed):
+                raise ArchiveError(
+                    "was changed after it was written: its checksum is another; ask "
+                    f"for the original file, or save the {what} again"
+                )
+            return build(description, [_array(content) for content in packed])
         except ArchiveError as refusal:
             raise ValueError(f"{source} {refusal}") from None
         except Exception as failure:

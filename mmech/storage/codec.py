@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,6 +88,9 @@ class _Kind:
         bound = inspect.BoundArguments(self.signature, ordered)
         return self.cls(*bound.args, **bound.kwargs)
 
+
+EXACT_NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", re.ASCII)
+"""What exact numbers of files look like; Python reads no more digits by default."""
 
 _KINDS: dict[str, _Kind] = {}
 """Storable classes by tag."""
@@ -312,7 +316,7 @@ class _Reader:
         if kind == "float":
             return float(content)
         if kind == "fraction":
-            return Fraction(content)
+            return exact_number(content)
         if kind == "object":
             return {k: self.decode(v) for k, v in content.items()}
         if kind == "mapping":
@@ -347,6 +351,16 @@ class _Reader:
             )
         arguments = {name: self.decode(part) for name, part in stored.items()}
         self.objects.append(kind.make(arguments))
+
+
+def exact_number(text: Any) -> Fraction:
+    """Return a fraction of a file, in digits that are read in no time, or raise.
+
+    A power of ten is refused: a few of its characters stand for gigabytes of digits.
+    """
+    if not isinstance(text, str) or not EXACT_NUMBER.fullmatch(text):
+        raise ValueError("a number that is neither whole nor a fraction")
+    return Fraction(text)
 
 
 def _position(value: Any) -> int:

@@ -6,7 +6,6 @@ import csv
 import datetime
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.frames import as_column, as_frame
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
+from mmech.writing import unfinished_folder
 
 __all__ = ["Tables", "check_new_folder"]
 
@@ -431,8 +431,8 @@ class Tables:
             The folder: a csv file per table, ``statement.txt`` and ``release.json``.
         """
         target = check_new_folder(folder)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as at:
-            made = Path(at, "tables")
+        with unfinished_folder(target.parent) as at:
+            made = at / "tables"
             made.mkdir()
             files = self._write_tables(made, level)
             if synthetic is not None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from mmech.terminal import printable
 from mmech_rf.arrays import Floats
 from mmech_rf.drawn.draw import Branch, Fork, SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
@@ -16,7 +17,6 @@ from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import GRID, ScoreView, View
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import VOTES, Node, ShownTree, by_values, vote
-from mmech_rf.show.words import printable
 
 __all__ = ["drawn_trees", "notes_on"]
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import ParameterError, PrivacyLedger
 from mmech.checks import check_choice, check_epsilon
 from mmech.noise import LAWS
-from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger
+from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger, composed
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import write
 from mmech_rf.private.card import check_origin, model_card, origin_of_today
@@ -148,7 +148,7 @@ class PublicModel(BaseEstimator):
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
         common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
-        common.append("_origin")
+        common += ["_origin", "_total"]
         own = cls._released or ()
         names = [*common, "_parameters", "_tie_key", *own]
         return {name.strip("_"): name for name in names}
@@ -190,6 +190,11 @@ class PublicModel(BaseEstimator):
         )
 
     @property
+    def _total(self) -> Fraction:
+        """What all releases cost together, in their currency."""
+        return composed(self.releases_)
+
+    @property
     def _columns(self) -> tuple[str, ...]:
         return tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
 
@@ -215,6 +220,7 @@ class PublicModel(BaseEstimator):
         parameters: dict[str, Any],
         tie_key: int,
         privacy_statement: str,
+        total: Fraction,
         **released: Any,
     ) -> Self:
         """Return the model of a file, which anyone may have written, or raise."""
@@ -227,6 +233,9 @@ class PublicModel(BaseEstimator):
             check_choice(entry.kind, "kind", (*KINDS, *LAWS))
             check_choice(entry.currency, "currency", CURRENCIES)
         check_that(len({entry.currency for entry in releases}) <= 1, "releases")
+        check_that(composed(releases) == total, "costs")
+        pure = total <= parameters["epsilon"] or terms.promised is not None
+        check_that(pure and all(entry.cost > 0 for entry in releases), "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
         check_origin(origin)

@@ -18,6 +18,7 @@ from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
 from mmech.noise import LAPLACE, random_key
 from mmech.privacy.neighbours import Relation
+from mmech.terminal import printable
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 from mmech_rf.private.base import ForestClassifier
@@ -31,7 +32,6 @@ from mmech_rf.show.importances import importances
 from mmech_rf.show.page import html_page
 from mmech_rf.show.pictures import draw_trees
 from mmech_rf.show.trees import Node, ShownTree, by_values
-from mmech_rf.show.words import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from html import escape as escape_markup
 from typing import Any
 
+from mmech.terminal import printable
 from mmech_rf.show.trees import EVERYONE, Node, ShownTree
-from mmech_rf.show.words import any_of, printable
+from mmech_rf.show.words import any_of
 
 __all__ = ["html_page", "opening"]
 
@@ -21,6 +22,11 @@ td, th { text-align: left; vertical-align: top; }
 ul { border-left: 1px solid #bbb; list-style: none; margin: 0; padding-left: 1.2em; }
 meter { width: 16em; } b { color: #1b6ca8; }
 """
+
+
+def escape(text: object) -> str:
+    """Return text for a page: neither markup nor characters that turn its direction."""
+    return escape_markup(printable(text))
 
 
 def opening(card: Mapping[str, Any]) -> list[str]:
@@ -60,7 +66,7 @@ def html_page(
 
     Importances come with the largest first; notes explain the words of trees.
     """
-    title = escape(printable(title))
+    title = escape(title)
     facts = (
         f"<tr><th>{escape(name)}</th><td>{escape(_fact(value))}</td></tr>"
         for name, value in card.items()

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mmech.domain.attribute import Attribute
+from mmech.terminal import printable
 from mmech_rf.arrays import Floats
-from mmech_rf.show.words import printable, values_in_words
+from mmech_rf.show.words import values_in_words
 
 __all__ = ["VOTES", "Node", "ShownTree", "by_values", "labelled", "vote"]
 

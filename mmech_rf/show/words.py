@@ -7,15 +7,9 @@ from itertools import groupby
 
 from mmech.domain.attribute import Attribute
 from mmech.domain.discretise import number_text
+from mmech.terminal import printable
 
-__all__ = ["any_of", "printable", "values_in_words"]
-
-
-def printable(text: object) -> str:
-    """Return text without control characters: names of a file may hold any."""
-    return "".join(
-        letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text)
-    )
+__all__ = ["any_of", "values_in_words"]
 
 
 def any_of(words: Sequence[str]) -> str:

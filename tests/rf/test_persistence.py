@@ -372,6 +372,18 @@ def test_classes_that_files_may_not_name(path, name):
         load_model(path)
 
 
+@pytest.mark.parametrize("cost", ["1/25000", "2", "-1", "0"])
+def test_costs_of_a_file_add_up_to_its_total(path, cost):
+    fitted().save(path)
+    rewrite(path, set_in("LedgerEntry", "cost", to={"fraction": cost}))
+    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        load_model(path)
+    rewrite(path, set_in("total", to={"fraction": cost}))
+    if cost != "1/25000":  # more than epsilon, or nothing at all
+        with pytest.raises(ValueError, match="is not a model file or is damaged"):
+            load_model(path)
+
+
 @pytest.mark.parametrize("depth", [1, 20])
 def test_forests_that_would_be_too_large_are_not_made(path, depth):
     fitted(n_trees=math.inf).save(path)
@@ -383,12 +395,7 @@ def test_forests_that_would_be_too_large_are_not_made(path, depth):
 
 def test_pickles_inside_are_refused(path):
     fitted().save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    members["array_6.npy"] = pickle.dumps(np.zeros(3))
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in members.items():
-            archive.writestr(name, text)
+    rewrite(path, arrays={6: pickle.dumps(np.zeros(3))})
     with pytest.raises(ValueError, match="damaged"):
         load_model(path)
 

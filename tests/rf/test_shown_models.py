@@ -247,7 +247,8 @@ def test_names_in_pages_are_escaped():
             tags.add(tag)
             assert not any(name.startswith("on") for name, _ in attrs)
 
-    page = hostile().to_html()
+    page = hostile().to_html(title="a\u202eb\x1b[31m")
+    assert page.replace("\n", "").isprintable()
     Tags(convert_charrefs=True).feed(page)
     assert not tags & {"script", "i", "u", "a", "em"}
     assert "&lt;script&gt;" in page

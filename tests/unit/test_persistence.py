@@ -15,6 +15,7 @@ import pytest
 import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE, LABELS, of_all
+from model_files import rewrite
 from processes import largest_file
 
 from mmech import (
@@ -322,19 +323,6 @@ def test_a_failed_write_keeps_the_old_file(path):
 # ---- files that must be refused ------------------------------------------------
 
 
-def rewrite(path, change=lambda description: None, drop=()):
-    """Rewrite a file with a changed description and without some members."""
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    description = json.loads(members["description.json"])
-    change(description)
-    members["description.json"] = json.dumps(description).encode()
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            if name not in drop:
-                archive.writestr(name, content)
-
-
 @pytest.mark.parametrize("version", [0, 2, "1", None, True])
 def test_other_versions(path, version):
     save(path, Identity(2))
@@ -426,9 +414,7 @@ def test_headers_of_arrays_promise_no_more_than_there_is(path):
     stream = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (10**13, 2)}
     np.lib.format.write_array_header_1_0(stream, header)
-    rewrite(path, drop=["array_0.npy"])
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("array_0.npy", stream.getvalue() + bytes(16))
+    rewrite(path, arrays={0: stream.getvalue() + bytes(16)})
     with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
         load(path)
 
@@ -482,13 +468,50 @@ def test_inconsistent_descriptions(path, number):
         load(path)
 
 
+def test_what_was_changed_by_hand_is_refused(path):
+    save(path, PIdentity([[1.0, 2.0]]))
+    whole = path.read_bytes()
+    rewrite(path, lambda d: d.update(sha256="0" * 64))
+    rewritten = path.read_bytes()
+    assert rewritten != whole
+    load(path)  # a checksum does not stop somebody who makes another one
+    for name, change in (
+        ("description.json", lambda text: text.replace(b"PIdentity", b"PIdentify")),
+        ("description.json", lambda text: text.replace(b"sha256", b"sha25")),
+        ("array_0.npy", lambda content: content[:-1] + bytes([content[-1] ^ 1])),
+    ):
+        with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+            members = {one: archive.read(one) for one in archive.namelist()}
+        members[name] = change(members[name])
+        with zipfile.ZipFile(path, "w") as archive:
+            for one, content in members.items():
+                archive.writestr(one, content)
+        with pytest.raises(ValueError, match="was changed after it was written"):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e99999999", "1e9", "0.5", "1/" + "1" * 5000, "1_0", "١", " 1", "", "1/2/3"],
+)
+def test_exact_numbers_are_digits(path, text):
+    """A power of ten of ten characters stands for gigabytes of digits."""
+    _codec.write(path, "test", Fields(cost=Fraction(10**30, 7)))
+    rewrite(
+        path, lambda d: d["entries"][-1]["arguments"].update(cost={"fraction": text})
+    )
+    with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
+        _codec.read(path, "test", Fields)
+
+
 def test_missing_arrays_and_pickles(path):
     save(path, PIdentity([[1.0, 2.0]]))
     rewrite(path, drop=["array_0.npy"])
     with pytest.raises(ValueError, match="is damaged"):
         load(path)
-    with zipfile.ZipFile(path, "a") as archive, archive.open("array_0.npy", "w") as f:
-        np.save(f, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    stream = io.BytesIO()
+    np.save(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    rewrite(path, arrays={0: stream.getvalue()})
     with pytest.raises(ValueError, match="is damaged"):
         load(path)
 

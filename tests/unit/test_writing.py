@@ -1,7 +1,10 @@
 """Writing files: whole or not at all, through links, and nothing but regular files."""
 
 import os
+import platform
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -98,6 +101,22 @@ def test_a_replaced_file_keeps_its_permissions(folder):
     os.chmod("file", 0o640)
     write_text("file")
     assert stat.S_IMODE(os.stat("file").st_mode) == 0o640
+
+
+def test_what_a_killed_process_left_goes_with_the_next_file(folder):
+    """Those of a live process and of other machines stay."""
+    left, others = [], []
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    child.wait()
+    for process, host in [(child.pid, None), (os.getpid(), None), (child.pid, "far")]:
+        name = f".writing-{host or platform.node() or 'here'}-{process}-abc"
+        (folder / name).mkdir()
+        (folder / name / "file").write_text("half")
+        (others if left else left).append(name)
+    write_text("file")
+    names = set(listing(folder))
+    assert not names & set(left)
+    assert set(others) <= names
 
 
 def test_an_error_while_writing_leaves_what_was_there(folder):

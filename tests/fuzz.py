@@ -1,0 +1,192 @@
+"""Mutated files, read one after the other within limits of time and memory.
+
+``python tests/fuzz.py FOLDER FIRST NUMBER`` reads so many mutants of the files in a
+folder, and exits with a message at the first one that is not read, or refused in a
+sentence, within `SECONDS` and `BYTES`.
+"""
+
+import contextlib
+import copy
+import io
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from model_files import rewrite
+
+from mmech import Domain, PrivacyLedger, load
+from mmech_rf import Schema, load_model
+
+SECONDS, BYTES = 2, 2**30
+
+EXTREMES = (
+    *(
+        "1e99999999",
+        "1/0",
+        "9" * 5000,
+        "1/" + "9" * 4000,
+        "",
+        "x" * 10**6,
+        "\u202e\x1b[",
+    ),
+    *(0, -1, 1, 2**31, 2**63, -(2**63), 10**300, 0.5, 1e308, -1e-308, float("nan")),
+    *(float("inf"), None, True, [], {}, [[]], [1] * 1000, {"a": 1}, {"entry": 0}),
+    *({"fraction": "1e99999999"}, {"fraction": "1/0"}, {"float": "nan"}, {"array": 0}),
+    *({"fraction": "9" * 4000}, {"mapping": []}, {"object": {}}, "categorical", "a"),
+)
+
+
+def places(value, path=()):
+    """Yield the paths of all parts of a JSON value."""
+    yield path
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value[:50]) if isinstance(value, list) else parts
+    for key, part in parts:
+        yield from places(part, (*path, key))
+
+
+def mutated(document, rng):
+    """Return a JSON value with some parts replaced, dropped, repeated or swapped."""
+    document = copy.deepcopy(document)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        paths = [path for path in places(document) if path]
+        if not paths:
+            break
+        *path, key = rng.choice(paths)
+        home = document
+        for step in path:
+            home = home[step]
+        kind = rng.randrange(6)
+        if kind < 3:
+            home[key] = copy.deepcopy(rng.choice(EXTREMES))
+        elif kind == 3:
+            del home[key]
+        elif kind == 4 and isinstance(home, list):
+            home.append(copy.deepcopy(home[key]))
+        elif isinstance(home[key], (int, float)) and not isinstance(home[key], bool):
+            home[key] = rng.choice([-1, 2, 10**6]) * home[key] + rng.choice([-1, 0, 1])
+        else:
+            other = document
+            for step in rng.choice(paths):
+                other = other[step]
+            home[key] = copy.deepcopy(other)
+    return document
+
+
+def mutated_array(array, rng):
+    """Return an array with other numbers, shape or type."""
+    array = array.copy()
+    kind = rng.randrange(5)
+    if kind == 0 and array.size:
+        extreme = rng.choice([-1, 0, 1, 10**9, 2**31 - 1, -(2**31)])
+        array.flat[rng.randrange(array.size)] = extreme
+    elif kind == 1:
+        array = array.reshape(-1)
+    elif kind == 2:
+        array = array.astype(rng.choice(["float64", "int64", "int32", "bool"]))
+    elif kind == 3:
+        array = array[: array.shape[0] // 2] if array.ndim else array.reshape(1)
+    else:
+        array = np.concatenate([array.ravel()] * 2)
+    return array
+
+
+def mutate_archive(path, rng):
+    """Change a file of ours in place."""
+    if rng.random() < 0.2:
+        content = bytearray(path.read_bytes())
+        for _ in range(rng.choice([1, 3])):
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        path.write_bytes(
+            content[: rng.choice([None, None, rng.randrange(len(content))])]
+        )
+        return
+    with zipfile.ZipFile(path) as archive:
+        before = json.loads(archive.read("description.json"))
+        number = before["arrays"]
+        arrays = {}
+        if number and rng.random() < 0.4:
+            i = rng.randrange(number)
+            array = np.load(io.BytesIO(archive.read(f"array_{i}.npy")))
+            arrays = {i: mutated_array(array, rng)}
+
+    def change(content):
+        if not arrays:
+            found = mutated(content["entries"], rng)
+            content["entries"] = found
+
+    rewrite(path, change, arrays)
+
+
+def read_and_show(path):
+    """Read a file, and look at all that a person may look at."""
+    name = path.name
+    if name.startswith("strategy"):
+        return repr(load(path))
+    if name.startswith("ledger"):
+        return PrivacyLedger.open(path).to_json()
+    if name.startswith(("schema", "domain")):
+        made = (Schema if name.startswith("schema") else Domain).from_json(path)
+        return f"{made!r}{made.to_json()}"
+    model = load_model(path)
+    json.dumps(model.card())
+    queries = np.zeros((2, model.n_features_in_), int)
+    codes = model.schema_.domain_shape
+    return model.describe(), model.to_html(), model.named_importances(), queries, codes
+
+
+def main(folder, first, number):
+    """Read mutants of all files in turn."""
+    files = sorted(Path(folder).iterdir())
+    for path in files:
+        read_and_show(path)  # kernels are compiled
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
+        "SC_PAGESIZE"
+    )
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES,) * 2)
+
+    def too_long(*_):
+        os.write(2, f"mutant {seed} of {original.name} took too long\n".encode())
+        os._exit(3)
+
+    signal.signal(signal.SIGALRM, too_long)
+    refused = 0
+    for seed in range(first, first + number):
+        rng, original = random.Random(seed), files[seed % len(files)]
+        path = Path(folder).parent / original.name
+        path.write_bytes(original.read_bytes())
+        if zipfile.is_zipfile(path):
+            mutate_archive(path, rng)
+        else:
+            text = json.dumps(mutated(json.loads(path.read_text()), rng))
+            path.write_text("[" * 10**5 + text if rng.random() < 0.02 else text)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        try:
+            read_and_show(path)
+        except (ValueError, TypeError, OSError) as reason:
+            refused += 1
+            words = str(reason)
+            if not words or len(words) > 1500 or "Traceback" in words:
+                print(f"mutant {seed} of {path.name}: {words[:300]!r}", file=sys.stderr)
+                return 1
+        except BaseException as reason:
+            print(f"mutant {seed} of {path.name}: {reason!r}", file=sys.stderr)
+            return 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    print(f"{number} read, {refused} refused")
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(AttributeError):
+        sys.set_int_max_str_digits(4300)
+    warnings.simplefilter("ignore")
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

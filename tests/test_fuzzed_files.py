@@ -1,0 +1,66 @@
+"""Files of strangers are read or refused in a sentence, within 2 seconds and 1 GB."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmech import AllRange, Attribute, Domain, optimize, save
+from mmech_rf import (
+    BatchTrainingClassifier,
+    PrivateForestClassifier,
+    RecipeForestClassifier,
+    Schema,
+)
+
+SCHEMA = Schema(
+    (
+        Attribute.categorical("a", ["x", "y", "z"]),
+        Attribute.numeric("b", lower=0, upper=8, n_bins=4, unit="m"),
+        Attribute.ordinal("c", ["s", "m", "l"]),
+    ),
+    ("no", "yes"),
+    target="t",
+)
+
+
+def write_files(folder):
+    """Write one file of each kind."""
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.integers(0, n, 300) for n in SCHEMA.domain_shape], axis=1)
+    X = [["xyz"[a], 2.0 * b + 1, "sml"[c]] for a, b, c in codes]
+    y = np.where(codes[:, 0] + codes[:, 1] > 2, "yes", "no")
+    models = {
+        "tree": PrivateForestClassifier(SCHEMA, epsilon=1, estimate_accuracy=True),
+        "boosted": PrivateForestClassifier(SCHEMA, epsilon=1, n_records=30_000),
+        "batch": BatchTrainingClassifier(SCHEMA, epsilon=1, n_trees=3, depth=2),
+        "recipe": RecipeForestClassifier(
+            SCHEMA, epsilon=1, recipe="spe", n_records=300
+        ),
+    }
+    for name, model in models.items():
+        model.fit(X, y).save(folder / f"model-{name}.npz")
+    save(folder / "strategy.npz", optimize(AllRange(16), seed=0))
+    SCHEMA.to_json(folder / "schema.json")
+    Domain(SCHEMA.attributes).to_json(folder / "domain.json")
+
+
+@pytest.mark.parametrize(
+    ("first", "number"),
+    [
+        pytest.param(0, 500, id="500"),
+        pytest.param(500, 5000, id="5000", marks=pytest.mark.slow),
+    ],
+)
+def test_mutated_files_are_read_or_refused(tmp_path, first, number):
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    write_files(folder)
+    command = [sys.executable, str(Path(__file__).parent / "fuzz.py"), str(folder)]
+    ended = subprocess.run(
+        [*command, str(first), str(number)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout.split()[2]) > number / 4
