@@ -258,8 +258,22 @@ def test_pages_name_files_that_exist(page):
 
 
 TOP_LEVEL = set(
-    ".ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE README.md "
-    "SECURITY.md benchmarks mmech mmech_rf notebooks pyproject.toml tests".split()
+    [
+        ".ci",
+        ".gitignore",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "README.md",
+        "SECURITY.md",
+        "benchmarks",
+        "mmech",
+        "mmech_rf",
+        "notebooks",
+        "pyproject.toml",
+        "tests",
+    ]
 )
 
 
