@@ -97,8 +97,8 @@ def read(
     chunk_rows : int, default=2**20
         Most rows of a part; pairs (X, y) are a part each.
     name : str, default=None
-        Of a frame or an iterable: what names its parts, together with their rows, so
-        that they are counted once. Files have names.
+        Name of a frame or an iterable. Parts are named by it and their rows, so that
+        they are counted once. A file is named by its real path.
     multiline, sep, encoding
         How csv files are written, as in `datasets.load_csv`.
 
@@ -218,9 +218,10 @@ def _parts(
     names = [*schema.feature_names, *schema.required, schema.target]
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
-        name, first = os.fspath(path), 0
+        # By its real path: other names of one file must not count it again.
+        name, first = os.path.realpath(path), 0
         given = {key: value for key, value in keys.items() if key in names}
-        with located(f"cannot use the data {name!r}"):
+        with located(f"cannot use the data {os.fspath(path)!r}"):
             for table in _tables(path, names, given, chunk_rows, form):
                 X, y = _split(table, names, given)
                 yield Part(X, y, (name, first, first + len(y)))

@@ -257,24 +257,18 @@ def test_pages_name_files_that_exist(page):
         assert (ROOT / target).is_file(), target
 
 
-TOP_LEVEL = set(
-    [
+TOP_LEVEL = {
+    *(
         ".ci",
         ".gitignore",
         "CHANGELOG.md",
         "CITATION.cff",
         "CONTRIBUTING.md",
         "LICENSE",
-        "README.md",
-        "SECURITY.md",
-        "benchmarks",
-        "mmech",
-        "mmech_rf",
-        "notebooks",
-        "pyproject.toml",
-        "tests",
-    ]
-)
+    ),
+    *("README.md", "SECURITY.md", "benchmarks", "mmech", "mmech_rf", "notebooks"),
+    *("pyproject.toml", "tests"),
+}
 
 
 def test_the_top_level_holds_nothing_else():

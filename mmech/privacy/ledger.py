@@ -109,7 +109,8 @@ class PrivacyLedger(Settled):
     at ``0.1`` fit a ledger of ``0.3``. Releases on disjoint parts of the records cost
     as much as the dearest part (parallel composition, see `part`). A release that
     does not fit is refused before anything is drawn, and one that was paid for counts
-    even if the program stops before it returns. Safe to use from several threads. In a
+    even if it is interrupted. The account is in memory: it ends with the program.
+    Safe to use from several threads. In a
     process that was forked from its own it refuses every release, because both copies
     would spend the same budget.
 
@@ -167,6 +168,7 @@ class PrivacyLedger(Settled):
         )
         self._entries: list[LedgerEntry] = []
         self._lock = threading.RLock()
+        self._held: dict[int, Fraction] = {}  # by thread: what it is about to spend
         self._process = os.getpid()
         self._succeeded = False
 
@@ -191,7 +193,7 @@ class PrivacyLedger(Settled):
     def spent(self) -> Fraction:
         """Cost of all releases so far: their sum, but for parts of a partition.
 
-        Of every partition the part that cost most counts.
+        Parts of a partition are disjoint, so only the dearest part is charged.
         """
         return composed(self._entries)
 
@@ -240,13 +242,42 @@ class PrivacyLedger(Settled):
                 )
             exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
         self._refuse_if_succeeded()
-        if exact > self.remaining:
+        own = threading.get_ident()
+        held = sum(cost for thread, cost in self._held.items() if thread != own)
+        if exact > self.remaining - held:
+            kept = f" ({float(held):g} more is kept for other threads)" * bool(held)
             raise BudgetExceededError(
                 f"this release needs {self.currency} = {float(exact):g} but only "
-                f"{float(self.remaining):g} of {float(self.total):g} is left; "
+                f"{float(self.remaining - held):g} of {float(self.total):g} is left"
+                f"{kept}; "
                 "nothing was released: use a larger ledger or reuse what was released"
             )
         return exact
+
+    def hold(self, cost: Any, *, currency: str = "epsilon") -> None:
+        """Keep what this thread will spend from other threads, or raise.
+
+        Several releases that are only worth something together begin when all of them
+        can be paid for. What is spent is held no longer; `let_go` ends it.
+
+        Parameters
+        ----------
+        cost : float, str or Fraction
+            Cost of all of them.
+        currency : {"epsilon", "rho"}, default="epsilon"
+            What `cost` is counted in.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the remaining budget is smaller; nothing is spent.
+        """
+        with self._lock:
+            self._held[threading.get_ident()] = self.check(cost, currency=currency)
+
+    def let_go(self) -> None:
+        """Give back what this thread holds and has not spent."""
+        self._held.pop(threading.get_ident(), None)
 
     def _refuse_if_succeeded(self) -> None:
         if self._succeeded:
@@ -305,6 +336,9 @@ class PrivacyLedger(Settled):
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         self._entries.append(entry)
+        own = threading.get_ident()
+        if own in self._held:
+            self._held[own] = max(self._held[own] - entry.cost, Fraction(0))
         return entry
 
     def part(self, partition: str, part: str) -> PrivacyLedger:

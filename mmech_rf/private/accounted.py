@@ -219,9 +219,9 @@ class AccountedForest(ShownForest):
         """Raise before anything is drawn unless all of this fit's budget is left."""
         epsilon = check_epsilon(self.epsilon)
         if self.delta is None or self.ledger_.currency == "epsilon":
-            self.ledger_.check(epsilon)
+            self.ledger_.hold(epsilon)
         else:
-            self.ledger_.check(self._own_rho(), currency="rho")
+            self.ledger_.hold(self._own_rho(), currency="rho")
 
     def _count_epsilon(self, epsilon: Fraction) -> Fraction:
         """Return what the number of records costs: its share of the budget.

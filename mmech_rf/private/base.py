@@ -193,6 +193,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+        finally:
+            if isinstance(self.ledger, PrivacyLedger):
+                self.ledger.let_go()
 
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""

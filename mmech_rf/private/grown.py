@@ -139,7 +139,7 @@ class GrownForest(ForestClassifier):
     def _reserve(self) -> None:
         """Raise before anything is drawn unless the releases of all ensembles fit."""
         costs = [self.ledger_.check(e.epsilon) for e in self.ensembles_]
-        self.ledger_.check(sum(costs, Fraction(0)), currency=self.ledger_.currency)
+        self.ledger_.hold(sum(costs, Fraction(0)), currency=self.ledger_.currency)
 
     def _break_ties(self, scores: NDArray[Any], codes: Integers) -> Integers:
         if self.ties == "first":

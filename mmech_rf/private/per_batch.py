@@ -165,6 +165,13 @@ class PerBatchClassifier(OptimizedForest):
                 "fit it again, on a new budget, to answer another batch"
             )
         self._reserve()
+        try:
+            return self._answer_batch(codes)
+        finally:
+            self.ledger_.let_go()
+
+    def _answer_batch(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Release the labels of a batch, and remember it."""
         with self._timed("optimization"):
             workloads = [
                 self._workload(ensemble, ensemble.select(codes))

@@ -1,6 +1,9 @@
 """Whatever fails, fails before a charge: no budget is spent without a result."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -385,3 +388,34 @@ def test_no_wrong_selection_loses_budget(select, scores, wrong):
     with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
         select(scores, **arguments)
     assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["drawn", "batch training", "recipe", "subsample", "accuracy"]
+)
+def test_fits_in_threads_succeed_or_spend_nothing(name):
+    """Six fits of one on a ledger of two: two of them are paid for, whole."""
+    schema = schema_of([3, 2, 4])
+    X, y = records_of(schema, 60, np.random.default_rng(0))
+    ledger = PrivacyLedger(2)
+    make = {
+        "drawn": DrawnForestClassifier,
+        "accuracy": partial(DrawnForestClassifier, estimate_accuracy=True),
+        "batch training": partial(
+            BatchTrainingClassifier, n_ensembles=2, max_features=2, n_trees=2
+        ),
+        "recipe": partial(RecipeForestClassifier, recipe="spe", n_records=60),
+        "subsample": SubsampleAggregateClassifier,
+    }[name]
+    together = threading.Barrier(6)
+
+    def fit(_):
+        model = make(schema, epsilon=1, ledger=ledger)
+        together.wait()
+        model.fit(X, y).predict(X[:3])
+
+    with ThreadPoolExecutor(6) as pool:
+        found = [one.exception() for one in [pool.submit(fit, i) for i in range(6)]]
+    refused = [reason for reason in found if reason is not None]
+    assert [type(reason) for reason in refused] == [BudgetExceededError] * 4
+    assert 1.99 < ledger.spent <= 2

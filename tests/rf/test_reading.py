@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import sys
 import threading
 
@@ -224,6 +225,28 @@ def test_a_file_is_fitted_in_parts_as_it_is_as_a_whole(tmp_path):
         found = model.release().predict(car.data)
     np.testing.assert_array_equal(found, expected)
     model.count(X, y, chunk_id=chunk_id)
+    with pytest.raises(ValueError, match="twice"):
+        model.count(X, y, chunk_id=chunk_id)
+
+
+@pytest.mark.parametrize("other", ["absolute", "link", "roundabout"])
+def test_a_file_of_another_name_is_not_counted_twice(other, tmp_path, monkeypatch):
+    car = datasets.load_car()
+    lines = [",".join([*car.schema.feature_names, car.schema.target])]
+    lines += [",".join(map(str, (*x, "acc"))) for x in car.data[:20]]
+    written(tmp_path / "car.csv", lines)
+    (tmp_path / "folder").mkdir()
+    os.symlink("../car.csv", tmp_path / "folder" / "link.csv")
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "absolute": tmp_path / "car.csv",
+        "link": "folder/link.csv",
+        "roundabout": "folder/../car.csv",
+    }
+    model = PrivateForestClassifier(car.schema, epsilon=2, n_records=40)
+    for X, y, chunk_id in read("car.csv", car.schema):
+        model.count(X, y, chunk_id=chunk_id)
+    ((X, y, chunk_id),) = read(names[other], car.schema)
     with pytest.raises(ValueError, match="twice"):
         model.count(X, y, chunk_id=chunk_id)
 
