@@ -198,13 +198,13 @@ def _tables(args: argparse.Namespace) -> None:
     for path in (args.domain, *([] if args.data is None else [args.data])):
         with open(path, "rb"):  # before anything that takes time
             pass
-    from mmech.tables import release_tables
-    from mmech.tables.result import check_new_folder
-
-    if args.out is not None:
-        check_new_folder(args.out)
     said = ["starting"]
     with showing(lambda: said[-1]):
+        from mmech.tables import release_tables
+        from mmech.tables.result import check_new_folder
+
+        if args.out is not None:
+            check_new_folder(args.out)
         made: Any = release_tables(
             None if args.dry_run else args.data,
             args.domain,
@@ -219,6 +219,9 @@ def _tables(args: argparse.Namespace) -> None:
             dry_run=args.dry_run,
             callback=said.append,
         )
+        if not args.dry_run:
+            said.append("writing")
+            made.write(args.out, level=args.level, synthetic=args.synthetic)
     if args.dry_run:
         _print_plan(made)
     else:
@@ -239,7 +242,6 @@ def _print_plan(plan: TablePlan) -> None:
 
 
 def _write(args: argparse.Namespace, tables: Tables) -> None:
-    folder = tables.write(args.out, level=args.level, synthetic=args.synthetic)
     for line in tables.statement.splitlines():
         print_wrapped(line)
-    print_wrapped(f"Written to {os.fspath(folder)!r}.")
+    print_wrapped(f"Written to {os.fspath(args.out)!r}.")
