@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmech.terminal import (
@@ -22,7 +23,7 @@ from mmech.terminal import (
 )
 
 if TYPE_CHECKING:
-    from mmech.tables import TablePlan, Tables
+    from mmech.tables import TablePlan
 
 __all__ = ["build_parser", "main"]
 
@@ -199,13 +200,13 @@ def _tables(args: argparse.Namespace) -> None:
     for path in (args.domain, *([] if args.data is None else [args.data])):
         with open(path, "rb"):  # before anything that takes time
             pass
-    from mmech.tables import release_tables
-    from mmech.tables.result import check_new_folder
-
-    if args.out is not None:
-        check_new_folder(args.out)
     said = ["starting"]
     with showing(lambda: said[-1]):
+        from mmech.tables import release_tables
+        from mmech.tables.result import check_new_folder
+
+        if args.out is not None:
+            check_new_folder(args.out)
         made: Any = release_tables(
             None if args.dry_run else args.data,
             args.domain,
@@ -220,10 +221,13 @@ def _tables(args: argparse.Namespace) -> None:
             dry_run=args.dry_run,
             callback=said.append,
         )
+        if not args.dry_run:
+            said.append("writing")
+            made.write(args.out, level=args.level, synthetic=args.synthetic)
     if args.dry_run:
         _print_plan(made)
     else:
-        _write(args, made)
+        _print_statement(args)
 
 
 def _print_plan(plan: TablePlan) -> None:
@@ -240,8 +244,8 @@ def _print_plan(plan: TablePlan) -> None:
     )
 
 
-def _write(args: argparse.Namespace, tables: Tables) -> None:
-    folder = tables.write(args.out, level=args.level, synthetic=args.synthetic)
-    for line in (folder / "statement.txt").read_text(encoding="utf-8").splitlines():
+def _print_statement(args: argparse.Namespace) -> None:
+    text = Path(args.out, "statement.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
         print_wrapped(line)
-    print_wrapped(f"Written to {os.fspath(folder)!r}.")
+    print_wrapped(f"Written to {os.fspath(args.out)!r}.")

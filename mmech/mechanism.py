@@ -33,6 +33,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import Measurement, Run, measure, whole_numbers
 from mmech.strategies import StrategyResult, optimize
+from mmech.threads import one_blas_thread
 
 __all__ = ["MatrixMechanism"]
 
@@ -165,10 +166,11 @@ class MatrixMechanism(Settled):
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
         self.ledger = _checked_ledger(ledger, law, self.relation)
-        self.workload, self.strategy, law = _checked_pair(
-            workload, strategy, law, noise
-        )
-        self.released = _measurable(self.workload, self.strategy, law.norm)
+        with one_blas_thread():
+            self.workload, self.strategy, law = _checked_pair(
+                workload, strategy, law, noise
+            )
+            self.released = _measurable(self.workload, self.strategy, law.norm)
         self._sets: list[list[Subset]] = []
         if law.name == K_NORM.name:
             sizes, self._sets = measured_sets(self.released)
@@ -189,6 +191,7 @@ class MatrixMechanism(Settled):
             f"neighbours={self.relation.neighbours!r})"
         )
 
+    @one_blas_thread()
     def measure(
         self, counts: ArrayLike | Records | Counts, *, released: str | None = None
     ) -> Measurement:
@@ -322,6 +325,7 @@ class MatrixMechanism(Settled):
         factors = np.repeat(1.0 / np.sqrt(variances), sizes)
         return self.released.scaled(factors), factors
 
+    @one_blas_thread()
     def reconstruct(
         self, measurement: Measurement, method: str = "least_squares"
     ) -> NDArray[np.float64] | MarginalEstimate:
@@ -382,6 +386,7 @@ class MatrixMechanism(Settled):
         )
         return METHODS[method](strategy, values)
 
+    @one_blas_thread()
     def expected_error(self) -> float:
         """Return the expected total squared error of one column of answers.
 
@@ -398,6 +403,7 @@ class MatrixMechanism(Settled):
             return float(gain * self._variances()[0])
         return float(pairs.gain(self.workload, self._whitened[0]))
 
+    @one_blas_thread()
     def per_query_error(self) -> NDArray[np.float64]:
         """Return the expected squared error of every query, for one column.
 
@@ -408,6 +414,7 @@ class MatrixMechanism(Settled):
         """
         return pairs.row_gains(self.workload, self._whitened[0])
 
+    @one_blas_thread()
     def answer(self, counts: ArrayLike | Records | Counts) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
 
@@ -424,6 +431,7 @@ class MatrixMechanism(Settled):
         """
         return self.answer_from(self.measure(counts))
 
+    @one_blas_thread()
     def answer_from(self, measurement: Measurement) -> NDArray[np.float64]:
         """Answer all queries of the workload from a measurement; free of privacy cost.
 

@@ -107,7 +107,7 @@ def in_words(
 
 @contextmanager
 def showing(
-    doing: Callable[[], str], delay: float = 2.0, pause: float = 0.5
+    doing: Callable[[], str], delay: float = 1.0, pause: float = 0.5
 ) -> Iterator[None]:
     """Show what is being done, and for how long, where a person looks on.
 

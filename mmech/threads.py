@@ -1,4 +1,8 @@
-"""One BLAS thread while an optimization runs, whatever else runs beside it."""
+"""One BLAS thread while anything is optimized, fitted or released.
+
+Arrays are small there: more threads gain little, and wait for each other as soon as
+something else runs beside them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,10 @@ _LIMIT = _Limit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread; the last block that ends restores the number."""
+    """Limit BLAS to one thread; the last block that ends restores the number.
+
+    It decorates functions, too, and costs next to nothing inside of another one.
+    """
     _LIMIT.hold()
     try:
         yield

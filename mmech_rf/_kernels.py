@@ -688,8 +688,9 @@ def complete_trees(sizes, subsets, node_offsets, feature, child):
 # labels are 1/k before any record.
 
 _UNIT = 2.0**36
-_NEGLIGIBLE = np.int64(45) << np.int64(36)
+NEGLIGIBLE = np.int64(45) << np.int64(36)
 _FAR = np.int64(1) << np.int64(60)
+_SMALL = 1e-30
 
 # Records are counted one by one, or 64 at a time, class by class, as bits of a map that
 # are set in a node and a cell; a weight is then a map for each of its binary digits.
@@ -700,24 +701,38 @@ _BYTES, _SUM_BYTES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101
 
 
 @kernel
-def _add_log_mean_weight(table, start, k, rate, negligible, out):
-    # adds the log of the mean of exp(rate * score) over k labels to out (2,) int64
-    # table (.., ) int64; a score lower by more than negligible = _NEGLIGIBLE // rate
-    # adds nothing
-    best = table[start]
-    for c in range(1, k):
-        best = max(best, table[start + c])
-    total = 0.0
-    for c in range(k):
-        below = best - table[start + c]
-        if below == 0:
-            total += 1.0
-        elif below <= negligible:
-            gap = below * rate
-            if gap < _NEGLIGIBLE:
-                total += np.exp(-gap / _UNIT)
-    out[0] += best
-    out[1] += np.int64(np.rint(np.log(total / k) * _UNIT))
+def _add_log_mean_weights(table, size, k, rate, exps, out):
+    # adds the log of the product over cells of the mean of exp(rate * score) over k
+    # labels to out (2,) int64; table (size * k,) of scores, exps of drawn.bits; a score
+    # that is lower by more than negligible = NEGLIGIBLE // rate adds nothing
+    negligible = NEGLIGIBLE // rate
+    n = exps.shape[0]
+    product = 1.0
+    for z in range(size):
+        scores = table[z * k : (z + 1) * k]
+        best = scores[0]
+        for c in range(1, k):
+            best = max(best, scores[c])
+        if best == 0:
+            continue
+        total = 0
+        if best < n:
+            for c in range(k):
+                total += exps[np.uint64(best - scores[c])]
+        else:
+            for c in range(k):
+                below = best - scores[c]
+                if below < n:
+                    total += exps[below]
+                elif below <= negligible:
+                    gap = below * rate
+                    total += np.int64(np.rint(np.exp(-gap / _UNIT) * exps[0]))
+        out[0] += best
+        product *= total / (np.float64(k) * exps[0])
+        if product < _SMALL:
+            out[1] += np.int64(np.rint(np.log(product) * _UNIT))
+            product = 1.0
+    out[1] += np.int64(np.rint(np.log(product) * _UNIT))
 
 
 @kernel
@@ -738,7 +753,7 @@ def _add_log_sum(logarithms, n, rate, far, out):
     total = 0.0
     for v in range(n):
         gap = _gap(logarithms[best], logarithms[v], rate, far)
-        if gap < _NEGLIGIBLE:
+        if gap < NEGLIGIBLE:
             total += np.exp(-gap / _UNIT)
     out[0] += logarithms[best, 0]
     out[1] += logarithms[best, 1] + np.int64(np.rint(np.log(total) * _UNIT))
@@ -812,122 +827,139 @@ def _mask_planes(rows, slots, planes, masks):
 
 
 @kernel
-def _node_tables(
-    rows, views, sizes, classes, weights, right, k, words, maps, starts, factors, masks,
-    n_planes, offsets, tables
+def _count_cells(
+    v, rows, views, sizes, classes, weights, right, k, words, maps, starts, factors,
+    masks, n_planes, node, offsets, tables, out
 ):  # fmt: skip
-    # class weights (cell, class) of one node in every view, one after the other in
-    # tables from offsets (v + 1,); rows (n,) int64 of its records in views, and their
-    # own classes, weights and right weights; masks (p, words) with the digits of right
-    # weights after n_planes of them, if there are any
-    n_columns = k + (masks.shape[0] > n_planes)
-    tables[:] = 0
-    node = np.zeros(n_columns, np.int64)
-    for i in range(rows.shape[0]):
-        node[classes[i]] += weights[i]
-        if n_columns > k:
-            node[k] += right[i]
-    for v in range(views.shape[0]):
-        start, stop = offsets[v], offsets[v + 1]
-        row = views[v]
-        n_maps = sizes[v] - 1
-        second = 1
-        if factors[v, 0] >= 0:
-            second = sizes[factors[v, 1]]
-            n_maps = (sizes[factors[v, 0]] - 1) * (second - 1)
-        work = n_maps * masks.shape[0] * maps.shape[1]
-        if starts[v] < 0 or work > _WORDS_PER_RECORD * rows.shape[0]:
-            if n_columns == k:
-                for i in range(rows.shape[0]):
-                    tables[start + row[rows[i]] * k + classes[i]] += weights[i]
+    # class weights (cell, class) of one node in a view: out (cells * columns,)
+    # rows (n,) int64 of its records in views, and their own classes, weights and right
+    # weights; masks (p, words) with the digits of right weights after n_planes of them,
+    # if there are any; node (columns,) sums of all; tables has those of factors from
+    # offsets (v + 1,)
+    n_columns = node.shape[0]
+    out[:] = 0
+    row = views[v]
+    n_maps = sizes[v] - 1
+    second = 1
+    if factors[v, 0] >= 0:
+        second = sizes[factors[v, 1]]
+        n_maps = (sizes[factors[v, 0]] - 1) * (second - 1)
+    work = n_maps * masks.shape[0] * maps.shape[1]
+    if starts[v] < 0 or work > _WORDS_PER_RECORD * rows.shape[0]:
+        for i in range(rows.shape[0]):
+            place = np.uint64(row[rows[i]] * n_columns)
+            out[place + np.uint64(classes[i])] += weights[i]
+            if n_columns > k:
+                out[place + np.uint64(k)] += right[i]
+        return
+    last = out.shape[0] - n_columns
+    if factors[v, 0] < 0:
+        # What the last cell holds is the rest.
+        out[last:] = node
+        for z in range(n_maps):
+            place = z * n_columns
+            _add_bits(masks, maps[starts[v] + z], words, k, n_planes, out, place)
+            for c in range(n_columns):
+                out[last + c] -= out[place + c]
+        return
+    # A pair of views: rows and columns of cells add up to the cells of either.
+    one, other = offsets[factors[v, 0]], offsets[factors[v, 1]]
+    first = sizes[v] // second
+    for z in range(first):
+        line = z * second * n_columns
+        last = line + (second - 1) * n_columns
+        for c in range(n_columns):
+            out[last + c] = tables[one + z * n_columns + c]
+        for y in range(second - 1):
+            place = line + y * n_columns
+            if z < first - 1:
+                map_ = maps[starts[v] + z * (second - 1) + y]
+                _add_bits(masks, map_, words, k, n_planes, out, place)
             else:
-                for i in range(rows.shape[0]):
-                    place = start + row[rows[i]] * n_columns
-                    tables[place + classes[i]] += weights[i]
-                    tables[place + k] += right[i]
-            continue
-        if factors[v, 0] < 0:
-            # What the last cell holds is the rest.
-            for c in range(n_columns):
-                tables[stop - n_columns + c] = node[c]
-            for z in range(n_maps):
-                place = start + z * n_columns
-                _add_bits(masks, maps[starts[v] + z], words, k, n_planes, tables, place)
                 for c in range(n_columns):
-                    tables[stop - n_columns + c] -= tables[place + c]
-            continue
-        # A pair of views: rows and columns of cells add up to the cells of either.
-        one, other = offsets[factors[v, 0]], offsets[factors[v, 1]]
-        first = sizes[v] // second
-        for z in range(first):
-            line = start + z * second * n_columns
-            last = line + (second - 1) * n_columns
+                    out[place + c] = tables[other + y * n_columns + c]
+                    for above in range(first - 1):
+                        out[place + c] -= out[(above * second + y) * n_columns + c]
             for c in range(n_columns):
-                tables[last + c] = tables[one + z * n_columns + c]
-            for y in range(second - 1):
-                place = line + y * n_columns
-                if z < first - 1:
-                    _add_bits(
-                        masks, maps[starts[v] + z * (second - 1) + y], words, k,
-                        n_planes, tables, place
-                    )  # fmt: skip
-                else:
-                    for c in range(n_columns):
-                        tables[place + c] = tables[other + y * n_columns + c]
-                        for above in range(first - 1):
-                            tables[place + c] -= tables[
-                                start + (above * second + y) * n_columns + c
-                            ]
-                for c in range(n_columns):
-                    tables[last + c] -= tables[place + c]
+                out[last + c] -= out[place + c]
 
 
 @kernel
-def _ways(tables, sizes, offsets, k, rate, log_prior, log_stop, out):
-    # log weights out (v + 1, 2) of what one node may do, from its tables of k columns
-    negligible = _NEGLIGIBLE // rate
-    n_views = sizes.shape[0]
+def _merge_cells(v, merged, sizes, factors, n_columns, table, out):
+    # class weights of a node in a view that follows from a finer one: table (..,) and
+    # out (cells * columns,); merged (v, cells of the finer one) the cell that
+    # each is in, or of the first factor of both where views are pairs
+    block = n_columns
+    if factors[v, 0] >= 0:
+        block *= sizes[factors[v, 1]]
     out[:] = 0
-    for v in range(n_views):
-        out[v, 1] = log_prior[v]
-        for z in range(sizes[v]):
-            _add_log_mean_weight(
-                tables, offsets[v] + z * k, k, rate, negligible, out[v]
-            )
-    node = np.zeros(k, np.int64)
-    for z in range(sizes[0]):
-        for c in range(k):
-            node[c] += tables[offsets[0] + z * k + c]
-    out[n_views, 1] = log_stop
-    _add_log_mean_weight(node, np.int64(0), k, rate, negligible, out[n_views])
+    for z in range(table.shape[0] // block):
+        own = table[z * block : (z + 1) * block]
+        cell = out[merged[v, z] * block : (merged[v, z] + 1) * block]
+        for i in range(block):
+            cell[i] += own[i]
+
+
+@kernel
+def _join(joined, width, tables):
+    # adds up nodes that a node holds, tables (m, width or more)
+    for x in range(joined.shape[0]):
+        if joined[x] >= 0:
+            own, sums = tables[x, :width], tables[joined[x], :width]
+            for i in range(width):
+                sums[i] += own[i]
+
+
+@kernel
+def _sums_by_class(classes, weights, right, k, node):
+    # node (columns,): class weights of records, and right weights after them
+    node[:] = 0
+    for i in range(classes.shape[0]):
+        node[classes[i]] += weights[i]
+        if node.shape[0] > k:
+            node[k] += right[i]
 
 
 @kernel
 def view_tables(
-    views, sizes, classes, weights, right, k, slots, words, maps, starts, factors,
-    planes, n_planes, offsets, out
+    views, sizes, order, finer, merged, classes, weights, right, k, slots, words, maps,
+    starts, factors, planes, n_planes, offsets, out
 ):  # fmt: skip
-    # class weights of all records in every view: out (offsets[v],) int64, see below
+    # class weights of all records in every view: out (offsets[v],), see below
     rows = np.arange(views.shape[1])
-    _node_tables(
-        rows, views, sizes, classes, weights, right, k, words, maps, starts, factors,
-        planes, n_planes, offsets, out
-    )  # fmt: skip
+    node = np.empty(k + (planes.shape[0] > n_planes), weights.dtype)
+    _sums_by_class(classes, weights, right, k, node)
+    for v in order:
+        own = out[offsets[v] : offsets[v + 1]]
+        if finer[v] < 0:
+            _count_cells(
+                v, rows, views, sizes, classes, weights, right, k, words, maps, starts,
+                factors, planes, n_planes, node, offsets, out, own
+            )  # fmt: skip
+            continue
+        above = out[offsets[finer[v]] : offsets[finer[v] + 1]]
+        _merge_cells(v, merged, sizes, factors, node.shape[0], above, own)
 
 
 @kernel
 def split_log_weights(
-    cell, n_cells, views, sizes, classes, weights, right, k, slots, words, maps, starts,
-    factors, planes, n_planes, offsets, totals, rate, log_prior, log_stop, out
+    cell, n_cells, joined, views, sizes, order, finer, merged, classes, weights, right,
+    k, slots, words, maps, starts, factors, planes, n_planes, offsets, exps, totals,
+    rate, log_prior, log_stop, out
 ):  # fmt: skip
     # log weights of what a node may do, for each of the n_cells nodes that records
-    # fall into: out (n_cells, v + 1, 2) int64, a view v to split by or, last, none
-    # cell (n,) uint8, views (v, n) uint8, sizes (v,), classes, weights (n,) int64,
-    # right (n,) int64: weights where a prediction is right; empty if there is none
+    # fall into, and for further nodes: out (m, v + 1, 2) int64, a view v to split by
+    # or, last, none
+    # cell (n,) uint8; joined (m,) int64 the node that holds a node, too, or -1;
+    # views (v, n) uint8, sizes (v,)
+    # order, finer (v,), merged (v, cells): views by what they are made of, of Views
+    # classes (n,) int64, weights (n,) int32 or, where sums of them need it, int64, as
+    # are all tables; right (n,) the same: weights where a prediction is right; empty if
+    # there is none
     # slots (n,), words (k + 1,), maps, starts (v,), factors (v, 2), planes: bit maps of
-    # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; rate from 1
-    # to 2**60, log_prior (v,) int64 includes that of splitting
-    n = cell.shape[0]
+    # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; exps
+    # of drawn.bits; rate from 1 to 2**60; log_prior (v,) int64 has that of splitting
+    n, n_nodes, n_views = cell.shape[0], out.shape[0], sizes.shape[0]
     n_columns = k + (planes.shape[0] > n_planes)
     stops = np.zeros(n_cells, np.int64)
     for i in range(n):
@@ -940,8 +972,8 @@ def split_log_weights(
         stops[x] += stops[x - 1]
     rows = np.empty(n, np.int64)
     own_classes = np.empty(n, np.int64)
-    own_weights = np.empty(n, np.int64)
-    own_right = np.empty(right.shape[0], np.int64)
+    own_weights = np.empty(n, weights.dtype)
+    own_right = np.empty(right.shape[0], right.dtype)
     place = stops.copy()
     for j in range(n):
         i = n - 1 - j
@@ -952,61 +984,128 @@ def split_log_weights(
         own_weights[row] = weights[i]
         if right.shape[0]:
             own_right[row] = right[i]
-    # The node with most records holds what the others do not.
-    rest = totals.copy()
-    tables = np.empty_like(totals)
-    masks = np.empty_like(planes)
+    nodes = np.zeros((n_nodes, n_columns), weights.dtype)
+    masks = np.empty((n_cells, planes.shape[0], planes.shape[1]), np.uint64)
+    # Tables of views that pairs are counted with.
+    kept = 0
+    for v in range(n_views):
+        if starts[v] >= 0 and factors[v, 0] >= 0:
+            kept = max(kept, factors[v, 0] + 1, factors[v, 1] + 1)
+    known = np.empty((n_cells, offsets[kept]), weights.dtype)
     for x in range(n_cells):
-        if x == largest:
-            continue
         start, stop = stops[x - 1] if x else 0, stops[x]
-        _mask_planes(rows[start:stop], slots, planes, masks)
-        _node_tables(
-            rows[start:stop], views, sizes, own_classes[start:stop],
-            own_weights[start:stop], own_right[start:stop], k, words, maps, starts,
-            factors, masks, n_planes, offsets, tables
+        _mask_planes(rows[start:stop], slots, planes, masks[x])
+        _sums_by_class(
+            own_classes[start:stop], own_weights[start:stop], own_right[start:stop], k,
+            nodes[x]
         )  # fmt: skip
-        for i in range(rest.shape[0]):
-            rest[i] -= tables[i]
-        _ways(tables, sizes, offsets, n_columns, rate, log_prior, log_stop, out[x])
-    _ways(rest, sizes, offsets, n_columns, rate, log_prior, log_stop, out[largest])
+    _join(joined, n_columns, nodes)
+    out[:] = 0
+    for x in range(n_nodes):
+        out[x, n_views, 1] = log_stop
+        _add_log_mean_weights(nodes[x], 1, n_columns, rate, exps, out[x, n_views])
+    # A view that follows from a finer one comes after it.
+    tables = np.empty((2, n_nodes, sizes.max() * n_columns), weights.dtype)
+    now = 0
+    for v in order:
+        width = sizes[v] * n_columns
+        now = 1 - now
+        if finer[v] < 0:
+            # The node with most records holds what the others do not.
+            rest = tables[now, largest]
+            rest[:width] = totals[offsets[v] : offsets[v + 1]]
+            for x in range(n_cells):
+                if x == largest:
+                    continue
+                start, stop = stops[x - 1] if x else 0, stops[x]
+                own = tables[now, x, :width]
+                _count_cells(
+                    v, rows[start:stop], views, sizes, own_classes[start:stop],
+                    own_weights[start:stop], own_right[start:stop], k, words, maps,
+                    starts, factors, masks[x], n_planes, nodes[x], offsets, known[x],
+                    own
+                )  # fmt: skip
+                for i in range(width):
+                    rest[i] -= own[i]
+        else:
+            width_above = sizes[finer[v]] * n_columns
+            for x in range(n_cells):
+                above, own = tables[1 - now, x, :width_above], tables[now, x, :width]
+                _merge_cells(v, merged, sizes, factors, n_columns, above, own)
+        if v < kept:
+            for x in range(n_cells):
+                known[x, offsets[v] : offsets[v + 1]] = tables[now, x, :width]
+        tables[now, n_cells:, :width] = 0
+        _join(joined, width, tables[now])
+        for x in range(n_nodes):
+            own = tables[now, x, :width]
+            out[x, v, 1] = log_prior[v]
+            _add_log_mean_weights(own, sizes[v], n_columns, rate, exps, out[x, v])
 
 
 @kernel
 def root_log_weights(
-    roots, views, sizes, classes, weights, right, k, slots, words, maps, starts,
-    factors, planes, n_planes, offsets, totals, rate, log_prior, log_split, log_stop,
-    out
+    roots, views, sizes, order, finer, merged, classes, weights, right, k, slots, words,
+    maps, starts, factors, planes, n_planes, offsets, exps, totals, rate, log_prior,
+    log_split, log_stop, out
 ):  # fmt: skip
     # log weight of every root view, summed over all ways its nodes may go on
     # roots (r,) int64 positions of views; out (r, 2) int64; the rest as above
-    n_views = views.shape[0]
+    n_views = sizes.shape[0]
     far = _FAR // rate
+    place = np.full(n_views + 1, -1)
     for j in range(roots.shape[0]):
-        root = roots[j]
-        size = sizes[root]
-        ways = np.empty((size, n_views + 1, 2), np.int64)
+        place[roots[j]] = j
+    coarser = np.full(n_views, -1)
+    for v in range(n_views):
+        if finer[v] >= 0 and place[v] >= 0:
+            coarser[finer[v]] = v
+    for head in roots:
+        if place[finer[head]] >= 0:
+            continue
+        # Nodes of a root are also those of coarser ones, which hold some of them.
+        n_nodes = 0
+        v = head
+        while v >= 0:
+            n_nodes += sizes[v]
+            v = coarser[v]
+        joined = np.full(n_nodes, -1)
+        start = 0
+        v = head
+        while coarser[v] >= 0:
+            stop, after = start + sizes[v], coarser[v]
+            block = 1 if factors[v, 0] < 0 else sizes[factors[v, 1]]
+            for z in range(sizes[v]):
+                joined[start + z] = stop + merged[after, z // block] * block + z % block
+            start, v = stop, after
+        ways = np.empty((n_nodes, n_views + 1, 2), np.int64)
         split_log_weights(
-            views[root], size, views, sizes, classes, weights, right, k, slots, words,
-            maps, starts, factors, planes, n_planes, offsets, totals, rate, log_split,
-            log_stop, ways
+            views[head], sizes[head], joined, views, sizes, order, finer, merged,
+            classes, weights, right, k, slots, words, maps, starts, factors, planes,
+            n_planes, offsets, exps, totals, rate, log_split, log_stop, ways
         )  # fmt: skip
-        out[j, 0] = 0
-        out[j, 1] = log_prior[root]
-        for x in range(size):
-            _add_log_sum(ways[x], n_views + 1, rate, far, out[j])
+        x = 0
+        v = head
+        while v >= 0:
+            own = out[place[v]]
+            own[0] = 0
+            own[1] = log_prior[v]
+            for _ in range(sizes[v]):
+                _add_log_sum(ways[x], n_views + 1, rate, far, own)
+                x += 1
+            v = coarser[v]
 
 
 @kernel
 def fork_log_weights(
-    cell, n_cells, seconds, views, sizes, classes, weights, right, k, slots, words,
-    maps, starts, factors, planes, n_planes, offsets, rate, log_prior, log_split,
-    log_stop, out
+    cell, n_cells, seconds, views, sizes, order, finer, merged, classes, weights, right,
+    k, slots, words, maps, starts, factors, planes, n_planes, offsets, exps, rate,
+    log_prior, log_split, log_stop, out
 ):  # fmt: skip
     # log weights of trees of two levels in each of the n_cells nodes that records fall
     # into: out (n_cells, m, 2) int64 by the first view of such a tree, seconds (m,)
     # int64 positions of views; the rest as above
-    tables = np.empty(offsets[-1], np.int64)
+    tables = np.empty(offsets[-1], weights.dtype)
     masks = np.empty_like(planes)
     for x in range(n_cells):
         n = 0
@@ -1015,8 +1114,8 @@ def fork_log_weights(
         members = np.empty(n, np.int64)
         own_views = np.empty((views.shape[0], n), np.uint8)
         own_classes = np.empty(n, np.int64)
-        own_weights = np.empty(n, np.int64)
-        own_right = np.empty(n if right.shape[0] else 0, np.int64)
+        own_weights = np.empty(n, weights.dtype)
+        own_right = np.empty(n if right.shape[0] else 0, right.dtype)
         own_slots = np.empty(n, np.int64)
         row = 0
         for i in range(cell.shape[0]):
@@ -1028,20 +1127,18 @@ def fork_log_weights(
                     own_right[row] = right[i]
                 own_slots[row] = slots[i]
                 row += 1
+        _mask_planes(members, slots, planes, masks)
         for v in range(views.shape[0]):
             for row in range(n):
                 own_views[v, row] = views[v, members[row]]
-        rows = np.arange(n)
-        _mask_planes(rows, own_slots, planes, masks)
-        _node_tables(
-            rows, own_views, sizes, own_classes, own_weights,
-            own_right, k, words, maps, starts, factors, masks, n_planes, offsets,
-            tables
+        view_tables(
+            own_views, sizes, order, finer, merged, own_classes, own_weights, own_right,
+            k, own_slots, words, maps, starts, factors, masks, n_planes, offsets, tables
         )  # fmt: skip
         root_log_weights(
-            seconds, own_views, sizes, own_classes, own_weights, own_right, k,
-            own_slots, words, maps, starts, factors, planes, n_planes, offsets, tables,
-            rate, log_prior, log_split, log_stop, out[x]
+            seconds, own_views, sizes, order, finer, merged, own_classes, own_weights,
+            own_right, k, own_slots, words, maps, starts, factors, planes, n_planes,
+            offsets, exps, tables, rate, log_prior, log_split, log_stop, out[x]
         )  # fmt: skip
 
 

@@ -693,8 +693,8 @@ SELECTING = (
     Mutant(
         "score of a further way to split left out of its weight",
         "mmech_rf/_kernels.py",
-        "        out[j, 1] = log_prior[root]\n",
-        "        out[j, 1] = 0\n",
+        "            own[1] = log_prior[v]\n",
+        "            own[1] = 0\n",
         (f"{TREE_DRAW}::test_kernels_are_their_numpy_twins",),
     ),
     Mutant(

@@ -26,11 +26,26 @@ def log_sums(logarithms):
 
 
 def log_mean_weights(table, rate):
-    """Logarithms of mean weights over the labels of leaves, scores (..., k)."""
+    """Logarithms of products of mean weights over labels, scores (..., cells, k)."""
+    k = table.shape[-1]
     if table.size and int(table.max()) * rate >= 2**56:
         table = table.astype(object)
-    best, total = log_sums(table * rate)
-    return best + np.rint(np.log(total / table.shape[-1]) * UNIT).astype(np.int64)
+    best = table.max(axis=-1, keepdims=True)
+    gaps = (best - table) * rate
+    small = np.minimum(gaps, NEGLIGIBLE).astype(np.float64)
+    # Weights are whole numbers, those of the best labels the largest.
+    largest = 2.0 ** (62 - k.bit_length())
+    terms = np.where(gaps < NEGLIGIBLE, np.rint(np.exp(-small / UNIT) * largest), 0.0)
+    means = terms.astype(np.int64).sum(axis=-1) / (k * largest)
+    total = (best[..., 0] * rate).sum(axis=-1)
+    product = np.ones(total.shape)
+    for cell in range(table.shape[-2]):
+        product *= means[..., cell]
+        # A product is rounded before it is too small.
+        ready = (product < 1e-30) | (cell == table.shape[-2] - 1)
+        total += np.where(ready, np.rint(np.log(product) * UNIT), 0).astype(np.int64)
+        product[ready] = 1.0
+    return total
 
 
 def numpy_split_log_weights(
@@ -43,7 +58,7 @@ def numpy_split_log_weights(
         # Sums of whole numbers below 2^53 are exact.
         table = np.bincount(entries, weights=weights, minlength=n_cells * size * k)
         scores = table.astype(np.int64).reshape(n_cells, size, k)
-        return log_mean_weights(scores, rate).sum(axis=1)
+        return log_mean_weights(scores, rate)
 
     by_view = [
         prior + leaves(row, size)
@@ -111,7 +126,7 @@ def twin_tables(views, records, rate, predicted=None):
 def kernel_tables(views, records, rate, predicted=None):
     """Arguments of the kernels from `views` to `rate`."""
     cells, classes, weights, k = records
-    return *counted(views, cells, classes, weights, predicted, k), rate
+    return counted(views, cells, classes, weights, predicted, k, rate)
 
 
 class TreeSelection:
@@ -140,6 +155,20 @@ class TreeSelection:
 
     def time_numpy(self, domain, n_records):
         self.numpy()
+
+
+class ManyClasses(TreeSelection):
+    """Records of 26 classes and of 64 cells; roots are four resolutions of one."""
+
+    params = (["letter"], [2_000, 20_000])
+
+    def setup(self, domain, n_records):
+        self.views, self.records, rate, log_prior, half = case((64,) * 4, n_records, 26)
+        self.rate = rate
+        self.roots = np.arange(1, 5)
+        self.root = (log_prior, log_prior + half, half)
+        self.twin = twin_tables(self.views, self.records, rate)
+        assert np.array_equal(self.time_mmech(domain, n_records), self.numpy())
 
 
 class ThirdLevel(TreeSelection):

@@ -60,6 +60,7 @@ CHEAP_ENTRIES = 2**23
 """Largest workload of few rows of which a bound without a stated cost is explicit."""
 
 
+@one_blas_thread()
 def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
     r"""Return a lower bound on the expected error of every strategy.
 
@@ -105,6 +106,7 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
     return 2.0 * float(svd_loss_bound(workload)) / exact**2
 
 
+@one_blas_thread()
 def dual_bound(
     workload: Matrix, *, epsilon: Any, max_iter: int = 1000, tolerance: float = 1e-4
 ) -> BoundResult:
@@ -162,8 +164,7 @@ def dual_bound(
     max_iter = check_integer(max_iter, "max_iter")
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance!r}")
-    with one_blas_thread():
-        result = dual_loss_bound(workload, max_iter=max_iter, tolerance=tolerance)
+    result = dual_loss_bound(workload, max_iter=max_iter, tolerance=tolerance)
     return replace(result, bound=2.0 * result.bound / exact**2)
 
 
@@ -251,6 +252,7 @@ def _closed_dual_bound(workload: QueryMatrix) -> BoundResult | None:
 
 
 @singledispatch
+@one_blas_thread()
 def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
 
@@ -264,8 +266,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
             return cheap_loss_bound(reduced)
-    with one_blas_thread():
-        return max(_cheap_bounds(workload))
+    return max(_cheap_bounds(workload))
 
 
 def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:

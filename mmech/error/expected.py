@@ -24,6 +24,7 @@ from mmech.error.shared_totals import of_residuals
 from mmech.noise import K_NORM, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
+from mmech.threads import one_blas_thread
 
 __all__ = [
     "expected_error",
@@ -38,6 +39,7 @@ NORMS = {"pure": "L1", "zcdp": "L2"}
 """Kind of privacy to the norm of sensitivities."""
 
 
+@one_blas_thread()
 def expected_error(
     workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> float:
@@ -102,6 +104,7 @@ def sized_pair(
     return queries, measured, sensitivity_in(measured, norm)
 
 
+@one_blas_thread()
 def rmse(
     workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> float:
@@ -132,6 +135,7 @@ def rmse(
     return math.sqrt(total / workload.shape[0])
 
 
+@one_blas_thread()
 def per_query_error(
     workload: Matrix, strategy: Matrix, *, epsilon: Any = None, rho: Any = None
 ) -> NDArray[np.float64]:
@@ -168,6 +172,7 @@ def per_query_error(
     return factor * pairs.row_gains(workload, strategy)
 
 
+@one_blas_thread()
 def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     r"""Return :math:`\|A\|^2 \, \|W A^+\|_F^2`, the error without the budget.
 
@@ -208,6 +213,7 @@ def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:
     return strategy.l2_sensitivity() if norm == "L2" else strategy.sensitivity()
 
 
+@one_blas_thread()
 def supports(workload: Matrix, strategy: Matrix) -> bool:
     """Return whether every query lies in the row space of the strategy.
 

@@ -27,6 +27,7 @@ from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.structure.shape import is_uniform
+from mmech.threads import one_blas_thread
 
 __all__ = ["Report", "confidence_interval", "report"]
 
@@ -127,6 +128,7 @@ class Report:
 CANDIDATE_HEAD = ("candidate", "loss", "seconds", "note")
 
 
+@one_blas_thread()
 def report(
     workload: Matrix, strategy: Matrix | StrategyResult, *, epsilon: Any
 ) -> Report:
@@ -381,6 +383,7 @@ def _grouped(gains: NDArray[np.float64], counts: NDArray[Any], limit: int) -> Ki
 # ---- confidence intervals ----------------------------------------------------
 
 
+@one_blas_thread()
 def confidence_interval(
     answers: ArrayLike,
     standard_errors: ArrayLike,

@@ -20,6 +20,7 @@ from mmech.operators.explicit import Matrix
 from mmech.operators.marginals import Marginals, check_attributes
 from mmech.reconstruction.marginal_estimate import as_marginals, check_measured
 from mmech.storage.codec import storable
+from mmech.threads import one_blas_thread
 
 __all__ = ["MaximumEntropy", "maximum_entropy"]
 
@@ -137,6 +138,7 @@ class MaximumEntropy:
         return found
 
 
+@one_blas_thread()
 def maximum_entropy(
     strategy: Matrix,
     values: ArrayLike,

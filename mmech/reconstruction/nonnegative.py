@@ -154,7 +154,7 @@ def _descend(
         f"non-negative least squares stopped after {max_iter} iterations before it "
         "converged; the strategy may be badly scaled: rescale its rows",
         ConvergenceWarning,
-        stacklevel=6,
+        stacklevel=7,
     )
     return x
 

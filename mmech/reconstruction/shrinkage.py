@@ -22,6 +22,7 @@ from mmech.reconstruction.marginal_estimate import (
     check_measured,
 )
 from mmech.storage.codec import storable
+from mmech.threads import one_blas_thread
 
 __all__ = ["ShrunkEstimate", "ShrunkPart", "shrink"]
 
@@ -165,6 +166,7 @@ class ShrunkEstimate:
         return out
 
 
+@one_blas_thread()
 def shrink(
     strategy: Matrix,
     values: ArrayLike,

@@ -30,6 +30,7 @@ from mmech.operators.marginals import Marginals, check_attributes, check_domain_
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.prior import SignalPrior, check_prior
 from mmech.strategies.result import Candidate, StrategyResult
+from mmech.threads import one_blas_thread
 
 __all__ = ["BayesRisk", "bayes_risk_strategy"]
 
@@ -131,6 +132,7 @@ class BayesRisk:
         return risk, inner * (self._precisions.T @ slope)
 
 
+@one_blas_thread()
 def bayes_risk_strategy(
     domain_shape: Sequence[int],
     *,

@@ -59,6 +59,7 @@ for _template in (
     register(_template)
 
 
+@one_blas_thread()
 def optimize(
     workload: Matrix,
     *,
@@ -199,7 +200,7 @@ def optimize(
 
     inner = None if callback is None else lambda result: callback(told(result))
     asked = Request(norm, options, seed=seed, callback=inner)
-    with one_blas_thread(), time_limit(budget_seconds):
+    with time_limit(budget_seconds):
         if template != "auto":
             started = time.perf_counter()
             result = find(template, norm).search(workload, asked)

@@ -24,6 +24,7 @@ from mmech.operators.explicit import Dense, Matrix, as_pair
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import marginals_of
+from mmech.threads import one_blas_thread
 
 __all__ = ["LOW_RANK", "low_rank_strategy", "reweight"]
 
@@ -36,6 +37,7 @@ LOW_RANK_CELLS = 1024
 INNER_ITERATIONS = 60
 
 
+@one_blas_thread()
 def reweight(
     workload: Matrix, strategy: Matrix, *, max_iter: int = 50, tolerance: float = 1e-6
 ) -> StrategyResult:

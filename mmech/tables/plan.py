@@ -26,6 +26,7 @@ from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
+from mmech.threads import one_blas_thread
 
 __all__ = ["TablePlan", "make_plan"]
 
@@ -117,6 +118,7 @@ class TablePlan:
         shared = mechanism.equal_totals is not None
         return SharedNoise(mechanism) if shared else Noise(mechanism)
 
+    @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
         """Return the errors to expect, one row per table.
 

@@ -18,10 +18,12 @@ from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.plan import TablePlan, make_plan
 from mmech.tables.result import Tables
+from mmech.threads import one_blas_thread
 
 __all__ = ["release", "release_tables"]
 
 
+@one_blas_thread()
 def release_tables(
     data: Any,
     domain: Any,
@@ -169,6 +171,7 @@ def release_tables(
     return release(plan, codes, ledger=ledger, say=say, insecure_rng=insecure_rng)
 
 
+@one_blas_thread()
 def release(
     plan: TablePlan,
     codes: Any,

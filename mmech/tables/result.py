@@ -25,6 +25,7 @@ from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.frames import as_column, as_frame
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
+from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
 __all__ = ["Tables", "check_new_folder"]
@@ -304,6 +305,7 @@ class Tables:
 
     # ---- records ---------------------------------------------------------------
 
+    @one_blas_thread()
     def sample(
         self, n: int | None = None, *, seed: Any = None, frame: str | None = None
     ) -> Any:

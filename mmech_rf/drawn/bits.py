@@ -4,6 +4,7 @@ A bit map has one bit for every record, class by class. How many records of a cl
 in a node and in a cell is then the number of bits that two maps have in common. Of the
 cells of a view one needs no map, since a node holds the rest; and of a pair of
 attributes none of the last row and column, where either attribute is a view by itself.
+Views that follow from finer ones need none.
 Weights of records are counted digit by digit of their binary numbers.
 
 Nothing here decides what is drawn: tables are the same, however they were counted.
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.noise import FRACTION_BITS
 from mmech_rf.arrays import Integers
 from mmech_rf.drawn.views import Views
 
@@ -24,6 +26,9 @@ __all__ = ["BitMaps", "counted"]
 
 MOST_MAPS = 16
 """Counting: views that need more maps are counted record by record."""
+
+MOST_GAPS = 2**17
+"""Weights of labels are looked up for so many scores below the best."""
 
 Words: TypeAlias = NDArray[np.uint64]
 
@@ -70,7 +75,7 @@ class BitMaps:
             n_maps[v] = rows * columns
             place = np.arange(rows)[:, None] * sizes[other] + np.arange(columns)
             entries[v, place.ravel()] = np.arange(n_maps[v])
-        few = n_maps <= MOST_MAPS
+        few = (n_maps <= MOST_MAPS) & (views.nesting[1] < 0)
         ends = np.cumsum(np.where(few, n_maps, 0))
         starts = np.where(few, ends - n_maps, -1)
         maps = np.zeros((int(ends[-1]), int(words[-1])), np.uint64)
@@ -94,9 +99,10 @@ def counted(
     weights: Integers,
     predicted: Integers | None,
     n_classes: int,
+    rate: int,
     maps: BitMaps | None = None,
 ) -> tuple[Any, ...]:
-    """Return what kernels know of records: arguments from `views` to `totals`.
+    """Return what kernels know of records: arguments from `views` to `rate`.
 
     Weights are what each record counts for, (M,). Records whose class is predicted,
     (M,), count once more, as if they were of a further class. Maps may have been made
@@ -105,7 +111,9 @@ def counted(
     from mmech_rf._kernels import view_tables
 
     maps = maps or BitMaps.of(views, cells, class_codes, n_classes)
-    right, n_columns = np.zeros(0, np.int64), n_classes
+    most = int(weights.sum())
+    weights = weights.astype(np.int32 if most < 2**31 else np.int64)
+    right, n_columns = weights[:0], n_classes
     planes = maps.digits(weights)
     n_planes = len(planes)
     if predicted is not None:
@@ -114,9 +122,26 @@ def counted(
         planes = np.concatenate([planes, maps.digits(right)])
     offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
     known = (
-        cells, views.sizes, class_codes, weights, right, n_classes, maps.slots,
-        maps.words, maps.maps, maps.starts, maps.factors, planes, n_planes, offsets,
+        cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
+        maps.slots, maps.words, maps.maps, maps.starts, maps.factors, planes, n_planes,
+        offsets,
     )  # fmt: skip
-    totals = np.empty(offsets[-1], np.int64)
+    totals = np.empty(offsets[-1], weights.dtype)
     view_tables(*known, totals)
-    return *known, totals
+    exps = _gap_weights(n_columns, most, rate)
+    return *known, exps, totals, rate
+
+
+def _gap_weights(n_labels: int, most: int, rate: int) -> Integers:
+    """Return weights of labels whose score is so far from that of the best, (n,).
+
+    Whole numbers, so that sums of them are exact. The first, of the best label, is the
+    power of two that keeps sums within 64 bits. There are at most `MOST_GAPS`.
+    """
+    from mmech_rf._kernels import NEGLIGIBLE
+
+    n = min(int(NEGLIGIBLE) // rate + 2, most + 1, MOST_GAPS)
+    best = 2.0 ** (62 - n_labels.bit_length())
+    gaps = np.arange(n) * rate
+    weights = np.rint(best * np.exp(np.ldexp(-gaps, -FRACTION_BITS)))
+    return np.where(gaps < NEGLIGIBLE, weights, 0).astype(np.int64)

@@ -295,10 +295,10 @@ class _Nodes:
 
     @cached_property
     def _tables(self) -> tuple[Any, ...]:
-        """Arguments of kernels from `views` to `totals`."""
+        """Arguments of kernels from `views` to `rate`."""
         return counted(
             self.views, self.cells, self.class_codes, self.weights, self.predicted,
-            self.n_classes, self.maps,
+            self.n_classes, self.rate, self.maps,
         )  # fmt: skip
 
     @cached_property
@@ -337,7 +337,7 @@ class _Nodes:
 
         out = np.empty((roots.size, 2), np.int64)
         root_log_weights(
-            roots, *self._tables, self.rate, _fixed(self.views.log_prior),
+            roots, *self._tables, _fixed(self.views.log_prior),
             self._log_split, self.log_stop, out,
         )  # fmt: skip
         return out
@@ -352,7 +352,7 @@ class _Nodes:
         size = int(self.views.sizes[root])
         out = np.empty((size, self.views.sizes.size + 1, 2), np.int64)
         split_log_weights(
-            self.cells[root], size, *self._tables, self.rate, self._log_split,
+            self.cells[root], size, np.full(size, -1), *self._tables, self._log_split,
             self.log_stop, out,
         )  # fmt: skip
         return out
@@ -368,7 +368,7 @@ class _Nodes:
         out = np.empty((size, seconds.size, 2), np.int64)
         even = _fixed(np.full(self.views.sizes.size, -math.log(seconds.size)))
         fork_log_weights(
-            self.cells[root], size, seconds, *self._tables[:-1], self.rate, even,
+            self.cells[root], size, seconds, *self._tables[:-2], self.rate, even,
             self._log_split, self.log_stop, out,
         )  # fmt: skip
         return out

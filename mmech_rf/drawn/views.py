@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,12 +210,60 @@ class Views:
                 out[place] = places
         return out
 
+    @cached_property
+    def nesting(self) -> tuple[Integers, Integers, Integers]:
+        """Which views follow from finer ones: those need not be counted.
+
+        Views in an order in which each comes right after the finer one, (v,); the
+        position of that one, or -1, (v,); and which cell each of its cells is in,
+        (v, cells), or of the first attribute's where both are pairs.
+        """
+        n = len(self.items)
+        finer, merged = np.full(n, -1), np.zeros((n, int(self.sizes.max())), np.int64)
+        coarser: dict[Any, int] = {}
+        for place, view in enumerate(self.items):
+            if isinstance(view, ScoreView) or view.family == "single":
+                parts = view.parts if isinstance(view, ScoreView) else ()
+                key = (parts, view.tables) if parts else view.attributes
+                if key in coarser:
+                    before = coarser[key]
+                    cells = _cells_within(self.items[before], view)
+                    if cells is not None:
+                        finer[before], merged[before, : cells.size] = place, cells
+                coarser[key] = place
+        # A pair follows from one with the next finer view of its first attribute.
+        pairs = {(i, j): place for place, (i, j) in enumerate(self.factors) if i >= 0}
+        for (i, j), place in pairs.items():
+            finer[place], merged[place] = pairs.get((finer[i], j), -1), merged[i]
+        after = {above: place for place, above in enumerate(finer) if above >= 0}
+        order: list[int] = []
+        for head in np.flatnonzero(finer < 0):
+            order.append(int(head))
+            while order[-1] in after:
+                order.append(after[order[-1]])
+        return np.array(order, np.int64), finer, merged
+
     def cells(self, codes: Integers) -> NDArray[np.uint8]:
         """Return the cell of every record in every view, shape (v, N)."""
         out = np.empty((len(self.items), codes.shape[0]), np.uint8)
         for row, view in zip(out, self.items, strict=True):
             row[:] = view.cells(codes)
         return out
+
+
+def _cells_within(view: View | ScoreView, finer: View | ScoreView) -> Integers | None:
+    """Return which cell of a view each of a finer one is in; None if it is not finer.
+
+    Of two views of one attribute, or of one score.
+    """
+    if isinstance(view, ScoreView) or isinstance(finer, ScoreView):
+        if not set(view.cuts) <= set(finer.cuts):
+            return None
+        return np.searchsorted(view.cuts, [finer.cuts[0] - 1, *finer.cuts], "right")
+    own, above = np.array(view.tables[0]), np.array(finer.tables[0])
+    cells = np.zeros(finer.size, np.int64)
+    cells[above] = own
+    return cells if np.array_equal(cells[above], own) else None
 
 
 def public_views(

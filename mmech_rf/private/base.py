@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mmech import MatrixMechanism, Measurement, PrivacyLedger, QueryMatrix
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
 from mmech.privacy.ledger import LedgerEntry
+from mmech.threads import one_blas_thread
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
@@ -403,10 +404,14 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
-        """Add the seconds of a block to a stage, less those of stages inside it."""
+        """Add the seconds of a block to a stage, less those of stages inside it.
+
+        BLAS has one thread in it.
+        """
         started, before = time.perf_counter(), sum(self.timings_.values())
         try:
-            yield
+            with one_blas_thread():
+                yield
         finally:
             inside = sum(self.timings_.values()) - before
             self.timings_[stage] += time.perf_counter() - started - inside

@@ -11,6 +11,7 @@ import numpy as np
 
 from mmech import DomainTooLargeError
 from mmech.checks import check_choice, check_epsilon, check_integer
+from mmech.threads import one_blas_thread
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import METHODS
 from mmech_rf.private.ensembles import check_n_jobs, trees_of
@@ -28,6 +29,7 @@ MAX_USED = 62
 """Largest number of attributes of all ensembles together: bits of a word."""
 
 
+@one_blas_thread()
 def tune(
     schema: Schema,
     *,

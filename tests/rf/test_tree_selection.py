@@ -43,9 +43,10 @@ from mmech_rf._kernels import (
     split_log_weights,
     view_tables,
 )
+from mmech_rf.drawn.bits import counted
 from mmech_rf.drawn.draw import Fork, select_tree
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.drawn.views import Views, public_views
+from mmech_rf.drawn.views import ScoreView, Views, public_views
 
 
 def every_record():
@@ -351,7 +352,7 @@ def test_third_levels_follow_public_numbers_only():
     assert tree_selection._third_level(public_views((3,)), 1000).first.size == 0
 
 
-@pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (4, 1, 12)], ids=str)
+@pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (12, 1, 4)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
 def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
@@ -373,7 +374,8 @@ def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
         for root in roots:
             size = int(views.sizes[root])
             found = np.empty((size, roots.size + 1, 2), np.int64)
-            split_log_weights(ours[0][root], size, *ours, *settings[1:], found)
+            alone = np.full(size, -1)
+            split_log_weights(ours[0][root], size, alone, *ours, *settings[1:], found)
             cell = twin[0][root].astype(np.int64)
             expected = numpy_split_log_weights(cell, size, *twin, *settings[1:])
             np.testing.assert_array_equal(in_units(found, scale), expected)
@@ -432,6 +434,49 @@ def test_no_layout_of_records_is_compiled_anew():
         relation=Relation(), pay=lambda: None, noise=None,
     )  # fmt: skip
     assert [kernel.signatures for kernel in kernels] == known
+
+
+def test_views_that_follow_from_finer_ones_have_their_records(rng):
+    """Singles, pairs and scores that are merged from finer ones; others are not."""
+    views = public_views((70, 20, 5))
+    parts = tuple(v for v in views.items if v.family == "single")[-2:]
+    tables = tuple(tuple(rng.integers(-9, 9, v.size).tolist()) for v in parts)
+    scores = [
+        ScoreView(parts, tables[::way], cuts)
+        for way, cuts in ((1, (-2, 3)), (1, (-4, -2, 0, 3)), (1, (-3, 1, 2, 4, 5, 6)))
+    ]
+    views = Views((*views.items, *scores))
+    order, finer, merged = views.nesting
+    assert sorted(order) == list(range(len(views.items)))
+    codes = rng.integers(0, (70, 20, 5), (3000, 3))
+    cells = views.cells(codes).astype(np.int64)
+    before = dict(zip(order[1:], order[:-1], strict=True))
+    for place in np.flatnonzero(finer >= 0):
+        assert before[place] == finer[place]
+        (first, second), above = views.factors[place], cells[finer[place]]
+        if first < 0:
+            own = merged[place][above]
+        else:
+            block = views.sizes[second]
+            own = merged[place][above // block] * block + above % block
+        np.testing.assert_array_equal(own, cells[place])
+    families = [views.items[place].family for place in np.flatnonzero(finer >= 0)]
+    assert {family: families.count(family) for family in families} == {
+        "single": 9, "pair": families.count("pair"), "score": 1,
+    }  # fmt: skip
+    assert families.count("pair") > 10
+
+
+def test_sums_that_need_64_bits_have_them():
+    """A record that is there 2^31 times counts for that many."""
+    codes, classes = np.array(DATA[2][0]), np.array(DATA[2][1])
+    for often in (2**31 - 3, 2**31):
+        known = counted(
+            SMALL, SMALL.cells(codes), classes, np.array([1, 1, often]), None, 2, 1
+        )
+        totals = known[-2]
+        assert int(totals.max()) >= often
+        assert totals.dtype == (np.int64 if often == 2**31 else np.int32)
 
 
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pandas as pd
 import pytest
 
 import mmech
-from mmech import Domain
+from mmech import Domain, terminal
 from mmech.cli import main
 
 DOMAIN = {
@@ -199,3 +202,40 @@ def test_the_command_is_a_module_and_explains_itself(folder):
 def test_help_and_version(capsys):
     assert run("--version", capsys)[:2] == (0, f"mmech {mmech.__version__}\n")
     assert "tables" in run("", capsys)[1]
+
+
+WATCHED = """
+import functools, sys
+from mmech import cli, terminal
+cli.showing = functools.partial(terminal.showing, delay=0, pause=0.001)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_terminal_shows_what_is_done(tmp_path):
+    """On standard error only, within two seconds of the start by default."""
+    pty = pytest.importorskip("pty")
+    features = [
+        {"name": name, "type": "ordinal", "categories": [0, 1, 2]} for name in "abc"
+    ]
+    domain = tmp_path / "domain.json"
+    domain.write_text(json.dumps({"features": features}))
+    ours, theirs = pty.openpty()
+    command = ["tables", "--domain", domain, "--ways", "2", "--epsilon", "1"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, *command, "--dry-run"],
+        stdout=subprocess.PIPE, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the end, on Linux
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    printed, _ = child.communicate()
+    assert child.returncode == 0
+    assert b"choosing what to measure" in shown
+    assert re.search(rb", \d+ s", shown)
+    assert b"choosing" not in printed
+    assert signature(terminal.showing).parameters["delay"].default < 2

@@ -1,17 +1,22 @@
 """Strategy optimization: objective, templates, options and known optima."""
 
 import threading
+from inspect import isfunction
 
 import numpy as np
 import pytest
 import reference as ref
 from catalogue import CATALOGUE, of_all
+from scipy.optimize import minimize
 from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
+import mmech
 from mmech import (
     AllRange,
+    Attribute,
     Dense,
+    Domain,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -22,8 +27,21 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
+    bayes_risk_strategy,
+    confidence_interval,
+    dual_bound,
+    expected_error,
     loss,
+    maximum_entropy,
     optimize,
+    per_query_error,
+    release_tables,
+    report,
+    reweight,
+    rmse,
+    shrink,
+    supports,
+    svd_bound,
 )
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import (
@@ -32,6 +50,8 @@ from mmech.strategies.pidentity import (
     minimize_pidentity,
 )
 from mmech.strategies.starts import random_starts
+from mmech.tables.plan import TablePlan
+from mmech.tables.result import Tables
 from mmech_rf import grow_random_forest, training_workload
 
 UNION = VStack(
@@ -359,6 +379,65 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
     assert results[0].loss == results[1].loss
     dense = [result.strategy.to_dense() for result in results]
     assert np.array_equal(dense[0], dense[1])
+
+
+DOORS = (
+    bayes_risk_strategy, confidence_interval, dual_bound, expected_error, loss,
+    maximum_entropy, optimize, per_query_error, release_tables, report, reweight, rmse,
+    shrink, supports, svd_bound, Tables.sample, TablePlan.errors,
+    MatrixMechanism.measure, MatrixMechanism.reconstruct, MatrixMechanism.answer,
+    MatrixMechanism.answer_from, MatrixMechanism.expected_error,
+    MatrixMechanism.per_query_error,
+)  # fmt: skip
+"""Public functions and methods that multiply matrices beyond a product or two."""
+
+NO_MATRICES = {
+    "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
+    "export_marginals", "joint_quantiles", "load", "noisy_release", "permute_and_flip",
+    "reduce_boxes", "reduce_domain", "rho_from_epsilon_delta", "save",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__qualname__)
+def test_doors_hold_blas_to_one_thread(door, monkeypatch):
+    """Also where they refuse their arguments."""
+    held = []
+
+    class Watch:
+        def hold(self):
+            held.append(True)
+
+        def release(self):
+            held.append(False)
+
+    monkeypatch.setattr("mmech.threads._LIMIT", Watch())
+    with pytest.raises(TypeError):
+        door(no_such_argument=None)
+    assert held == [True, False]
+
+
+def test_every_function_is_a_door_or_has_no_matrices():
+    functions = {name for name in mmech.__all__ if isfunction(getattr(mmech, name))}
+    assert functions == {door.__name__ for door in DOORS} & functions | NO_MATRICES
+
+
+def test_tables_are_fitted_with_one_blas_thread(monkeypatch):
+    """SciPy's descent, too; and what was there before is restored."""
+    pools = ThreadpoolController().select(user_api="blas")
+    seen = []
+
+    def watched(*args, **options):
+        seen.append([pool.get_num_threads() for pool in pools.lib_controllers])
+        return minimize(*args, **options)
+
+    monkeypatch.setattr("mmech.tables.classes.minimize", watched)
+    domain = Domain([Attribute.ordinal(name, [0, 1, 2]) for name in "abc"])
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = [pool.get_num_threads() for pool in pools.lib_controllers]
+        release_tables(np.zeros((90, 3), int), domain, ways=2, epsilon=1)
+        assert before == [pool.get_num_threads() for pool in pools.lib_controllers]
+    assert seen
+    assert {number for numbers in seen for number in numbers} == {1}
 
 
 def test_overlapping_optimizations_leave_the_number_of_blas_threads_alone():
