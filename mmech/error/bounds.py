@@ -292,12 +292,12 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         squares = _cheap_column_squares(workload)
     except DomainTooLargeError:
         return
+    if squares is not None:
+        yield float(squares.max()), "largest column"
     if size <= LIMITS.quick_spectrum_cells:
         for p in _cell_weights(n, squares):
             yield weighted_loss_bound(workload, p), "singular values"
         return
-    if squares is not None:
-        yield float(squares.max()), "largest column"
     for p in _cell_weights(n, squares):
         trace = None if squares is None else float(p @ squares)
         yield partial_loss_bound(workload, p, trace), "partial singular values"

@@ -198,7 +198,7 @@ def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     Examples
     --------
     >>> from mmech import Prefix, loss
-    >>> loss(Prefix(4), Prefix(4))
+    >>> round(loss(Prefix(4), Prefix(4)), 9)
     64.0
     >>> round(loss(Prefix(4), Prefix(4), privacy="zcdp"), 9)
     16.0

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import reference as ref
 from catalogue import CATALOGUE, of_all
 from scipy.sparse import csr_array
 
@@ -94,7 +95,7 @@ def test_errors_on_residuals_equal_dense_algebra(name):
     workload = MARGINALS[name]
     strategy = optimize(workload, template="residuals", privacy="zcdp").strategy
     W, A = workload.to_dense(), strategy.to_dense()
-    squares = np.square(W @ np.linalg.pinv(A)).sum(axis=1)
+    squares = np.square(W @ ref.pinv(A)).sum(axis=1)
     np.testing.assert_allclose(
         per_query_error(workload, strategy, rho=0.5),
         squares * np.square(A).sum(axis=0).max(),
@@ -243,7 +244,7 @@ def test_auto_supports_every_workload_and_tells_its_loss(name):
     result = optimize(workload, privacy="zcdp")
     A = result.strategy.to_dense().astype(float)
     W = np.asarray(dense, float)
-    gain = np.square(W @ np.linalg.pinv(A, rcond=1e-10)).sum()
+    gain = np.square(W @ ref.pinv(A, rcond=1e-10)).sum()
     expected = np.square(A).sum(axis=0).max() * gain
     assert result.loss == pytest.approx(expected, rel=1e-6, abs=1e-12)
     assert supports(workload, result.strategy)

@@ -431,7 +431,7 @@ def test_cells_of_a_forest(car):
 # ------------------------------------------------------------------ nothing is lost
 
 
-def least_loss(dense, rng, n_starts=8, rows=4):
+def least_loss(dense, rng, n_starts=24, rows=4):
     """The best loss of general strategies, by descent from random starts.
 
     A ridge that fades away lets a descent reach strategies of low rank.
