@@ -189,8 +189,9 @@ def product(*matrices):
     return out
 
 
-def pinv(matrix):
-    return np.linalg.pinv(np.asarray(matrix, dtype=float), rcond=1e-10)
+def pinv(matrix, **options):
+    options = {"rcond": 1e-10} | options
+    return np.linalg.pinv(np.asarray(matrix, dtype=float), **options)
 
 
 # -------------------------------------------------- kernels, same name and arguments

@@ -165,15 +165,19 @@ class Run:
     seen: object
 
 
-def play(run, people, ledger=None, tape=None):
+def play(run, people, ledger=None, tape=None, *, strangers=False):
     """Run on a data set; with the run on another one, by the outcomes of that.
 
-    ``run(people, ledger)`` returns all that anybody may see.
+    ``run(people, ledger)`` returns all that anybody may see. Strangers have no record
+    in common: what is drawn for each record is drawn anew.
     """
     played = []
 
     def watcher(draw, sample):
-        outcome = sample() if tape is None else _repeated(draw, played, tape, people)
+        if tape is None:
+            outcome = sample()
+        else:
+            outcome = _repeated(draw, sample, played, tape, people, strangers)
         exact = _copy(draw.exact)
         paid = 0 if ledger is None else len(ledger.entries)
         played.append(
@@ -188,13 +192,15 @@ def play(run, people, ledger=None, tape=None):
     return Run(people, played, None if ledger is None else ledger.entries, seen)
 
 
-def _repeated(draw, played, tape, people):
+def _repeated(draw, sample, played, tape, people, strangers):
     number = len(played)
     words = f"draw {number + 1}"
     assert number < len(tape.played), f"{words}, {draw.kind}, is one more than before"
     before = tape.played[number]
     same(f"the kind of {words}", before.draw.kind, draw.kind)
     same(f"the public side of {words}", dict(before.draw.public), dict(draw.public))
+    if strangers and draw.kind in ("samples", "assignment"):
+        return sample()
     if draw.kind not in ("samples", "assignment"):
         same(f"the shape of {words}", _shape(before.draw.exact), _shape(draw.exact))
         if draw.kind == "tree":

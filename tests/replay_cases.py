@@ -5,8 +5,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from replay import People
+from replay import People, facts
 from rf_cases import CELLS, CLASSES, PRIVATE, SCHEMA, SHAPE, classifier
+from sklearn.base import clone
 
 from mmech import PrivacyLedger, rho_from_epsilon_delta
 from mmech_rf import (
@@ -14,7 +15,10 @@ from mmech_rf import (
     BlockForestClassifier,
     LabelForestClassifier,
     PrivateForestClassifier,
+    Recipe,
+    RecipeForestClassifier,
     Schema,
+    recipes,
 )
 
 RELATIONS = ("add_remove", "replace")
@@ -53,6 +57,17 @@ MONOTONE = Schema(
 """As the toy schema, with directions for two attributes."""
 
 
+MIXED = Schema(
+    (
+        Attribute.categorical("x0", ["0", "1", "2"]),
+        Attribute.numeric("x1", lower=-1, upper=3, n_bins=4),
+        Attribute.categorical("x2", ["0", "1"]),
+    ),
+    CLASSES,
+)
+"""For recipes: with a number, whose bins end at their codes."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One setting of one estimator, with records and queries."""
@@ -69,6 +84,11 @@ class Case:
 
     shared: bool = False
     """Whether zCDP is paid from a ledger of rho, and not from one of the fit's own."""
+
+    @property
+    def unlabelled(self):
+        """Whether records without labels belong to a fit."""
+        return getattr(getattr(self.model, "recipe", None), "unlabelled", False)
 
     def of_others(self, seed):
         """Return the same setting with other records, up to a hundred."""
@@ -257,4 +277,50 @@ def cases(relations=RELATIONS):
                 found[f"{kind}, {words}, {relation}"] = _case(
                     PrivateForestClassifier, settings, relation
                 )
+    return found
+
+
+def runner(case):
+    """Return what fits a case to a data set and looks at all of it."""
+
+    def run(people, ledger):
+        model = clone(case.model).set_params(ledger=ledger)
+        X = np.array(people.X, object).reshape(-1, len(case.row))
+        others = {"X_unlabelled": X[::-1]} if case.unlabelled else {}
+        model.fit(X, people.y, **others)
+        seen = [facts(model, case.cells)]
+        if model._holds_counts():
+            model.close()
+            seen.append(facts(model, case.cells))
+        run.accounting = getattr(getattr(model, "choice_", None), "accounting", "pure")
+        return seen
+
+    return run
+
+
+RECIPES = dict(recipes()) | {
+    "entropy": Recipe(score="entropy", n_trees=2),
+    "gain": Recipe(score="gain", n_trees=2, splits="threshold", candidates="sqrt"),
+    "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
+    "selective": Recipe(pruning="selective", n_trees=3),
+    "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),
+    "nodes that stop": Recipe(
+        stopping="noisy-counts", levels="alternating", n_trees=1, depth=2
+    ),
+}
+
+
+def recipe_cases():
+    """Return all recipes by name, under every relation that they go with."""
+    found = {}
+    for name, recipe in RECIPES.items():
+        labels = ["labels"] if recipe.guarantee == "labels" else [*RELATIONS, "labels"]
+        if isinstance(recipe.n_trees, int):
+            recipe = recipe.replace(n_trees=min(recipe.n_trees, 3))
+        for relation in labels:
+            found[f"recipe {name}, {relation}"] = _case(
+                RecipeForestClassifier,
+                {"schema": MIXED, "recipe": recipe, "random_state": 0},
+                relation,
+            )
     return found

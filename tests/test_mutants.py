@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mutants.__main__ import main, report
-from benchmarks.mutants._catalogue import MUTANTS
+from benchmarks.mutants._catalogue import MUTANTS, TABLE
+from benchmarks.mutants._edits import KINDS, edits
 from benchmarks.mutants._runner import FailingTestsError, Mutant, run
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +83,22 @@ def test_the_command_lists_and_chooses(capsys):
 
 def test_names_tell_mistakes_apart():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_drawn_mistakes_are_edits_of_their_kind(kind):
+    assert kind in KINDS
+    for file, find, replace, _ in TABLE[kind]:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert (kind, find, replace) in set(edits(source))
+
+
+def test_new_mistakes_are_drawn_by_their_seed(capsys):
+    assert main(["--draw", "3", "--seed", "1"]) == 0
+    first = capsys.readouterr().out
+    assert main(["--draw", "3", "--seed", "1"]) == 0
+    assert capsys.readouterr().out == first
+    assert first.count("  becomes\n") == 3
 
 
 def global_names(code):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.mutants._catalogue import MUTANTS
+from benchmarks.mutants._edits import draw
 from benchmarks.mutants._runner import FailingTestsError, Verdict, run
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "-j", "--jobs", type=int, default=1, metavar="N", help="copies at a time"
     )
+    parser.add_argument(
+        "--draw", type=int, metavar="N", help="print so many new mistakes, and go"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     options = parser.parse_args(arguments)
+    if options.draw is not None:
+        for number, mutant in enumerate(draw(ROOT, options.draw, options.seed)):
+            print(f"{number}: {mutant.name}, {mutant.file}")
+            print(f"{mutant.find.rstrip()}\n  becomes\n{mutant.replace.rstrip()}\n")
+        return 0
     chosen = [
         mutant
         for mutant in MUTANTS

@@ -1,10 +1,14 @@
 """The mistakes, by what they are about.
 
 Most were made in some implementation of differential privacy; others went unnoticed
-by the tests of this package at some time.
+by the tests of this package at some time. Those in ``drawn.toml`` were drawn, from all
+places where an edit of a fixed list of kinds fits (`benchmarks.mutants._edits`).
 """
 
 from __future__ import annotations
+
+import tomllib
+from pathlib import Path
 
 from benchmarks.mutants._runner import Mutant
 
@@ -996,6 +1000,14 @@ RECIPES = (
     ),
 )
 
+TABLE = tomllib.loads(Path(__file__).with_name("drawn.toml").read_text("utf-8"))
+
+DRAWN = tuple(
+    Mutant(f"drawn, {kind} {number}", file, find, replace, (test,))
+    for kind, rows in TABLE.items()
+    for number, (file, find, replace, test) in enumerate(rows, 1)
+)
+
 MUTANTS = (
     *CALIBRATION,
     *NEIGHBOURS,
@@ -1006,4 +1018,5 @@ MUTANTS = (
     *LEAKS,
     *FILES,
     *RECIPES,
+    *DRAWN,
 )

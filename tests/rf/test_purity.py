@@ -1,21 +1,52 @@
 """With draws that do not look at records, nothing public depends on records.
 
 Sizes, classes that occur and types of labels all differ; what anybody sees must not.
+So it is also where one data set plays the outcomes of an unrelated one: then released
+numbers are those of real noise, and cross every threshold that they are held against.
 """
 
 import itertools
 import re
+import tempfile
 import time
+import warnings
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
-from replay import facts, no_clock, same, watched, without_records
-from replay_cases import cases
+from entropy import system_entropy
+from replay import (
+    People,
+    entropy,
+    facts,
+    no_clock,
+    play,
+    same,
+    watched,
+    without_records,
+)
+from replay_cases import RECIPES, cases, recipe_cases, runner
 from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
+from mmech import (
+    Attribute,
+    Domain,
+    Marginals,
+    MatrixMechanism,
+    PIdentity,
+    Prefix,
+    PrivacyLedger,
+    exponential_mechanism,
+    joint_quantiles,
+    noisy_release,
+    permute_and_flip,
+    release_tables,
+)
 from mmech_rf import PrivateForestClassifier, Schema
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -129,3 +160,295 @@ def _page(model):
     return re.sub(r"sk-(container|estimator)-id-\d+", "", model._repr_html_()), repr(
         model
     )
+
+
+# ------------------------------------------------------------- pairs of unrelated sets
+DOMAIN = Domain(
+    [
+        Attribute.categorical("sex", ["f", "m"]),
+        Attribute.ordinal("size", ["s", "m", "l"]),
+        Attribute.numeric("age", lower=0, upper=3, n_bins=4),
+        Attribute.categorical("town", ["north", "south", "?"]),
+    ]
+)
+VALUES = [["f", "m"], ["s", "m", "l"], [0.5, 1.0, 2.0, 7.0], ["north", "south", ""]]
+"""Of every attribute, with a number out of bounds and a missing value."""
+
+DROP = {"handle_missing": "drop", "handle_unknown": "drop"}
+CATEGORY = {"handle_missing": "category", "handle_unknown": "clip"}
+TABLES = {
+    "margins": {"ways": (1, 2)} | CATEGORY,
+    "records": {"ways": (2, 3)} | CATEGORY,
+    "sets of equal totals": {"ways": 1} | CATEGORY,
+    "some": {"tables": [("sex", "age"), ("size", "town")]} | DROP,
+    "of rho": {"ways": (1, 2), "currency": "rho"} | CATEGORY,
+    "two records each": {"ways": 2, "records_per_person": 2} | DROP,
+    "a tiny epsilon": {"ways": 2, "cost": "1/1000"} | CATEGORY,
+    "a huge epsilon": {"ways": (1, 3), "cost": 1000} | CATEGORY,
+}
+MARGINALS = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
+STRATEGIES = {
+    "prefix": (Prefix(12), Prefix(12)),
+    "p-Identity": (Prefix(12), PIdentity(np.eye(12)[::3] + 0.5)),
+    "marginals": (MARGINALS, MARGINALS),
+}
+SELECTIONS = {
+    "exponential": exponential_mechanism,
+    "permute and flip": permute_and_flip,
+    "quantiles": joint_quantiles,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is done to records: ``run(people, ledger)`` returns all that is seen."""
+
+    run: object
+    ledger: object
+    schema: object = None
+    odd: tuple = ()
+    labels_only: bool = False
+
+
+def tables_of(options, relation):
+    """Return the setting of a release of tables."""
+    options = dict(options)
+    cost = Fraction(options.pop("cost", 1))
+    currency = options.pop("currency", "epsilon")
+
+    def run(people, ledger):
+        cells = np.array(people.X, int).reshape(-1, 4).T
+        columns = zip(DOMAIN.names, VALUES, cells, strict=True)
+        data = {name: np.array(values, object)[own] for name, values, own in columns}
+        released = release_tables(
+            pd.DataFrame(data), DOMAIN, neighbours=relation, ledger=ledger,
+            **{currency: cost}, **options,
+        )  # fmt: skip
+        orders = {"size": {"ranges": "size"}, "age": {"cumulative": "age"}}
+        shown = [
+            released.table(names, frame="dict", **orders.get(names[0], {}))
+            for names in released.tables
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            released.write(Path(folder, "tables"), synthetic=20)
+            files = sorted(Path(folder, "tables").iterdir())
+            # Synthetic records are drawn anew by every call.
+            written = {f.name: f.read_bytes() for f in files if "synth" not in f.name}
+        sample = released.sample(20, seed=0, frame="dict")
+        facts = released.measurement, released.facts, released.statement
+        return facts, repr(released), shown, written, sample
+
+    settings = {
+        "currency": currency,
+        "neighbours": relation,
+        "records_per_person": options.get("records_per_person", 1),
+    }
+    return Setting(run, lambda: PrivacyLedger(cost, **settings), DOMAIN)
+
+
+def of_counts(release, relation, currency="epsilon"):
+    """Return the setting of a release of the counts of twelve cells, by two classes."""
+
+    def run(people, ledger):
+        counts = np.zeros((12, 2), np.int64)
+        codes = np.array(people.X, int).reshape(-1, 3)
+        np.add.at(counts, (codes @ [4, 2, 1], np.array(people.y, int)), 1)
+        return release(counts, neighbours=relation, ledger=ledger, **{currency: 1})
+
+    def ledger():
+        return PrivacyLedger(1, currency=currency, neighbours=relation)
+
+    return Setting(run, ledger, Schema(SCHEMA.attributes, (0, 1)))
+
+
+def measured(name):
+    """Return a release by the matrix mechanism."""
+
+    def release(counts, **given):
+        mechanism = MatrixMechanism(*STRATEGIES[name], **given)
+        noisy = mechanism.measure(counts)
+        answers = mechanism.answer_from(noisy)
+        return noisy, repr(mechanism), np.asarray(answers), mechanism.expected_error()
+
+    return release
+
+
+def selected(name):
+    """Return a release of one of the cells, or of cut points."""
+    extra = {"n_bins": 4, "n_records": 60} if name == "quantiles" else {}
+
+    def release(counts, **given):
+        return SELECTIONS[name](counts[:, 0], released="cells", **given, **extra)
+
+    return release
+
+
+def summed(counts, **given):
+    """Release sums whose noise is shaped for a norm, or scaled to one cell."""
+    groups = {"groups": [6, 6]} if "epsilon" in given else {}
+    return noisy_release(counts, sensitivity=1, released="sums", **given, **groups)
+
+
+def settings():
+    """Return everything that looks at records, by name: kinds first."""
+    found = {}
+    for name, case in (cases() | recipe_cases()).items():
+        found[f"forest, {name}" if "recipe" not in name else name] = Setting(
+            runner(case), case.ledger, case.model.schema, case.odd,
+            labels_only=case.relation == "labels",
+        )  # fmt: skip
+    for relation in ("add_remove", "replace"):
+        for name, options in TABLES.items():
+            found[f"tables, {name}, {relation}"] = tables_of(options, relation)
+        for currency in ("epsilon", "rho"):
+            releases = {name: measured(name) for name in STRATEGIES}
+            releases |= {name: selected(name) for name in SELECTIONS} | {"sums": summed}
+            for name, release in releases.items():
+                if (name, currency) != ("permute and flip", "rho"):
+                    found[f"engine, {name}, {currency}, {relation}"] = of_counts(
+                        release, relation, currency
+                    )
+    return found
+
+
+SETTINGS = settings()
+
+SEEDS = 4
+"""Pairs of every setting in the slow tests."""
+
+
+def one_of_each():
+    """Return a hundred settings: every recipe, kind of table and engine's release once.
+
+    The others are estimators, as many of each; which of their settings is drawn.
+    """
+    rng = np.random.default_rng(0)
+    kinds = {}
+    for name in SETTINGS:
+        first, kind, *_ = name.split(", ")
+        alone = first != "forest" and not first.startswith("recipe")
+        kinds.setdefault((first, kind) if alone else first, []).append(name)
+    forests = kinds.pop("forest")
+    drawn = [str(rng.choice(names)) for names in kinds.values()]
+    models = {}
+    for name in forests:
+        if "boosting, noisy n" in name:  # takes as long as all others together
+            continue
+        models.setdefault(name.split(", ")[1], []).append(name)
+    queues = [list(rng.permutation(names)) for names in models.values()]
+    for number in itertools.count():
+        for queue in queues:
+            if len(drawn) == 100:
+                return drawn
+            if number < len(queue):
+                drawn.append(str(queue[number]))
+    raise AssertionError
+
+
+def stranger(setting, rng, size, like=None):
+    """Draw people: skewed or uniform cells, any classes; only labels, if like others.
+
+    So many records, of which some have values that the policies of a fit take.
+    """
+    schema = setting.schema
+
+    def codes(k, n):
+        skewed = rng.random() < 0.5
+        return rng.choice(k, n, p=rng.dirichlet(np.full(k, 0.2 if skewed else 1e9)))
+
+    if like is not None:
+        rows, size = like.rows, len(like.rows)
+    else:
+        shape = [
+            a.size - (schema is not DOMAIN and "?" in a.categories)
+            for a in schema.attributes
+        ]
+        table = np.column_stack([codes(k, size) for k in shape]).astype(object)
+        table = table.astype(str) if setting.odd else table
+        for place, value in enumerate(setting.odd):
+            table[rng.random(size) < 0.1, place] = value
+        rows = table if schema is DOMAIN else table.astype(str)
+    names = (0,) if schema is DOMAIN else schema.class_labels
+    return People.of(rows, np.array(names)[codes(len(names), size)])
+
+
+def all_that_is_seen(run):
+    """Return what also looks at warnings and errors of a run, and at its ledger."""
+
+    def look(people, ledger):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            # Says how many fits there were.
+            warnings.filterwarnings("ignore", "this estimator, or a clone")
+            try:
+                seen = run(people, ledger)
+            except AssertionError:
+                raise
+            except Exception as error:
+                seen = type(error), str(error)
+        return seen, [(one.category, str(one.message)) for one in said]
+
+    return look
+
+
+def check_strangers(name, number):
+    """Let one data set play the outcomes of another, which has nothing to do with it.
+
+    One is small and one large, so that numbers are on both sides of what stops growth.
+    """
+    setting = SETTINGS[name]
+    rng = np.random.default_rng([number, *map(ord, name)])
+    sizes = rng.permutation([rng.integers(0, 20), rng.integers(150, 400)])
+    one = stranger(setting, rng, sizes[0])
+    other = stranger(setting, rng, sizes[1], one if setting.labels_only else None)
+    run = all_that_is_seen(setting.run)
+    with entropy([number, len(name)]):
+        tape = play(run, one, setting.ledger())
+        after = play(run, other, setting.ledger(), tape, strangers=True)
+    same("the ledger", tape.entries, after.entries)
+    same("what is seen", tape.seen, after.seen)
+    assert tape.played
+    return tape
+
+
+@pytest.mark.parametrize("name", one_of_each())
+def test_strangers_look_the_same(name, seed):
+    check_strangers(name, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_many_strangers_look_the_same(name, seed):
+    for number in range(1, 1 + SEEDS):
+        check_strangers(name, 100 * seed + number)
+
+
+def test_there_are_enough_strangers():
+    """Of all recipes, tables and releases of the engine in the default tests."""
+    chosen = one_of_each()
+    assert len(set(chosen)) == len(chosen) == 100
+    assert SEEDS * len(SETTINGS) >= 1000
+    named = {name.split(", ")[0] for name in chosen}
+    assert named >= {f"recipe {name}" for name in RECIPES}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_draw_takes_fresh_entropy(recipe, seed):
+    """Labels and assignments that follow from the records alone would be a leak."""
+    name = next(name for name in SETTINGS if name.startswith(f"recipe {recipe}, "))
+    setting, rng, taken, dry = SETTINGS[name], np.random.default_rng(seed), [0], []
+
+    def urandom(size):
+        taken[0] += size
+        return rng.bytes(size)
+
+    def watcher(draw, sample):
+        before, outcome = taken[0], sample()
+        several = draw.public.get("n_parts", 2) > 1 and np.size(outcome)
+        if draw.kind not in ("ties", "key") and several and taken[0] == before:
+            dry.append(draw.kind)
+        return outcome
+
+    with system_entropy(urandom), watched(watcher):
+        setting.run(stranger(setting, rng, 150), setting.ledger())
+    assert not dry

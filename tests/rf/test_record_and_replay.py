@@ -6,13 +6,11 @@ paid for; see `replay`.
 
 from itertools import islice
 
-import numpy as np
 import pytest
 import rf_cases
-from replay import People, any_tree, check_pair, entropy, facts, loss, play, watched
-from replay_cases import cases
+from replay import People, any_tree, check_pair, entropy, loss, play, watched
+from replay_cases import cases, runner
 from rf_cases import classifier
-from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech_rf.drawn.draw import Fork
@@ -64,23 +62,6 @@ def neighbours(case):
         alone = "nobody", lone.without(0)
     pairs = {name: (people, neighbour) for name, neighbour in changed.items()}
     return pairs | {alone[0]: (lone, alone[1])}
-
-
-def runner(case):
-    """Return what fits a case to a data set and looks at all of it."""
-
-    def run(people, ledger):
-        model = clone(case.model).set_params(ledger=ledger)
-        X = np.array(people.X, object).reshape(-1, len(case.row))
-        model.fit(X, people.y)
-        seen = [facts(model, case.cells)]
-        if model._holds_counts():
-            model.close()
-            seen.append(facts(model, case.cells))
-        run.accounting = getattr(getattr(model, "choice_", None), "accounting", "pure")
-        return seen
-
-    return run
 
 
 def check(case, seed=0, first=0, step=1):

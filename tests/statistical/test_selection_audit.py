@@ -11,9 +11,10 @@ fall below 0.2 less than once in 10 ** 6. At twice the rate the chances are 0.12
 import numpy as np
 import pytest
 
+from mmech.audit import AuditResult, epsilon_lower_bound, one_by_one
 from mmech.audit import __main__ as command
-from mmech.audit import epsilon_lower_bound, one_by_one
-from mmech_rf import Attribute, DrawnForestClassifier, Schema
+from mmech_rf import Attribute, DrawnForestClassifier, Schema, audit
+from mmech_rf.methods import METHODS
 
 pytestmark = pytest.mark.statistical
 
@@ -115,3 +116,42 @@ def test_a_whole_private_forest():
     bound = label_audit(["yes"], ["yes", "no"])
     assert not bound.refutes(2.0)
     assert bound.refutes(0.2)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_tables(neighbours):
+    """A correct release is refuted once in 10 ** 6 runs; some epsilon is found."""
+    case = command.tables_case(8.0, neighbours)
+    bound = epsilon_lower_bound(
+        case.release, case.first, case.second,
+        runs=100, confidence=1 - 1e-6, statistic=case.statistic,
+    )  # fmt: skip
+    assert not bound.refutes(case.claimed)
+    assert bound.epsilon > 0
+
+
+def test_all_forests_are_audited():
+    private = [name for name, method in METHODS.items() if method.is_private]
+    assert [case.name for case in audit.cases(1.0)] == 2 * private
+
+
+def test_an_audit_without_power_does_not_say_that_a_claim_holds(capsys):
+    def found(epsilon):
+        return AuditResult(epsilon, 0.0, 0.999, 100, (0.0, 0.0))
+
+    assert command.verdict(found(1.1), 1.0) == "REFUTED"
+    assert command.verdict(found(0.4), 1.0) == "not refuted"
+    assert command.verdict(found(0.0), 1.0) == command.NO_POWER
+
+    def cases(epsilon):
+        def noiseless(data, runs):
+            return np.full((runs, 1), data)
+
+        for name, second in (("blind", 0), ("broken", 1)):
+            yield command.Case(name, "add_remove", epsilon, 0.0, noiseless, 0, second)
+
+    assert command.main(["--runs", "2000"], cases) == 1
+    blind, broken, _, summary = capsys.readouterr().out.splitlines()[-4:]
+    assert blind.endswith(command.NO_POWER)
+    assert broken.endswith("REFUTED")
+    assert summary.startswith("2 releases: 1 refuted, 1 without power.")

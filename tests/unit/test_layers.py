@@ -23,9 +23,9 @@ LAYERS = [
     {"marginals"},
     {"strategies", "error", "reduction", "prior", "integer_strategy"},
     {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "export", "audit", "testing"},
+    {"reconstruction", "mechanism", "export", "testing"},
     {"tables"},
-    {"cli", "__main__"},
+    {"audit", "cli", "__main__"},
 ]
 """Modules and folders of the engine, lowest first: nothing imports from above it."""
 

@@ -212,3 +212,52 @@ def test_more_stated_records_than_integers_hold_cost_no_budget_without_a_draw():
         [1, 2, 3], 2, n_records=10**30, epsilon=1, released="cuts", ledger=ledger
     )
     assert (cuts.size, ledger.spent) == (1, 1)
+
+
+def rounding_errors(table, n_bins):
+    """Return by how many units each sum of weights is rounded, (b - 2, G + 1)."""
+    ways, found = table[:, 0], []
+    for number in range(2, n_bins):
+        rounded, own = quantiles._one_more(ways, table, number), [0] * len(ways)
+        for edge in range(number, len(table) - 1):
+            terms = (ways + table[edge])[number - 1 : edge].tolist()
+            most = max(terms)
+            parts = ((Decimal(g - most) / 2**FRACTION_BITS).exp() for g in terms)
+            own[edge] = int(rounded[edge]) - most - sum(parts).ln() * 2**FRACTION_BITS
+        ways = rounded
+        found.append(own)
+    return found
+
+
+def test_all_roundings_of_a_draw_are_paid_for():
+    """Along the worst of all ways to cut they add up to more than those of one sum."""
+    n_bins, tables, whole = 32, [], quantiles.surplus_logarithms
+
+    def keep(*arguments):
+        tables.append(whole(*arguments))
+        return tables[-1]
+
+    counts = np.random.default_rng(0).integers(0, 4, 2 * n_bins)
+    counts[n_bins] = 0  # one more is too many, or not
+    with mock.patch.object(quantiles, "surplus_logarithms", keep):
+        for more in (0, 1):
+            counts[n_bins] += more
+            joint_quantiles(counts, n_bins, n_records=n_bins, epsilon=1, released="x")
+    with localcontext(prec=30):
+        one, other = (rounding_errors(table, n_bins) for table in tables)
+        changes = (tables[1] - tables[0]).tolist()
+        last = len(changes) - 1
+        # How much more likely so many cuts up to an edge become, in units: at the
+        # least and at the most, but for what is the same for all ways to cut.
+        spans = {edge: (changes[edge][0],) * 2 for edge in range(1, last)}
+        for errors in zip(one, other, strict=True):
+            before, spans = spans, {}
+            for edge in range(min(before) + 1, last):
+                spans[edge] = tuple(
+                    best(before[start][i] + changes[edge][start] for start in before
+                         if start < edge) + errors[1][edge] - errors[0][edge]
+                    for i, best in enumerate((min, max))
+                )  # fmt: skip
+        ends = [[x + changes[last][start] for x in spans[start]] for start in spans]
+        width = max(most for _, most in ends) - min(least for least, _ in ends)
+    assert 2**FRACTION_BITS - 12 * n_bins + 12 < width <= 2**FRACTION_BITS
