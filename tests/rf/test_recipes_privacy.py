@@ -387,6 +387,39 @@ def test_nodes_stop_by_noisy_numbers_alone():
     same("forests", *found)
 
 
+FINE = Schema(
+    (
+        Attribute.numeric("x", lower=0, upper=64, n_bins=64),
+        Attribute.numeric("y", lower=0, upper=64, n_bins=64),
+    ),
+    ("no", "yes"),
+)
+
+
+@pytest.mark.parametrize("name", ["rana", "sulq-id3"])
+def test_tests_follow_from_noisy_numbers_alone(name):
+    """Unlike records under the same noisy counts and sums give the same forest."""
+    found = []
+    for number, label in ((2, "no"), (3000, "yes")):
+        noise, rows = np.random.default_rng(0), np.full((number, 2), 0.5 + number % 60)
+
+        def watcher(draw, sample, noise=noise):
+            if draw.kind == "laplace":
+                return noise.integers(1, 4000, np.shape(draw.exact))
+            if draw.kind == "exponential_rows":
+                return np.array([np.flatnonzero(r)[0] for r in row_probabilities(draw)])
+            return sample()
+
+        model = RecipeForestClassifier(
+            FINE, epsilon=1, recipe=recipes()[name].replace(n_trees=2, depth=3),
+            n_records=300, random_state=0,
+        )  # fmt: skip
+        with watched(watcher), entropy([0, 1]):
+            model.fit(rows, [label] * number)
+        found.append(model._experts.forest)
+    same("forests", *found)
+
+
 # -------------------------------------------------------------------- random samples
 BACKGROUND = [(("0", "0"), "no")] * 12
 LABELS = Recipe(

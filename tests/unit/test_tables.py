@@ -237,8 +237,15 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_
         assert level - error <= np.mean(shares) <= 0.995
 
 
-def test_standard_errors_are_those_of_the_mechanism():
-    plan = release_tables(None, DOMAIN, ways=(1, 2), epsilon=1, dry_run=True)
+@pytest.mark.parametrize("persons", [1, 3])
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("ways", [1, (1, 2)], ids=str)
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": "1/2"}], ids=str)
+def test_standard_errors_are_those_of_the_mechanism(relation, persons, ways, cost):
+    plan = release_tables(
+        None, DOMAIN, ways=ways, dry_run=True, neighbours=relation,
+        records_per_person=persons, **cost,
+    )  # fmt: skip
     sizes, subsets = DOMAIN.shape, plan.subsets
     mechanism = plan.mechanism()
     expected = np.sqrt(mechanism.per_query_error())

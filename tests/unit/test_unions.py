@@ -233,7 +233,7 @@ def test_many_groups_are_merged():
 
 def test_auto_reaches_the_known_loss_of_a_union():
     """HDMM's best is 2.66e5 (Identity)."""
-    assert optimize(union_of_prefixes(64), seed=0, n_starts=1).loss <= 2.2e5
+    assert optimize(union_of_prefixes(64), seed=0, n_starts=2).loss <= 2.2e5
 
 
 def test_a_mechanism_runs_on_a_union(rng):
