@@ -159,7 +159,8 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
     with showing(lambda: progress_words(total, expected, time.monotonic() - started)):
         for X, y, chunk_id in parts:
             file = chunk_id[0] if chunk_id else path
-            with located(f"cannot use the data {file!r}"):
+            shown = min(file, os.path.relpath(file), key=len)
+            with located(f"cannot use the data {shown!r}"):
                 model.count(X, y, chunk_id=chunk_id)
             total += len(y)
             _check_memory(args.memory, model._parts.nbytes)
