@@ -5,7 +5,8 @@ best of many restarts of the reference implementation of HDMM (McKenna et al., V
 2018), run on NumPy 1.24 and SciPy 1.10, because it fails on newer ones. ``--quick``
 leaves out what takes more than about ten seconds. ``--ratios`` prints instead how far
 the losses are at most from the least loss of all strategies, by the bound that `report`
-quotes, with the processor time of the search and of the report.
+quotes, with the processor time of the search and of the report. ``--sweep N`` compares
+"auto" with every template run alone, on N random workloads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,13 +26,18 @@ import scipy.sparse as sp
 from mmech import (
     AllRange,
     Dense,
+    DomainTooLargeError,
     Identity,
     Kronecker,
     Prefix,
     QueryMatrix,
+    Scaled,
     Sparse,
     StrategyResult,
+    Total,
+    UnsupportedWorkloadError,
     VStack,
+    WidthRange,
     all_marginals,
     optimize,
     report,
@@ -131,6 +138,53 @@ CERTIFIED: list[Callable[[], QueryMatrix]] = [
 ]
 
 
+def random_workload(seed: int, most: int = 2000) -> QueryMatrix:
+    """Return windows, ranges, unions and products with totals and weights."""
+    rng = np.random.default_rng([seed, 41])
+
+    def one(n: int) -> QueryMatrix:
+        window = int(rng.integers(2, max(3, n // 3)))
+        choices = (Prefix(n), AllRange(n), WidthRange(n, window), Identity(n), Total(n))
+        return choices[int(rng.choice(5, p=[0.25, 0.2, 0.35, 0.1, 0.1]))]
+
+    def product(sizes: list[int]) -> QueryMatrix:
+        return one(sizes[0]) if len(sizes) == 1 else Kronecker([*map(one, sizes)])
+
+    n = round(math.exp(rng.uniform(math.log(20), math.log(most))))
+    first = max(2, round(n ** rng.uniform(0.4, 0.8)))
+    sizes = [n] if rng.random() < 0.5 else [first, max(2, n // first)]
+    blocks = [product(sizes) for _ in range(int(rng.integers(1, 4)))]
+    if len(blocks) == 1:
+        return blocks[0]
+    return VStack([Scaled(float(rng.uniform(0.3, 3)), block) for block in blocks])
+
+
+def behind(workload: QueryMatrix) -> tuple[float, str]:
+    """Return the loss of "auto" over that of its best template, and the template."""
+    auto = optimize(workload, seed=0)
+    losses = {auto.template: auto.loss}
+    for template in ("workload", "pidentity", "kronecker", "union", "marginals"):
+        with suppress(UnsupportedWorkloadError, DomainTooLargeError):
+            found = optimize(workload, template=template, seed=0)
+            losses[template] = min(found.loss, losses.get(template, math.inf))
+    best = min(losses, key=lambda name: losses[name])
+    return auto.loss / losses[best], best
+
+
+def _print_sweep(number: int) -> None:
+    """Print on which random workloads "auto" is behind one of its templates."""
+    worst = []
+    for seed in range(number):
+        workload = random_workload(seed)
+        started = time.process_time()
+        ratio, best = behind(workload)
+        worst.append(ratio)
+        if ratio > 1.001:
+            took = f"{time.process_time() - started:.0f} s"
+            print(f"{seed}: {ratio:.4f} of {best}, {workload!r}, {took}", flush=True)
+    print(f"{number} workloads, auto at most {max(worst):.4f} of its best template")
+
+
 def _print_ratios() -> None:
     print("| workload | loss | template | ratio to the bound | search, s | report, s |")
     print("|---|---|---|---|---|---|")
@@ -167,7 +221,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--ratios", action="store_true", help="print ratios to lower bounds instead"
     )
+    parser.add_argument("--sweep", type=int, metavar="N", help="auto beside templates")
     chosen = parser.parse_args(argv)
+    if chosen.sweep:
+        _print_sweep(chosen.sweep)
+        return
     if chosen.ratios:
         _print_ratios()
         return

@@ -33,6 +33,7 @@ from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refi
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
+from mmech.structure.attributes import marginals_of
 from mmech.structure.boxes import comes_from_partitions
 from mmech.structure.shape import frobenius_squared, kronecker_terms
 
@@ -60,6 +61,13 @@ CHOLESKY_LIMIT = 1e3
 RACE_ITERATIONS = 150
 RACE_TOLERANCE = 1e-5
 """Limits of a descent that only finds the starts, or blocks, to go on from."""
+
+GLANCE_TOLERANCE = 1e-4
+"""Limit of the one descent that tells "auto" whether p-Identity pays. Fewer extra
+queries than by default, or thirty iterations, missed windows of a month in a year."""
+
+PRODUCT_DOMAIN = 2048
+"""Above this domain size "auto" leaves products to the templates of their factors."""
 
 SMALL_DOMAIN = 64
 """Up to this domain size "auto" tries p-Identity in earnest on every workload."""
@@ -474,10 +482,13 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     if n <= SMALL_DOMAIN:
         return None
     if kronecker_terms(workload) is not None:
-        return Skip("a product structure is optimized by 'kronecker'")
+        if n > PRODUCT_DOMAIN:
+            return Skip("a product structure is optimized by 'kronecker'")
+        if marginals_of(workload) is not None:
+            return Skip("marginals are optimized as such")
     if comes_from_partitions(workload):
         return Skip("descent on partitions falls back to the identity")
-    short = pidentity_strategy(workload, p=8, n_starts=1, max_iter=30, seed=0)
+    short = pidentity_strategy(workload, n_starts=1, tolerance=GLANCE_TOLERANCE, seed=0)
     # A tree has more queries than eight, and is no measure of what more will do.
     flat = (run.loss for run in found.runs if run.template != "hierarchy")
     if short.loss >= min(flat, default=math.inf):
@@ -489,6 +500,8 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
     """Leave out a p per factor, which is meant for "kronecker"; hurry if large."""
     several = np.ndim(options.get("p", 0)) > 0
     own = {k: v for k, v in options.items() if k != "p" or not several}
+    if workload.shape[1] > SMALL_DOMAIN and kronecker_terms(workload) is not None:
+        own = {"n_starts": 1} | own
     large = workload.shape[1] > EXACTING_DOMAIN
     hurried = large and not asks_in_order(workload.gram())
     return {"tolerance": RACE_TOLERANCE, **own} if hurried else own

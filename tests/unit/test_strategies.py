@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, csr_matrix
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import mmech
+from benchmarks.strategy_table import behind, random_workload
 from mmech import (
     AllRange,
     Attribute,
@@ -27,6 +28,7 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
+    WidthRange,
     bayes_risk_strategy,
     confidence_interval,
     dual_bound,
@@ -613,3 +615,33 @@ def test_auto_survives_rank_deficient_forests(seed):
     workload = training_workload(forest)
     result = optimize(workload, seed=0)
     assert result.loss == pytest.approx(loss(workload, result.strategy))
+
+
+# ---- "auto" beside its templates -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        WidthRange(365, 30),
+        VStack([Identity(96), WidthRange(96, 7), WidthRange(96, 28)]),
+        Kronecker([AllRange(12), WidthRange(11, 4)]),
+        VStack(
+            [Kronecker([Prefix(30), Total(5)]), Kronecker([Identity(30), Identity(5)])]
+        ),
+    ],
+    ids=str,
+)
+def test_auto_is_not_behind_a_descent_that_it_left_out(workload):
+    alone = optimize(workload, template="pidentity", seed=0)
+    assert optimize(workload, seed=0).loss <= 1.01 * alone.loss
+
+
+@pytest.mark.parametrize(
+    ("number", "most"),
+    [(8, 100), pytest.param(300, 2000, marks=pytest.mark.slow)],
+    ids=str,
+)
+def test_auto_is_not_behind_any_template(number, most):
+    ratios = [behind(random_workload(seed, most))[0] for seed in range(number)]
+    assert max(ratios) <= 1.01
