@@ -16,7 +16,7 @@ from typing import Any
 
 from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
+from mmech.privacy.cost import in_rho, rho_from_epsilon_delta, warn_if_weak
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
@@ -132,6 +132,12 @@ class PrivacyLedger(Settled):
     records_per_person : int, default=1
         Largest number of records of one person, public; the budget is per person.
 
+    Warns
+    -----
+    PrivacyLeakWarning
+        If epsilon is above 20, where exact counts are as good as published; of rho at
+        delta = 1e-5.
+
     Notes
     -----
     Proof: ``notebooks/proofs/composition.md``.
@@ -163,13 +169,14 @@ class PrivacyLedger(Settled):
         neighbours: str = "add_remove",
         records_per_person: int = 1,
     ) -> None:
-        self.relation = Relation(neighbours, records_per_person)
+        self._begin(total, currency, Relation(neighbours, records_per_person))
+        if not isinstance(self.total, float):
+            warn_if_weak(self.total, self.currency)
+
+    def _begin(self, total: Any, currency: str, relation: Relation) -> None:
+        self.relation = relation
         self.currency = check_choice(currency, "currency", CURRENCIES)
-        self.total: Fraction | float = (
-            math.inf
-            if isinstance(total, float) and total == math.inf
-            else check_epsilon(total, "total")
-        )
+        self.total: Fraction | float = _checked_total(total)
         self._entries: list[LedgerEntry] = []
         self._lock = threading.RLock()
         self._held: dict[str, Fraction] = {}  # by thread: what it is about to spend
@@ -243,17 +250,14 @@ class PrivacyLedger(Settled):
                     f"there is no ledger {os.fspath(path)!r}; check the name, or give "
                     "its total to make it"
                 )
-            ledger = cls(
-                total,
-                currency=currency or "epsilon",
-                neighbours=neighbours or "add_remove",
-                records_per_person=records_per_person or 1,
-            )
+            relation = Relation(neighbours or "add_remove", records_per_person or 1)
+            made = object.__new__(cls)
+            made._begin(total, currency or "epsilon", relation)
             check_writable(file.path)
             with file.locked():
                 if not os.path.exists(file.path):
-                    ledger._file = file
-                    ledger._keep([], [], {})
+                    made._file = file
+                    made._keep([], [], {})
         content = file.read()
         try:
             whole = content["total"]
@@ -266,7 +270,7 @@ class PrivacyLedger(Settled):
         ledger._file = file
         ledger._refresh()
         if total is not None:
-            total = cls(total).total
+            total = _checked_total(total)
         own = ledger.total, ledger.currency, *vars(ledger.relation).values()
         asked = total, currency, neighbours, records_per_person
         for name, kept, given in zip(("total", *_PROMISED), own, asked, strict=True):
@@ -439,7 +443,10 @@ class PrivacyLedger(Settled):
             If the remaining budget is smaller; nothing is spent.
         """
         with self._settling():
-            held = {**self._held, _holder(): self.check(cost, currency=currency)}
+            exact = self.check(cost, currency=currency)
+            if isinstance(self.total, float):
+                warn_if_weak(exact, self.currency)
+            held = {**self._held, _holder(): exact}
             if self._file is not None:
                 self._keep(self._entries, self._releases, held)
             self._held.update(held)
@@ -501,6 +508,8 @@ class PrivacyLedger(Settled):
         with self._settling():
             exact = self.check(cost, currency=currency, kind=kind)
             size = float(exact_size(sensitivity))
+            if isinstance(self.total, float) and _holder() not in self._held:
+                warn_if_weak(exact, self.currency)
             return self._record(
                 LedgerEntry(exact, released, kind, size, self.currency, insecure)
             )
@@ -638,12 +647,8 @@ class PrivacyLedger(Settled):
                     "keep to the ledger of epsilon"
                 )
             entries = [_entry_in_rho(entry) for entry in self._entries]
-            other = PrivacyLedger(
-                left + composed(entries),
-                currency="rho",
-                neighbours=self.neighbours,
-                records_per_person=self.relation.records_per_person,
-            )
+            other = object.__new__(PrivacyLedger)  # was warned about
+            other._begin(left + composed(entries), "rho", self.relation)
             other._entries = entries
             self._succeeded = True
         return other
@@ -778,6 +783,12 @@ class _LedgerPart(PrivacyLedger):
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         values = {**entry.__dict__, "partition": self._partition, "part": self._part}
         return super()._record(LedgerEntry(**values))
+
+
+def _checked_total(total: Any) -> Fraction | float:
+    """Return a budget, which may be infinite."""
+    unlimited = isinstance(total, float) and total == math.inf
+    return math.inf if unlimited else check_epsilon(total, "total")
 
 
 _PROMISED = ("currency", "neighbours", "records_per_person")
