@@ -1,8 +1,9 @@
-"""The command ``mmech``: tables from a csv file, without a line of Python."""
+"""The command ``mmech``: tables from a csv file, and the budget that pays for them."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from mmech.terminal import (
 )
 
 if TYPE_CHECKING:
+    from mmech.privacy.ledger import PrivacyLedger
     from mmech.tables import TablePlan
 
 __all__ = ["build_parser", "main"]
@@ -64,6 +66,21 @@ examples:
   {PROG} tables people.csv --domain people.json --table age,sex --table age,size
       --epsilon 1/2 --out out --synthetic 10000
       two tables, and records drawn from a model of them
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
+      --ledger budget.json
+      paid from a budget that other releases of these records share
+"""
+_BUDGET = """\
+Print what a ledger on disk promises, what was spent and what is left, or make a new
+one. What is released from the same records adds up: name one ledger for all
+of it, with --ledger. What does not fit into its total is refused.
+"""
+_BUDGET_EXAMPLES = f"""\
+examples:
+  {PROG} budget budget.json --total 1
+      make a ledger of epsilon = 1
+  {PROG} budget budget.json
+      what was spent, when and on what
 """
 _WORDS = {
     "X": "the records (row 0 is below the header)",
@@ -88,6 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser, commands = command_line(PROG, _DESCRIPTION, _EXAMPLES)
     _add_tables(commands)
+    _add_budget(commands)
     return parser
 
 
@@ -131,6 +149,11 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="R",
         help="the same as zero-concentrated differential privacy",
     )
+    add(
+        "--ledger",
+        metavar="FILE",
+        help=f"pay from this ledger, which `{PROG} budget` makes (default: from none)",
+    )
     add("--out", metavar="FOLDER", help="new folder for the tables and the statement")
     add(
         "--dry-run",
@@ -150,21 +173,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="P",
         help="probability with which an interval holds the exact count (default: 0.95)",
     )
-    add(
-        "--neighbours",
-        choices=("add_remove", "replace"),
-        default="add_remove",
-        help="neighbouring data sets differ by adding or removing one record, or by "
-        "replacing one (default: add_remove)",
-    )
-    add(
-        "--records-per-person",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="largest number of records of one person; the cost is per person "
-        "(default: 1)",
-    )
+    _add_relation(command, "add_remove", 1)
     for option, what, choices in (
         ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
         ("missing", "missing values", ("error", "category", "drop")),
@@ -175,6 +184,47 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
             default=choices[0],
             help=f"what to do with {what} (default: {choices[0]})",
         )
+
+
+def _add_relation(
+    command: argparse.ArgumentParser, neighbours: str | None, records: int | None
+) -> None:
+    command.add_argument(
+        "--neighbours",
+        choices=("add_remove", "replace"),
+        default=neighbours,
+        help="neighbouring data sets differ by adding or removing one record, or by "
+        "replacing one (default: add_remove)",
+    )
+    command.add_argument(
+        "--records-per-person",
+        type=whole(1),
+        default=records,
+        metavar="N",
+        help="largest number of records of one person; the cost is per person "
+        "(default: 1)",
+    )
+
+
+def _add_budget(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "budget",
+        _budget,
+        short="print what a ledger on disk paid for, or make one",
+        description=_BUDGET,
+        epilog=_BUDGET_EXAMPLES,
+    )
+    add = command.add_argument
+    add("ledger", metavar="FILE", help="JSON file of the ledger")
+    add("--total", type=read_epsilon, metavar="E", help="budget of a new ledger")
+    add(
+        "--currency",
+        choices=("epsilon", "rho"),
+        help="what it counts: pure epsilon, or rho of zero-concentrated differential "
+        "privacy (default: epsilon)",
+    )
+    _add_relation(command, None, None)
 
 
 def _read_level(text: str) -> float:
@@ -200,6 +250,7 @@ def _tables(args: argparse.Namespace) -> None:
     for path in (args.domain, *([] if args.data is None else [args.data])):
         with open(path, "rb"):  # before anything that takes time
             pass
+    ledger = None if args.ledger is None else _opened(args)
     said = ["starting"]
     with showing(lambda: said[-1]):
         from mmech.tables import release_tables
@@ -216,6 +267,7 @@ def _tables(args: argparse.Namespace) -> None:
             rho=args.rho,
             neighbours=args.neighbours,
             records_per_person=args.records_per_person,
+            ledger=ledger,
             handle_unknown=args.handle_unknown,
             handle_missing=args.handle_missing,
             dry_run=args.dry_run,
@@ -228,6 +280,52 @@ def _tables(args: argparse.Namespace) -> None:
         _print_plan(made)
     else:
         _print_statement(args)
+    if ledger is not None:
+        print_wrapped(f"Left in {args.ledger!r}: {_left(ledger)}.")
+
+
+def _opened(args: argparse.Namespace) -> PrivacyLedger:
+    """Return the ledger that pays, or raise before anything takes time."""
+    from mmech.privacy.ledger import PrivacyLedger
+
+    ledger = PrivacyLedger.open(args.ledger)
+    if args.rho is None:
+        ledger.check(args.epsilon)
+    elif ledger.currency == "rho":
+        ledger.check(args.rho, currency="rho")
+    else:
+        raise InputError(
+            f"the ledger {args.ledger!r} counts pure epsilon, which cannot pay for "
+            "--rho; use --epsilon, or make a ledger with --currency rho"
+        )
+    return ledger
+
+
+def _left(ledger: PrivacyLedger) -> str:
+    return f"{ledger.currency} = {ledger.remaining} of {ledger.total}"
+
+
+def _budget(args: argparse.Namespace) -> None:
+    from mmech.privacy.ledger import PrivacyLedger
+
+    ledger = PrivacyLedger.open(
+        args.ledger,
+        total=args.total,
+        currency=args.currency,
+        neighbours=args.neighbours,
+        records_per_person=args.records_per_person,
+    )
+    print_wrapped(f"Data sets differ {ledger.relation.words}.")
+    print_wrapped(f"Spent: {ledger.currency} = {ledger.spent}.")
+    print_wrapped(f"Left: {_left(ledger)}.")
+    for entry in json.loads(ledger.to_json())["releases"]:
+        part = f" (part: {entry['part']})" if "part" in entry else ""
+        unsafe = " (PREDICTABLE NOISE, not private)" if entry["insecure"] else ""
+        print_wrapped(
+            f"{entry['date']}: {ledger.currency} = {entry[ledger.currency]}, "
+            f"{entry['released']}{part}{unsafe}",
+            bullet=True,
+        )
 
 
 def _print_plan(plan: TablePlan) -> None:

@@ -158,4 +158,4 @@ class PerformanceWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something that should be public was read from data, or noise was seeded."""
+    """A public fact was read from data, noise was seeded, or a budget hides nothing."""

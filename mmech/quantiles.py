@@ -37,7 +37,7 @@ from mmech.exceptions import ParameterError
 from mmech.noise import FRACTION_BITS, check_insecure_rng, weighted_choice
 from mmech.noise.seam import drawn
 from mmech.noise.system import Rng
-from mmech.privacy.cost import one_cost
+from mmech.privacy.cost import one_cost, warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, in_64_bits, whole_numbers
@@ -150,6 +150,8 @@ def joint_quantiles(
         raise ParameterError(
             "n_records", "must be a public number of at least 1", n_records
         )
+    if ledger is None:
+        warn_if_weak(cost, currency)
     cuts, _ = select_quantiles(
         exact,
         n_bins,

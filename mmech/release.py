@@ -21,6 +21,7 @@ from mmech.noise.laws import Law, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn
 from mmech.noise.system import Rng, check_insecure_rng
+from mmech.privacy.cost import warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 
@@ -240,6 +241,8 @@ def noisy_release(
     noise = check_insecure_rng(insecure_rng)
     whole = whole_numbers(values)
     law, cost = law_and_cost(epsilon, rho)
+    if ledger is None:
+        warn_if_weak(cost, law.currency)
     rows = whole.shape[0] if whole.ndim else 1
     if groups is not None:
         law = _checked_norm(groups, whole, law)

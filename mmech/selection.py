@@ -36,7 +36,7 @@ from mmech.noise import (
 )
 from mmech.noise.seam import drawn
 from mmech.noise.system import Rng
-from mmech.privacy.cost import bounded_range_epsilon, one_cost
+from mmech.privacy.cost import bounded_range_epsilon, one_cost, warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, in_64_bits, whole_numbers
@@ -177,6 +177,8 @@ def exponential_mechanism(
     1
     """
     cost, currency = one_cost(epsilon, rho)
+    if ledger is None:
+        warn_if_weak(cost, currency)
     chosen, _ = select(
         _scores(scores),
         cost,
@@ -379,6 +381,8 @@ def permute_and_flip(
     noise = check_insecure_rng(insecure_rng)
     whole = _scores(scores)
     price = check_epsilon(epsilon)
+    if ledger is None:
+        warn_if_weak(price, "epsilon")
     charge(ledger, LedgerEntry(price, released, "permute_and_flip"), relation, noise)
     exact = in_64_bits(whole)
     return flip(exact, price, monotone=monotone, relation=relation, noise=noise)

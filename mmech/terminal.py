@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from mmech.checks import check_epsilon
-from mmech.exceptions import ParameterError
+from mmech.exceptions import BudgetExceededError, ParameterError
 
 __all__ = [
     "InputError",
@@ -280,7 +280,7 @@ def _run(
         if error.errno is None:  # worded by us: files to write, sets to fetch
             return _fail(prog, str(error))
         raise
-    except ValueError as error:
+    except (ValueError, BudgetExceededError) as error:
         return _fail(prog, words(error, args))
     return 0
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_writable", "replacing", "unfinished_folder"]
+__all__ = ["check_writable", "replacing", "runs", "unfinished_folder"]
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -56,15 +56,15 @@ def unfinished_folder(parent: Path) -> Iterator[Path]:
     """
     mark = f".writing-{platform.node() or 'here'}-"
     for left in parent.glob(f"{mark}*"):
-        if not _runs(left.name.removeprefix(mark).partition("-")[0]):
+        if not runs(left.name.removeprefix(mark).partition("-")[0]):
             shutil.rmtree(left, ignore_errors=True)
     own = f"{mark}{os.getpid()}-"
     with tempfile.TemporaryDirectory(dir=parent, prefix=own) as at:
         yield Path(at)
 
 
-def _runs(process: str) -> bool:
-    """Whether a process may still run; the number is that of a file's name."""
+def runs(process: str) -> bool:
+    """Return whether a process of this machine may still run, by its number."""
     if os.name != "posix" or not process.isdecimal():
         return True  # elsewhere the question would end the process
     try:

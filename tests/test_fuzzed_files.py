@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmech import AllRange, Attribute, Domain, optimize, save
+from mmech import AllRange, Attribute, Domain, PrivacyLedger, optimize, save
 from mmech_rf import (
     BatchTrainingClassifier,
     PrivateForestClassifier,
@@ -45,6 +45,11 @@ def write_files(folder):
     save(folder / "strategy.npz", optimize(AllRange(16), seed=0))
     SCHEMA.to_json(folder / "schema.json")
     Domain(SCHEMA.attributes).to_json(folder / "domain.json")
+    ledger = PrivacyLedger.open(folder / "ledger.json", total=1)
+    for part in ("north", "south"):
+        ledger.part("region", part).spend("1/4", "counts", sensitivity=1)
+    ledger.hold("1/8")
+    (folder / "ledger.json.lock").unlink()
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ References
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from decimal import ROUND_FLOOR, localcontext
 from fractions import Fraction
@@ -61,6 +62,7 @@ from functools import lru_cache
 from typing import Any
 
 from mmech.checks import check_delta, check_epsilon
+from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
     "bernoulli_sample_epsilon",
@@ -71,6 +73,8 @@ __all__ = [
     "one_cost",
     "poisson_bag_epsilon",
     "rho_from_epsilon_delta",
+    "warn_if_delta_is_large",
+    "warn_if_weak",
 ]
 
 BISECTIONS = 200
@@ -78,6 +82,9 @@ BISECTIONS = 200
 
 ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
+
+WEAK_EPSILON, WEAK_DELTA = 20, 1e-5
+"""What epsilon is warned of, and delta where no number of records is public."""
 
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
@@ -107,6 +114,42 @@ def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:
     if rho is None:
         return check_epsilon(epsilon), "epsilon"
     return check_epsilon(rho, "rho"), "rho"
+
+
+def warn_if_weak(cost: Fraction, currency: str, stacklevel: int = 3) -> None:
+    """Warn of a budget that hides next to nothing, and say what it means."""
+    if cost <= (WEAK_EPSILON if currency == "epsilon" else WEAK_EPSILON / 5):
+        return
+    epsilon, at = float(cost), ""
+    if currency == "rho":
+        epsilon = epsilon_from_rho(cost, WEAK_DELTA)
+        at = f" (about epsilon = {epsilon:.3g} at delta = {WEAK_DELTA:g})"
+    if epsilon > WEAK_EPSILON:
+        warnings.warn(
+            f"{currency} = {float(cost):g}{at} protects hardly anybody: what is "
+            f"released may be about 10^{epsilon / math.log(10):.0f} times as likely "
+            "with the records of a person as without them, and counts are all but "
+            "exact; choose a smaller one, such as 1",
+            PrivacyLeakWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def warn_if_delta_is_large(
+    delta: float, n_records: float | None, stacklevel: int = 3
+) -> None:
+    """Warn of a delta that lets whole records be published."""
+    limit, name = WEAK_DELTA, f"{WEAK_DELTA:g}"
+    if n_records is not None:
+        limit, name = 1 / n_records, f"1/n_records = {1 / n_records:.2g}"
+    if delta > limit:
+        warnings.warn(
+            f"delta = {delta:g} is above {name}: with this probability epsilon need "
+            "not hold, and who publishes some whole records at random would keep the "
+            "promise; choose one well below one over the number of records",
+            PrivacyLeakWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def bounded_range_epsilon(rho: Fraction) -> Fraction:

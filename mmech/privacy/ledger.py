@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from mmech.checks import check_choice, check_epsilon
-from mmech.exceptions import BudgetExceededError
-from mmech.privacy.cost import in_rho, rho_from_epsilon_delta
+from mmech.exceptions import BudgetExceededError, ParameterError
+from mmech.privacy.cost import in_rho, rho_from_epsilon_delta, warn_if_weak
 from mmech.privacy.guards import Settled, check_process
+from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
-from mmech.storage.codec import storable
+from mmech.storage.codec import exact_number, storable
+from mmech.writing import check_writable, runs
 
 __all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "composed"]
 
@@ -109,10 +113,10 @@ class PrivacyLedger(Settled):
     at ``0.1`` fit a ledger of ``0.3``. Releases on disjoint parts of the records cost
     as much as the dearest part (parallel composition, see `part`). A release that
     does not fit is refused before anything is drawn, and one that was paid for counts
-    even if it is interrupted. The account is in memory: it ends with the program.
-    Safe to use from several threads. In a
-    process that was forked from its own it refuses every release, because both copies
-    would spend the same budget.
+    even if it is interrupted. The account is in memory and ends with the program; one
+    that lasts is a file, see `open`. Safe to use from several threads. In a process
+    that was forked from its own it refuses every release, because both copies would
+    spend the same budget.
 
     Parameters
     ----------
@@ -127,6 +131,12 @@ class PrivacyLedger(Settled):
         Neighbour relation that the budget refers to.
     records_per_person : int, default=1
         Largest number of records of one person, public; the budget is per person.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If epsilon is above 20, where exact counts are as good as published; of rho at
+        delta = 1e-5.
 
     Notes
     -----
@@ -159,18 +169,119 @@ class PrivacyLedger(Settled):
         neighbours: str = "add_remove",
         records_per_person: int = 1,
     ) -> None:
-        self.relation = Relation(neighbours, records_per_person)
+        self._begin(total, currency, Relation(neighbours, records_per_person))
+        if not isinstance(self.total, float):
+            warn_if_weak(self.total, self.currency)
+
+    def _begin(self, total: Any, currency: str, relation: Relation) -> None:
+        self.relation = relation
         self.currency = check_choice(currency, "currency", CURRENCIES)
-        self.total: Fraction | float = (
-            math.inf
-            if isinstance(total, float) and total == math.inf
-            else check_epsilon(total, "total")
-        )
+        self.total: Fraction | float = _checked_total(total)
         self._entries: list[LedgerEntry] = []
         self._lock = threading.RLock()
-        self._held: dict[int, Fraction] = {}  # by thread: what it is about to spend
+        self._held: dict[str, Fraction] = {}  # by thread: what it is about to spend
         self._process = os.getpid()
         self._succeeded = False
+        self._file: LedgerFile | None = None
+        self._releases: list[dict[str, Any]] = []  # entries as in the file
+        self._state: Any = None  # of the file, when it was read
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        total: Any = None,
+        currency: str | None = None,
+        neighbours: str | None = None,
+        records_per_person: int | None = None,
+    ) -> PrivacyLedger:
+        """Open a ledger on disk, or make it where there is none.
+
+        It outlives the program. Any number of processes may spend from it at a time,
+        one after the other: every charge is on the disk before noise is drawn. A
+        process that is killed loses no charge; what it kept for a fit is free again.
+
+        Parameters
+        ----------
+        path : path
+            JSON file, on a disk of this machine. An empty file ``.lock`` stays beside
+            it.
+        total, currency, neighbours, records_per_person
+            As of a `PrivacyLedger`. A new file needs `total`; an existing file has all
+            of them, and what is given must agree with it.
+
+        Returns
+        -------
+        PrivacyLedger
+            A copy or a pickle of it is the same ledger: workers share its budget.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no file, and no `total` to make one.
+        ValueError
+            If the file is no ledger or was changed, or promises something else.
+
+        Notes
+        -----
+        Every entry has a date and the SHA-256 of all before it, so that an edit in the
+        middle is refused. An older copy of the whole file is not told apart, nor are
+        hashes that someone made anew: keep the file where only its owner writes.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from mmech import PrivacyLedger, noisy_release
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "budget.json")
+        ...     january = PrivacyLedger.open(path, total=1)
+        ...     noisy = noisy_release(
+        ...         [3, 4], sensitivity=1, epsilon="1/4", released="two counts",
+        ...         ledger=january,
+        ...     )
+        ...     PrivacyLedger.open(path).remaining
+        Fraction(3, 4)
+        """
+        file = LedgerFile(os.path.realpath(path))
+        if not os.path.exists(file.path):
+            if total is None:
+                raise FileNotFoundError(
+                    f"there is no ledger {os.fspath(path)!r}; check the name, or give "
+                    "its total to make it"
+                )
+            relation = Relation(neighbours or "add_remove", records_per_person or 1)
+            made = object.__new__(cls)
+            made._begin(total, currency or "epsilon", relation)
+            check_writable(file.path)
+            with file.locked():
+                if not os.path.exists(file.path):
+                    made._file = file
+                    made._keep([], [], {})
+        content = file.read()
+        try:
+            whole = content["total"]
+            ledger = cls(
+                math.inf if whole == "inf" else exact_number(whole),
+                **{name: content[name] for name in _PROMISED},
+            )
+        except (ValueError, TypeError):
+            raise file.refusal(NO_LEDGER) from None
+        ledger._file = file
+        ledger._refresh()
+        if total is not None:
+            total = _checked_total(total)
+        own = ledger.total, ledger.currency, *vars(ledger.relation).values()
+        asked = total, currency, neighbours, records_per_person
+        for name, kept, given in zip(("total", *_PROMISED), own, asked, strict=True):
+            if given not in (None, kept):
+                raise ParameterError(
+                    name,
+                    f"must be {kept}, which the ledger {os.fspath(path)!r} promises",
+                    given,
+                    (f"leave {{{name}}} out", "name another file"),
+                )
+        return ledger
 
     @property
     def whole(self) -> PrivacyLedger:
@@ -187,7 +298,7 @@ class PrivacyLedger(Settled):
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """All releases so far, in order."""
-        return tuple(self._entries)
+        return tuple(self._now())
 
     @property
     def spent(self) -> Fraction:
@@ -195,7 +306,7 @@ class PrivacyLedger(Settled):
 
         Parts of a partition are disjoint, so only the dearest part is charged.
         """
-        return composed(self._entries)
+        return composed(self._now())
 
     @property
     def remaining(self) -> Fraction | float:
@@ -203,6 +314,64 @@ class PrivacyLedger(Settled):
         if isinstance(self.total, float):
             return math.inf
         return self.total - self.spent
+
+    # ---- the file of a ledger on disk --------------------------------------
+
+    def _now(self) -> list[LedgerEntry]:
+        """Return all entries, those of other processes included."""
+        if self._file is not None and self._file.state != self._state:
+            self._refresh()
+        return self._entries
+
+    def _refresh(self) -> None:
+        """Read what all processes spent and hold."""
+        if self._file is None:
+            return
+        with self._lock:
+            state, content = self._file.state, self._file.read()
+            releases, rest = content["releases"], ("held", "releases")
+            try:
+                entries = [_entry_of(release, self.currency) for release in releases]
+                held = {who: exact_number(c) for who, c in content["held"].items()}
+                # Values must be those that are written, to the letter.
+                again = [_as_json(*numbered) for numbered in enumerate(entries, 1)]
+                dates = [{"date": r["date"], "sha256": r["sha256"]} for r in releases]
+                same = [a | b for a, b in zip(again, dates, strict=True)] == releases
+                head = {k: part for k, part in content.items() if k not in rest}
+            except (ValueError, TypeError, LookupError, AttributeError):
+                raise self._file.refusal(NO_LEDGER) from None
+            if not same or head != self._head(entries):
+                raise self._file.refusal(NO_LEDGER)
+            if releases[: len(self._releases)] != self._releases:
+                raise self._file.refusal("is older than what this program released")
+            self._entries[:], self._releases[:] = entries, releases
+            self._held.clear()
+            self._held.update({who: held[who] for who in held if _lives(who)})
+            self._state = state
+
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        """Keep other threads and processes from spending, and know what they spent."""
+        # Before the lock: a fork may have copied it while a thread held it.
+        check_process(self._process, "a PrivacyLedger")
+        with self._lock, nullcontext() if self._file is None else self._file.locked():
+            self._refresh()
+            yield
+
+    def _keep(
+        self,
+        entries: Sequence[LedgerEntry],
+        releases: Sequence[dict[str, Any]],
+        held: Mapping[str, Fraction],
+    ) -> None:
+        """Write the file."""
+        assert self._file is not None
+        head = self._head(entries)
+        parts = {who: str(cost) for who, cost in held.items() if cost}
+        self._file.write(
+            head | {"held": parts, "releases": chain(head, releases)},
+        )
+        self._refresh()
 
     # ---- paying ------------------------------------------------------------
 
@@ -242,20 +411,21 @@ class PrivacyLedger(Settled):
                 )
             exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
         self._refuse_if_succeeded()
-        own = threading.get_ident()
+        left = self.remaining
+        own = _holder()
         held = sum(cost for thread, cost in self._held.items() if thread != own)
-        if exact > self.remaining - held:
-            kept = f" ({float(held):g} more is kept for other threads)" * bool(held)
+        if exact > left - held:
+            kept = f" ({float(held):g} more is kept for other fits)" * bool(held)
             raise BudgetExceededError(
                 f"this release needs {self.currency} = {float(exact):g} but only "
-                f"{float(self.remaining - held):g} of {float(self.total):g} is left"
+                f"{float(left - held):g} of {float(self.total):g} is left"
                 f"{kept}; "
                 "nothing was released: use a larger ledger or reuse what was released"
             )
         return exact
 
     def hold(self, cost: Any, *, currency: str = "epsilon") -> None:
-        """Keep what this thread will spend from other threads, or raise.
+        """Keep what this thread will spend from other threads and processes, or raise.
 
         Several releases that are only worth something together begin when all of them
         can be paid for. What is spent is held no longer; `let_go` ends it.
@@ -272,12 +442,22 @@ class PrivacyLedger(Settled):
         BudgetExceededError
             If the remaining budget is smaller; nothing is spent.
         """
-        with self._lock:
-            self._held[threading.get_ident()] = self.check(cost, currency=currency)
+        with self._settling():
+            exact = self.check(cost, currency=currency)
+            if isinstance(self.total, float):
+                warn_if_weak(exact, self.currency)
+            held = {**self._held, _holder(): exact}
+            if self._file is not None:
+                self._keep(self._entries, self._releases, held)
+            self._held.update(held)
 
     def let_go(self) -> None:
         """Give back what this thread holds and has not spent."""
-        self._held.pop(threading.get_ident(), None)
+        if self._held.pop(_holder(), None) and self._file is not None:
+            # What cannot be written is free again when the process ends.
+            with suppress(OSError, ValueError), self._settling():
+                self._held.pop(_holder(), None)
+                self._keep(self._entries, self._releases, self._held)
 
     def _refuse_if_succeeded(self) -> None:
         if self._succeeded:
@@ -325,20 +505,25 @@ class PrivacyLedger(Settled):
         TypeError
             If the cost is in rho and the ledger in pure epsilon; nothing is spent.
         """
-        # Before the lock: a fork may have copied it while a thread held it.
-        check_process(self._process, "a PrivacyLedger")
-        with self._lock:
+        with self._settling():
             exact = self.check(cost, currency=currency, kind=kind)
             size = float(exact_size(sensitivity))
+            if isinstance(self.total, float) and _holder() not in self._held:
+                warn_if_weak(exact, self.currency)
             return self._record(
                 LedgerEntry(exact, released, kind, size, self.currency, insecure)
             )
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
-        self._entries.append(entry)
-        own = threading.get_ident()
-        if own in self._held:
-            self._held[own] = max(self._held[own] - entry.cost, Fraction(0))
+        own, held = _holder(), dict(self._held)
+        if own in held:
+            held[own] = max(held[own] - entry.cost, Fraction(0))
+        if self._file is None:
+            self._entries.append(entry)
+        else:
+            release = dated(_as_json(len(self._entries) + 1, entry))
+            self._keep([*self._entries, entry], [*self._releases, release], held)
+        self._held.update(held)
         return entry
 
     def part(self, partition: str, part: str) -> PrivacyLedger:
@@ -395,6 +580,11 @@ class PrivacyLedger(Settled):
             )
         if isinstance(self.total, float):
             raise ValueError("a ledger without a limit has no rho that is left")
+        if self._file is not None:
+            raise TypeError(
+                "a ledger on disk keeps its currency; open one of "
+                'currency="rho" in another file'
+            )
         total = Fraction(rho_from_epsilon_delta(self.total, delta))
         return total - composed(map(_entry_in_rho, self._entries))
 
@@ -457,12 +647,8 @@ class PrivacyLedger(Settled):
                     "keep to the ledger of epsilon"
                 )
             entries = [_entry_in_rho(entry) for entry in self._entries]
-            other = PrivacyLedger(
-                left + composed(entries),
-                currency="rho",
-                neighbours=self.neighbours,
-                records_per_person=self.relation.records_per_person,
-            )
+            other = object.__new__(PrivacyLedger)  # was warned about
+            other._begin(left + composed(entries), "rho", self.relation)
             other._entries = entries
             self._succeeded = True
         return other
@@ -477,7 +663,8 @@ class PrivacyLedger(Settled):
         str
             An object with the budget, the relation, what was spent, and one object
             per release. Costs are exact fractions as text, such as ``"1/10"``. A
-            release that is ``"insecure"``, of predictable noise, is not private.
+            release that is ``"insecure"``, of predictable noise, is not private. The
+            text of a ledger on disk is that of its file.
 
         Examples
         --------
@@ -489,30 +676,23 @@ class PrivacyLedger(Settled):
         [{'order': 1, 'released': 'counts', 'epsilon': '1/10', 'kind': 'laplace',
         'sensitivity': 1.0, 'insecure': False}]
         """
-        releases = []
-        for order, entry in enumerate(self.entries, 1):
-            record: dict[str, Any] = {
-                "order": order,
-                "released": entry.released,
-                self.currency: str(entry.cost),
-                "kind": entry.kind,
-                "sensitivity": entry.sensitivity,
-                "insecure": entry.insecure,
-            }
-            if entry.partition is not None:
-                record |= {"partition": entry.partition, "part": entry.part}
-            releases.append(record)
-        content = {
+        if self._file is not None:
+            return json.dumps(self._file.read(), indent=2)
+        entries = self.entries
+        releases = [_as_json(order, entry) for order, entry in enumerate(entries, 1)]
+        return json.dumps(self._head(entries) | {"releases": releases}, indent=2)
+
+    def _head(self, entries: Sequence[LedgerEntry]) -> dict[str, Any]:
+        """Return what JSON says before the releases."""
+        return {
             "format": "mmech privacy ledger",
             "version": 1,
             "neighbours": self.neighbours,
             "records_per_person": self.relation.records_per_person,
             "currency": self.currency,
             "total": str(self.total),
-            "spent": str(self.spent),
-            "releases": releases,
+            "spent": str(composed(entries)),
         }
-        return json.dumps(content, indent=2)
 
     def _itself(self, *_: Any) -> PrivacyLedger:
         """Return the ledger itself: a copy would double the budget."""
@@ -520,10 +700,13 @@ class PrivacyLedger(Settled):
 
     __copy__ = __deepcopy__ = __sklearn_clone__ = _itself
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> Any:
+        if self._file is not None:
+            return PrivacyLedger.open, (self._file.path,)
         raise TypeError(
             "a PrivacyLedger cannot be pickled, because a copy in another process "
-            "would spend the same budget again; use n_jobs=1 or threads"
+            "would spend the same budget again; use n_jobs=1, threads, or a ledger on "
+            "disk (PrivacyLedger.open)"
         )
 
     def __repr__(self) -> str:
@@ -565,7 +748,7 @@ class _LedgerPart(PrivacyLedger):
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         place = (self._partition, self._part)
-        return tuple(e for e in self._entries if (e.partition, e.part) == place)
+        return tuple(e for e in self._now() if (e.partition, e.part) == place)
 
     @property
     def spent(self) -> Fraction:
@@ -575,7 +758,7 @@ class _LedgerPart(PrivacyLedger):
     def remaining(self) -> Fraction | float:
         if isinstance(self.total, float):
             return math.inf
-        others = [e for e in self._entries if e.partition != self._partition]
+        others = [e for e in self._now() if e.partition != self._partition]
         return self.total - composed(others) - self.spent
 
     def check(
@@ -588,6 +771,9 @@ class _LedgerPart(PrivacyLedger):
     def whole(self) -> PrivacyLedger:
         return self._ledger
 
+    def __reduce__(self) -> Any:
+        return type(self), (self._ledger, self._partition, self._part)
+
     def concentrate(self, delta: float) -> PrivacyLedger:
         return self._ledger.concentrate(delta).part(self._partition, self._part)
 
@@ -597,6 +783,56 @@ class _LedgerPart(PrivacyLedger):
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         values = {**entry.__dict__, "partition": self._partition, "part": self._part}
         return super()._record(LedgerEntry(**values))
+
+
+def _checked_total(total: Any) -> Fraction | float:
+    """Return a budget, which may be infinite."""
+    unlimited = isinstance(total, float) and total == math.inf
+    return math.inf if unlimited else check_epsilon(total, "total")
+
+
+_PROMISED = ("currency", "neighbours", "records_per_person")
+"""What a file promises beside its total."""
+
+
+def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
+    """Return an entry as JSON values."""
+    release: dict[str, Any] = {
+        "order": order,
+        "released": entry.released,
+        entry.currency: str(entry.cost),
+        "kind": entry.kind,
+        "sensitivity": entry.sensitivity,
+        "insecure": entry.insecure,
+    }
+    if entry.partition is not None:
+        release |= {"partition": entry.partition, "part": entry.part}
+    return release
+
+
+def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
+    """Return the entry of JSON values."""
+    return LedgerEntry(
+        check_epsilon(exact_number(release[currency])),
+        release["released"],
+        str(release["kind"]),
+        float(exact_size(release["sensitivity"])),
+        currency,
+        bool(release["insecure"]),
+        release.get("partition"),
+        release.get("part"),
+    )
+
+
+def _holder() -> str:
+    """Return the name of this thread, among those of all machines."""
+    return f"{platform.node()}/{os.getpid()}/{threading.get_ident()}"
+
+
+def _lives(holder: str) -> bool:
+    """Return whether a thread may still spend what it holds."""
+    machine, _, process = holder.rpartition("/")[0].rpartition("/")
+    return machine != platform.node() or runs(process)
 
 
 def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:

@@ -202,6 +202,8 @@ HELP = {
     "private",
     "evaluate --epsilon": "privacy budgets, in nats, each spent by one release; "
     "smaller is more private",
+    "--ledger": "pay from this ledger on disk, which `mmech budget` makes; a fit that "
+    "it cannot pay for is refused (default: from none)",
     "--privacy": f"guarantee of --method {among('privacy')}: pure epsilon, or "
     "(epsilon, delta), which promises less and is more accurate where there are many "
     "records, accounted in zCDP",

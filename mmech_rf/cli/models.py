@@ -57,7 +57,7 @@ Release a private forest and save it. The model holds only noisy numbers and pri
 drawn trees: it may be published, and predicts as often as you like at no further cost.
 
 Every run spends epsilon on the records anew; two models of the same records cost the
-sum of both.
+sum of both. A ledger on disk, --ledger, limits the sum.
 """,
     "epilog": f"""\
 {listed_methods("fit")}
@@ -213,6 +213,7 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
     add(command, "--schema", required=True, metavar="FILE")
     add(command, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
     add(command, "--epsilon", type=read_epsilon, required=True, metavar="E")
+    add(command, "--ledger", metavar="FILE")
     add(command, "--neighbours", choices=NEIGHBOURS, default="add_remove")
     add(command, "--records-per-person", type=whole(1), default=1, metavar="N")
 
@@ -298,6 +299,10 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
         given.setdefault("random_state", 0)
     shared = ("epsilon", "neighbours", "records_per_person")
     given |= {name: getattr(args, name) for name in (*shared, *_POLICIES)}
+    if args.ledger is not None:
+        from mmech import PrivacyLedger
+
+        given["ledger"] = PrivacyLedger.open(args.ledger)
     return method.make(schema, **given)
 
 

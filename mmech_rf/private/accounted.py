@@ -27,7 +27,7 @@ from mmech import (
     rho_from_epsilon_delta,
 )
 from mmech.checks import check_choice, check_delta, check_epsilon
-from mmech.privacy.cost import bounded_range_epsilon
+from mmech.privacy.cost import bounded_range_epsilon, warn_if_delta_is_large
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf.private.choice import Choice
@@ -153,6 +153,8 @@ class AccountedForest(ShownForest):
 
     def _fit(self, X: Any, y: Any) -> None:
         self._check_parameters()
+        if self.delta is not None:
+            warn_if_delta_is_large(self.delta, self.n_records)
         if not self._takes_any_currency:
             _check_ledger(self.ledger, self.privacy)
         super()._fit(X, y)

@@ -13,7 +13,7 @@ import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
 
-from mmech import terminal
+from mmech import PrivacyLedger, terminal
 from mmech.testing import watch_draws
 from mmech_rf import (
     Attribute,
@@ -180,6 +180,21 @@ def test_a_private_forest_predicts(run, files, stated):
     code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
     assert code == 0
     assert out.split() == ["sold", *TRUTH]
+
+
+def test_a_ledger_on_disk_pays_for_fits_and_batches(run, files, tmp_path):
+    path = tmp_path / "budget.json"
+    PrivacyLedger.open(path, total="1.5")
+    assert_refused(
+        run(*fit(files, "--ledger", "none.json", epsilon=1)), "there is no ledger"
+    )
+    code, _, err = run(*fit(files, "--ledger", path, epsilon=1))
+    assert (code, err) == (0, "")
+    assert PrivacyLedger.open(path).spent == 1
+    again = run(*batch(files, "--ledger", path, epsilon=1))
+    assert_refused(again, "needs epsilon = 1 but only 0.5 of 1.5 is left")
+    assert PrivacyLedger.open(path).spent == 1
+    assert json.loads(path.read_text())["held"] == {}
 
 
 def test_a_private_forest_may_promise_epsilon_and_delta(run, files):

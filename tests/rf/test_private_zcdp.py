@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 
@@ -536,3 +537,27 @@ def test_many_trees_learn_what_they_should():
     model = make(n_records=4000, epsilon=8).fit(X, y)
     assert model.choice_.accounting == "zcdp"
     assert (model.predict(X) == y).mean() > 0.97
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("delta", "number", "warned"),
+    [
+        (1e-5, {}, 0),
+        (2e-5, {}, 1),
+        (1e-3, {"n_records": 500}, 0),
+        (1e-3, {"n_records": 2000}, 1),
+        (1e-5, {"n_records": 10**6}, 1),
+    ],
+)
+def test_a_delta_that_lets_records_be_published_is_warned_of(delta, number, warned):
+    X, y = records(60, np.random.default_rng(0))
+    model = DrawnForestClassifier(
+        SCHEMA, epsilon=1, privacy="zcdp", delta=delta, **number
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    found = [w for w in caught if "is above 1" in str(w.message)]
+    assert len(found) == warned
+    assert all(w.category is PrivacyLeakWarning for w in found)

@@ -20,7 +20,9 @@ from processes import in_a_fork
 from sklearn.base import clone
 
 from mmech import (
+    Attribute,
     BudgetExceededError,
+    Domain,
     Identity,
     MatrixMechanism,
     PrivacyLeakWarning,
@@ -29,6 +31,7 @@ from mmech import (
     exponential_mechanism,
     noisy_release,
     permute_and_flip,
+    release_tables,
 )
 
 
@@ -572,3 +575,45 @@ def test_what_is_paid_without_a_ledger_says_so_too(noise_rng):
         [3], sensitivity=1, rho=1, released="x", insecure_rng=noise_rng
     )
     assert measured.entry.insecure
+
+
+# ------------------------------------------------------------------- too large budgets
+WEAK = {
+    "a ledger": lambda **cost: PrivacyLedger(
+        next(iter(cost.values())), currency=next(iter(cost))
+    ),
+    "a ledger without a limit": lambda **cost: PrivacyLedger(
+        math.inf, currency=next(iter(cost))
+    ).spend(next(iter(cost.values())), "x", sensitivity=1, currency=next(iter(cost))),
+    "noise": lambda **cost: noisy_release([3], sensitivity=1, released="x", **cost),
+    "a choice": lambda **cost: exponential_mechanism([3, 4], released="x", **cost),
+    "a mechanism": lambda **cost: MatrixMechanism(Identity(1), **cost).measure([3]),
+    "tables": lambda **cost: release_tables(
+        [[0]], Domain([Attribute.categorical("a", [0, 1])]), ways=1, **cost
+    ),
+}
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("cost", [{"epsilon": 1e9}, {"rho": 50}], ids=str)
+@pytest.mark.parametrize("door", WEAK.values(), ids=WEAK)
+def test_a_budget_that_hides_nothing_is_said_so_once(door, cost):
+    with pytest.warns(PrivacyLeakWarning, match="protects hardly anybody") as caught:
+        door(**cost)
+    assert len(caught) == 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("cost", [{"epsilon": 20}, {"rho": 4}], ids=str)
+@pytest.mark.parametrize("door", WEAK.values(), ids=WEAK)
+def test_a_budget_of_twenty_is_not_warned_of(door, cost):
+    door(**cost)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_warning_says_what_a_budget_means():
+    with pytest.warns(PrivacyLeakWarning, match=r"10\^11 times as likely") as caught:
+        PrivacyLedger(25)
+    assert caught[0].filename == __file__
+    with pytest.warns(PrivacyLeakWarning, match=r"about epsilon = 96 at delta = 1e-05"):
+        PrivacyLedger(50, currency="rho")

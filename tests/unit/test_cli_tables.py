@@ -89,6 +89,37 @@ def test_chosen_tables_under_rho(folder, capsys):
     assert names == {"sex_x_size.csv", "age.csv"}
 
 
+def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
+    assert run("budget b.json", capsys)[0] == 2
+    made = "budget b.json --total 1/2 --neighbours replace"
+    assert "Left: epsilon = 1/2 of 1/2." in run(made, capsys)[1]
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1/4 --ledger b.json"
+    code, _, err = run(f"{line} --out made", capsys)
+    assert code == 2
+    assert "replacing one record" in err
+    code, out, err = run(f"{line} --neighbours replace --out made", capsys)
+    assert (code, err) == (0, "")
+    assert "Left in 'b.json': epsilon = 1/4 of 1/2." in out
+    code, out, err = run("budget b.json", capsys)
+    assert (code, err) == (0, "")
+    assert "Spent: epsilon = 1/4." in out
+    assert "epsilon = 1/4, 3 tables of counts over 3 attributes" in " ".join(
+        out.split()
+    )
+    for wrong, message in {
+        line.replace(
+            "1/4", "1/3"
+        ): r"needs epsilon = 0\.333.* only 0\.25 of 0\.5 is left",
+        line.replace("--epsilon", "--rho"): "counts pure epsilon, which cannot pay",
+        line.replace("b.json", "c.json"): "no ledger 'c.json'",
+        line.replace("b.json", "d.json"): "'.*d.json' is not a ledger",
+    }.items():
+        code, out, err = run(f"{wrong} --neighbours replace --out again", capsys)
+        assert (code, out) == (2, "")
+        assert re.search(message, err)
+    assert "1/4 of 1/2" in run("budget b.json", capsys)[1]
+
+
 def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
     before = sorted(folder.rglob("*"))
     line = "tables --domain d.json --ways 2 --epsilon 1 --dry-run"
