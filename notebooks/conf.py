@@ -2,9 +2,7 @@
 
 import argparse
 import ast
-import base64
 import importlib
-import json
 import os
 import re
 from importlib import metadata
@@ -109,18 +107,3 @@ for page, text in pages.items():
     path = Path(__file__).parent / "reference" / page
     path.parent.mkdir(exist_ok=True)
     path.write_text(text, encoding="utf-8")
-
-
-def first_picture(notebook: str) -> bytes:
-    """Return the first picture that a notebook was committed with."""
-    path = Path(__file__).parent / notebook
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", ()):
-            if picture := output.get("data", {}).get("image/png"):
-                return base64.b64decode(picture)
-    raise ValueError(f"{notebook} holds no picture; run it with its outputs")
-
-
-(Path(__file__).parent / "reference" / "strategies.png").write_bytes(
-    first_picture("02_strategies.ipynb")
-)

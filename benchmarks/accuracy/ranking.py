@@ -73,6 +73,7 @@ def ranking(
     model = method.make(bunch.schema, epsilon, len(train))
     with warnings.catch_warnings():
         warnings.simplefilter("error" if method.strict else "ignore")
+        warnings.filterwarnings("ignore", message=".* protects hardly anybody")
         model.fit(bunch.data[train], bunch.target[train])
         found = model.predict_proba(bunch.data[test])[:, 1]
     truth = bunch.schema.encode_target(bunch.target[test])

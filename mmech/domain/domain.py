@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -23,12 +24,24 @@ from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
 from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_misfits
 from mmech.domain.readers import Table, read_table
-from mmech.exceptions import DomainTooLargeError
+from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
 
 __all__ = ["Domain"]
 
 _LISTED_SIZES = 8
 """Up to this number of attributes the text of a domain shows the size of each."""
+
+
+def warn_if_read(domain: Domain, noun: str, stacklevel: int = 3) -> None:
+    """Warn where a domain says that its values were read from the records."""
+    if domain.read_from_records:
+        warnings.warn(
+            f"the {noun} says that its values were read from the records: no guarantee "
+            "covers what is released with it; take them from public documentation, or "
+            f"take {files.READ!r} out if all values are public",
+            PrivacyLeakWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +58,9 @@ class Domain:
         In the order of the columns of the codes.
     name : str, optional
         Name of the data set.
+    read_from_records : bool, default=False
+        Whether values were read from the records, which no guarantee covers. Files
+        carry the mark. Whoever knows that all values are public takes it out.
 
     Attributes
     ----------
@@ -85,6 +101,7 @@ class Domain:
     attributes: tuple[Attribute, ...]
     _: KW_ONLY
     name: str | None = None
+    read_from_records: bool = False
 
     _noun: ClassVar[str] = "domain"
     """What messages and files call it."""
@@ -107,6 +124,11 @@ class Domain:
         object.__setattr__(self, "attributes", attributes)
         if self.name is not None:
             check_name(self.name, "name")
+        if not isinstance(self.read_from_records, bool):
+            raise TypeError(
+                "read_from_records must be true or false, got "
+                f"{self.read_from_records!r:.60}"
+            )
         self._check_distinct(self.names)
 
     def _check_distinct(self, names: Iterable[str]) -> None:
@@ -468,13 +490,14 @@ class Domain:
             entries = files.written_attributes(document, cls._noun)
         elif "features" in document:
             entries = files.described_attributes(
-                document, cls._noun, n_bins, ("target",)
+                document, cls._noun, n_bins, ("target", files.READ)
             )
             if "target" in document:  # a schema: the class is one more attribute
                 entries.append(files.described_target(document["target"]))
         else:
             raise files.unknown_kind(cls._noun, "'features'", document)
-        return entries, {"name": document.get("name")}
+        marks = files.marked(document)
+        return entries, {"name": document.get("name"), **marks}
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str | None:
         """Write it as JSON, as ``mmech/domain/schema.json`` describes it.
@@ -495,7 +518,8 @@ class Domain:
         >>> Domain.from_json(domain.to_json()) == domain
         True
         """
-        document = {} if self.name is None else {"name": self.name}
+        document: dict[str, Any] = {} if self.name is None else {"name": self.name}
+        document |= {files.READ: True} if self.read_from_records else {}
         return files.write_document(document | self._entries(), path)
 
     def _entries(self) -> dict[str, Any]:

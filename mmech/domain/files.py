@@ -16,9 +16,11 @@ from typing import Any, TextIO
 from mmech.writing import replacing
 
 __all__ = [
+    "READ",
     "check_keys",
     "described_attributes",
     "described_target",
+    "marked",
     "parsing",
     "read_document",
     "unknown_kind",
@@ -50,6 +52,9 @@ _WRITTEN_KEYS = (
     "n_bins",
     "other",
 )
+
+READ = "read_from_records"
+"""The mark of a document whose values were read from the records."""
 
 _PAIRS = ("groups", "value_map")
 
@@ -194,6 +199,11 @@ def _paired(entry: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """Return fields with what an entry holds as pairs, as mappings."""
     pairs = {key: dict(map(tuple, entry[key])) for key in _PAIRS if key in entry}
     return fields | pairs
+
+
+def marked(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mark of a document that has one, as an argument."""
+    return {READ: document[READ]} if READ in document else {}
 
 
 def described_target(entry: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_choice, check_integer, magnitude
-from mmech.domain.domain import Domain
+from mmech.domain.domain import Domain, warn_if_read
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -180,9 +180,14 @@ def make_plan(
             )
         with located(f"cannot use the domain {_shown(domain)}"):
             domain = Domain.from_json(domain)
+    warn_if_read(domain, "domain")
     asked = _asked(domain, ways, tables)
     used = sorted({i for subset in asked for i in subset})
-    own = Domain(tuple(domain.attributes[i] for i in used), name=domain.name)
+    own = Domain(
+        tuple(domain.attributes[i] for i in used),
+        name=domain.name,
+        read_from_records=domain.read_from_records,
+    )
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
     result = _strategy(_workload(own.shape, subsets), currency, callback)

@@ -376,6 +376,8 @@ class Tables:
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",
         ]
+        if self.plan.domain.read_from_records:
+            lines.insert(0, "NOT COVERED: the domain was read from the records.")
         if self.measurement.entry.insecure:
             lines.insert(
                 0,

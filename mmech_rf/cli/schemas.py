@@ -244,7 +244,9 @@ def _read(args: argparse.Namespace, header: list[str], target: str) -> str:
     attributes = [
         _attribute(name, columns[name], args.bins) for name in header if name != target
     ]
-    text = Schema(tuple(attributes), tuple(labels), target=target).to_json()
+    text = Schema(
+        tuple(attributes), tuple(labels), target=target, read_from_records=True
+    ).to_json()
     assert text is not None
     return text
 

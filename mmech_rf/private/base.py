@@ -20,6 +20,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmech import MatrixMechanism, Measurement, PrivacyLedger, QueryMatrix
+from mmech.domain.domain import warn_if_read
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
 from mmech.privacy.ledger import LedgerEntry
 from mmech.threads import one_blas_thread
@@ -29,7 +30,7 @@ from mmech_rf.private.estimator import estimator, refuse_weights
 from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.public_model import STAGES, PublicModel
 from mmech_rf.private.records import EncodedRecords, RecordParts, encoded_blocks
-from mmech_rf.private.terms import Terms, cost_in_words, statement
+from mmech_rf.private.terms import NOT_COVERED, Terms, cost_in_words, statement
 from mmech_rf.schema import Schema
 
 __all__ = ["ForestClassifier"]
@@ -204,6 +205,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         counted = self._spends and self.ledger is None and self.insecure_rng is None
         if counted:
             self._family().fits_again(epsilon)
+        if self.schema is not None:
+            warn_if_read(self.schema, "schema", stacklevel=4)
         self._insecure_rng = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
             self.neighbours,
@@ -442,7 +445,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             guarantee=self._guarantee() if self.releases_ else "",
             remarks=self._remarks(),
             afterwards=self._afterwards,
-            public=self._public,
+            public=NOT_COVERED if self.schema_.read_from_records else self._public,
         )
 
     def __sklearn_tags__(self) -> Any:

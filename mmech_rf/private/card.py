@@ -58,7 +58,8 @@ def model_card(
         "relation": terms.neighbours,
         "records_per_person": persons,
         "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",
-        "private": bool(entries) and not (terms.inferred or terms.insecure),
+        "private": bool(entries)
+        and not (terms.inferred or terms.insecure or schema.read_from_records),
         "date": origin.get("date"),
         "version": origin.get("version"),
         "schema_name": schema.name,

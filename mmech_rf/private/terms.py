@@ -11,7 +11,11 @@ from mmech.privacy.ledger import LedgerEntry, composed
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 
-__all__ = ["Terms", "cost_in_words", "spent_ledger", "statement"]
+__all__ = ["NOT_COVERED", "Terms", "cost_in_words", "spent_ledger", "statement"]
+
+
+NOT_COVERED = "NOT COVERED: the schema was read from the records."
+"""What a statement says in place of what is public."""
 
 
 @storable("Terms")
@@ -72,9 +76,7 @@ def statement(
         *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
         *remarks,
         afterwards,
-        "NOT COVERED: the schema was read from the records (schema=None)."
-        if terms.inferred
-        else public,
+        NOT_COVERED if terms.inferred else public,
     ]
     if terms.insecure:
         lines.append(

@@ -20,7 +20,7 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         target, labels = document["target"], "labels"
     elif "features" in document:
         entries = files.described_attributes(
-            document, noun, n_bins, ("target", "required")
+            document, noun, n_bins, ("target", "required", files.READ)
         )
         target, labels = document["target"], "categories"
     elif "attributes" in document:
@@ -36,6 +36,7 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         "target": target["name"],
         "name": document.get("name"),
         "required": document.get("required", ()),
+        **files.marked(document),
     }
 
 

@@ -509,3 +509,25 @@ def test_a_fit_says_what_was_released_last(cls):
     with pytest.warns(match="watched draws"), watch_draws(watch):
         model.fit([["a"], ["b"]], ["no", "yes"])
     assert "fitting: 2 releases, the last: tree 1 and its labels" in seen
+
+
+@pytest.mark.filterwarnings("always:the schema says that its values were read")
+def test_a_schema_that_was_read_from_records_is_marked_to_the_end(run, files):
+    """In the file, by a warning of the fit, in the statement and in the card."""
+    fruit, read, model = files / "fruit.csv", files / "read.json", files / "read.npz"
+    code, _, _ = run("schema", "suggest", fruit, "--read-values", "--out", read)
+    assert code == 0
+    assert json.loads(read.read_text())["read_from_records"] is True
+    fit = ("fit", fruit, "--schema", read, "--epsilon", 1, "--out", model)
+    code, _, err = run(*fit)
+    assert code == 0
+    assert "warning: the schema says that its values were read from the records" in err
+    card = load_model(model).card()
+    assert not card["private"]
+    assert "NOT COVERED: the schema was read from the records." in card["statement"]
+    document = json.loads(read.read_text())
+    del document["read_from_records"]  # all values are public after all
+    read.write_text(json.dumps(document))
+    code, _, err = run(*fit, "--force")
+    assert (code, "read from the records" in err) == (0, False)
+    assert load_model(model).card()["private"]

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -396,6 +396,16 @@ def test_predictable_noise_is_said_in_the_statement():
             frame_of(people(20)), DOMAIN, ways=2, epsilon=1, insecure_rng=0
         )
     assert released.statement.startswith("NOT PRIVATE")
+
+
+def test_a_domain_that_was_read_from_records_is_marked_to_the_end():
+    marked = replace(DOMAIN, read_from_records=True)
+    again = Domain.from_json(marked.to_json())
+    assert again == marked != DOMAIN
+    with pytest.warns(PrivacyLeakWarning, match="were read from the records"):
+        released = release_tables(frame_of(people(20)), again, ways=1, epsilon=1)
+    assert released.statement.startswith("NOT COVERED: the domain was read")
+    assert released.facts["domain"]["read_from_records"]
 
 
 # ---- records -----------------------------------------------------------------------
