@@ -19,6 +19,7 @@ from mmech.terminal import (
     printable,
     read_epsilon,
     run_command,
+    say,
     showing,
     whole,
 )
@@ -182,7 +183,8 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
             f"--handle-{option}",
             choices=choices,
             default=choices[0],
-            help=f"what to do with {what} (default: {choices[0]})",
+            help=f"what to do with {what}; drop leaves the record out of all tables, "
+            f"and releases about how many there are (default: {choices[0]})",
         )
 
 
@@ -251,6 +253,11 @@ def _tables(args: argparse.Namespace) -> None:
         with open(path, "rb"):  # before anything that takes time
             pass
     ledger = None if args.ledger is None else _opened(args)
+    if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:
+        say(
+            f"{PROG}: records that are dropped will count in no table; about how many "
+            "they are is released with the tables"
+        )
     said = ["starting"]
     with showing(lambda: said[-1]):
         from mmech.tables import release_tables

@@ -96,6 +96,11 @@ class TablePlan:
         names = self.domain.names
         return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
 
+    @property
+    def drops(self) -> bool:
+        """Whether records that do not fit are left out."""
+        return "drop" in self.policies.values()
+
     def mechanism(
         self, ledger: PrivacyLedger | None = None, insecure_rng: Any = None
     ) -> MatrixMechanism:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from mmech.domain.domain import Domain
 from mmech.domain.readers import read_cells
 from mmech.exceptions import ParameterError, located
 from mmech.marginals.records import Records
+from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
+from mmech.release import measure
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
@@ -73,7 +78,9 @@ def release_tables(
         beyond the bounds of its attribute counts as the nearest one, and any other
         value stops.
     handle_missing : {"error", "category", "drop"}, default="error"
-        What to do with missing values.
+        What to do with missing values. Records that either policy drops count in no
+        table; how many they are is released with the tables (`Tables.left_out`) and
+        costs nothing more.
     dry_run : bool, default=False
         Return a `TablePlan`, which tells the errors to expect, without a look at the
         records (`data` may be None) and without cost.
@@ -167,40 +174,62 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    codes = _encoded(data, plan.domain, **plan.policies)
-    return release(plan, codes, ledger=ledger, say=say, insecure_rng=insecure_rng)
+    codes, keep = _encoded(data, plan.domain, **plan.policies)
+    left_out = len(keep) - int(keep.sum())
+    codes = codes if keep.all() else codes[keep]
+    return release(
+        plan, codes, left_out, ledger=ledger, say=say, insecure_rng=insecure_rng
+    )
 
 
 @one_blas_thread()
 def release(
     plan: TablePlan,
     codes: Any,
+    left_out: int = 0,
     *,
     ledger: PrivacyLedger | None,
     say: Callable[[str], None],
     insecure_rng: Any,
 ) -> Tables:
-    """Measure encoded records by a plan, and make tables of what was measured."""
-    mechanism = plan.mechanism(ledger, insecure_rng)
+    """Measure encoded records by a plan, and make tables of what was measured.
+
+    `left_out` is the number of records that the policies of the plan drop. Sensitive.
+    """
+    noise = check_insecure_rng(insecure_rng)
+    mechanism = plan.mechanism(ledger, noise)
     say("measuring")
     n, d = len(plan.subsets), len(plan.domain.names)
+    words = f"{n} tables of counts over {d} attributes"
     measurement = mechanism.measure(
         Records(codes, plan.domain.shape),
-        released=f"{n} tables of counts over {d} attributes",
+        released=f"{words}, and how many records they leave out" * plan.drops or words,
     )
+    dropped = None
+    if plan.drops:
+        # A record is in the tables or left out, so that one charge pays for both.
+        dropped = measure(
+            np.array([left_out]),
+            [(0, 1, Fraction(1))],
+            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
+            plan.cost,
+            released="how many records are left out",
+            relation=plan.relation,
+            ledger=None,
+            noise=noise,
+        )
     # From here on there are only noisy numbers and public facts.
     estimate = plan.noise.estimate(measurement.values)
     counts = settle(estimate, plan.noise, plan.subsets, say)
-    return Tables(plan, measurement, estimate, counts)
+    return Tables(plan, measurement, estimate, counts, dropped)
 
 
 def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
     if isinstance(data, (str, os.PathLike)):
         with located(f"cannot use the data {os.fspath(data)!r}"):
-            return domain.encode(
-                read_cells(data, domain.names), columns=domain.names, **policies
-            )
-    return domain.encode(data, **policies)
+            cells = read_cells(data, domain.names)
+            return domain._encode(cells, domain.names, narrow=False, **policies)
+    return domain._encode(data, None, narrow=False, **policies)
 
 
 def _checked_callback(callback: Any) -> Callable[[str], None]:

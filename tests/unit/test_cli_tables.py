@@ -120,6 +120,18 @@ def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
     assert "1/4 of 1/2" in run("budget b.json", capsys)[1]
 
 
+def test_dropping_is_said_before_and_counted_after(folder, capsys):
+    Path("in.csv").write_text("sex,size,age\n" + "x,s,3\n" * 90, encoding="utf-8")
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 2 --handle-unknown drop"
+    code, out, err = run(f"{line} --out made", capsys)
+    assert code == 0
+    assert "records that are dropped will count in no table" in err
+    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    assert f"Left out: about {facts['left_out']} records" in " ".join(out.split())
+    assert abs(facts["left_out"] - 90) < 20  # false alarms: 1e-16
+    assert run(f"{line} --dry-run", capsys)[2] == ""
+
+
 def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
     before = sorted(folder.rglob("*"))
     line = "tables --domain d.json --ways 2 --epsilon 1 --dry-run"

@@ -377,6 +377,71 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
         check_pair(tape, play(run, other, ledger(), tape), **cost)
 
 
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("persons", [1, 2])
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": Fraction(1, 2)}], ids=str)
+def test_who_is_left_out_is_paid_for_as_who_is_counted(
+    rounding, neighbours, persons, cost
+):
+    """A record is in the tables or among those that are left out, never in both."""
+    terms = {"neighbours": neighbours, "records_per_person": persons}
+    currency = next(iter(cost))
+
+    def run(own, ledger):
+        released = release_tables(
+            own.X,
+            DOMAIN,
+            ways=WAYS[rounding],
+            handle_unknown="drop",
+            ledger=ledger,
+            **terms,
+            **cost,
+        )
+        return seen(released), released.left_out.values.tolist()
+
+    codes = people(8)
+    rows = frame_of(codes)[list(DOMAIN.names)].to_numpy(object)
+    fits, odd = ("m", "l", 80.0, "?"), ("other", "l", 80.0, "?")
+    before = People.of([*rows.tolist(), list(odd)], np.zeros(9, int))
+
+    def changed(own, number):
+        if number == 0:
+            return [own]
+        last = len(own.names) - 1
+        steps = [own.replaced(number, odd, 0), own.replaced(last, fits, 0)]
+        if neighbours == "add_remove":
+            steps = [own.without(0), own.without(last)]
+            steps += [own.and_of(fits, 0), own.and_of(odd, 0)]
+        return [other for step in steps for other in changed(step, number - 1)]
+
+    tape = play(run, before, PrivacyLedger(1, currency=currency, **terms))
+    assert len(tape.entries) == 1
+    assert tape.entries[0].released.endswith("and how many records they leave out")
+    losses = [
+        check_pair(
+            tape,
+            play(run, other, PrivacyLedger(1, currency=currency, **terms), tape),
+            **cost,
+        )
+        for other in changed(before, persons)
+    ]
+    assert max(losses) > 0
+
+
+def test_tables_of_nobody_say_how_many_were_left_out():
+    frame = frame_of(people(300)).assign(sex="unheard of")
+    options = {"ways": 1, "epsilon": 1, "handle_unknown": "drop"}
+    released = release_tables(frame, DOMAIN, **options)
+    assert abs(int(released.left_out.values[0]) - 300) < 40  # false alarms: 1e-16
+    assert released.facts["left_out"] == released.left_out.values[0]
+    number = released.facts["left_out"]
+    assert f"Left out: about {number} records that do not fit" in released.statement
+    assert "1.4;" in released.statement
+    kept = release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1)
+    assert kept.left_out is None
+    assert "left out" not in kept.statement.lower()
+
+
 def test_all_tables_are_paid_for_once():
     ledger = PrivacyLedger(1)
     release_tables(
