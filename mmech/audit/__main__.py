@@ -320,6 +320,7 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
         currency="epsilon",
         cost=check_epsilon(epsilon),
         relation=Relation(neighbours),
+        policies={},
         frame="dict",
         callback=None,
     )
