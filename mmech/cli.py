@@ -335,13 +335,13 @@ def _keeping(kept: str | None) -> Iterator[None]:
         yield
     except BaseException as stop:
         if kept is not None and os.path.exists(kept):
-            say(
-                f"{PROG}: what was measured is paid for and kept in {kept!r}; "
+            stop.__notes__ = [
+                f"what was measured is paid for and kept in {kept!r}; "
                 f"`{PROG} resume {kept} --out FOLDER` makes the tables at no more cost"
-            )
+            ]
         elif hasattr(stop, "measured"):
             plan = stop.measured.plan
-            say(f"{PROG}: {plan.currency} = {plan.cost} is spent, and not kept")
+            stop.__notes__ = [f"{plan.currency} = {plan.cost} is spent, and not kept"]
         raise
     if kept is not None:
         os.unlink(kept)
