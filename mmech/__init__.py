@@ -96,6 +96,7 @@ if _TYPE_CHECKING:
     from mmech.strategies import reweight as reweight
     from mmech.strategies.files import load as load
     from mmech.strategies.files import save as save
+    from mmech.tables import MeasuredTables as MeasuredTables
     from mmech.tables import TablePlan as TablePlan
     from mmech.tables import Tables as Tables
     from mmech.tables import release_tables as release_tables
@@ -138,7 +139,7 @@ if not _TYPE_CHECKING:
         "release": "Measurement noisy_release",
         "selection": "exponential_mechanism permute_and_flip",
         # tables
-        "tables": "TablePlan Tables release_tables",
+        "tables": "MeasuredTables TablePlan Tables release_tables",
         # zCDP
         "privacy.cost": "delta_from_rho epsilon_from_rho rho_from_epsilon_delta",
         # errors and warnings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from mmech.terminal import (
     printable,
     read_epsilon,
     run_command,
+    say,
     showing,
     whole,
 )
@@ -70,6 +72,11 @@ examples:
       --ledger budget.json
       paid from a budget that other releases of these records share
 """
+_RESUME = """\
+Finish tables that were paid for. If `tables` is interrupted after the measurement,
+its noisy numbers are in a file beside the folder of --out. This command makes tables of
+them at no more cost. The file may be published.
+"""
 _BUDGET = """\
 Print what a ledger on disk promises, what was spent and what is left, or make a new
 one. What is released from the same records adds up: name one ledger for all
@@ -105,6 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser, commands = command_line(PROG, _DESCRIPTION, _EXAMPLES)
     _add_tables(commands)
+    _add_resume(commands)
     _add_budget(commands)
     return parser
 
@@ -154,11 +162,33 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="FILE",
         help=f"pay from this ledger, which `{PROG} budget` makes (default: from none)",
     )
-    add("--out", metavar="FOLDER", help="new folder for the tables and the statement")
     add(
         "--dry-run",
         action="store_true",
         help="print the errors to expect, and neither read records nor spend anything",
+    )
+    _add_output(command, required=False)
+    _add_relation(command, "add_remove", 1)
+    for option, what, choices in (
+        ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
+        ("missing", "missing values", ("error", "category", "drop")),
+    ):
+        add(
+            f"--handle-{option}",
+            choices=choices,
+            default=choices[0],
+            help=f"what to do with {what}; drop leaves the record out of all tables, "
+            f"and releases about how many there are (default: {choices[0]})",
+        )
+
+
+def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
+    add = command.add_argument
+    add(
+        "--out",
+        metavar="FOLDER",
+        required=required,
+        help="new folder for the tables and the statement",
     )
     add(
         "--synthetic",
@@ -173,17 +203,19 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="P",
         help="probability with which an interval holds the exact count (default: 0.95)",
     )
-    _add_relation(command, "add_remove", 1)
-    for option, what, choices in (
-        ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
-        ("missing", "missing values", ("error", "category", "drop")),
-    ):
-        add(
-            f"--handle-{option}",
-            choices=choices,
-            default=choices[0],
-            help=f"what to do with {what} (default: {choices[0]})",
-        )
+
+
+def _add_resume(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "resume",
+        _resume,
+        short="finish tables that were paid for and interrupted; free",
+        description=_RESUME,
+        epilog=f"example:\n  {PROG} resume out.measured --out out\n",
+    )
+    command.add_argument("measured", metavar="FILE", help="what was measured")
+    _add_output(command, required=True)
 
 
 def _add_relation(
@@ -251,8 +283,19 @@ def _tables(args: argparse.Namespace) -> None:
         with open(path, "rb"):  # before anything that takes time
             pass
     ledger = None if args.ledger is None else _opened(args)
+    if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:
+        say(
+            f"{PROG}: records that are dropped will count in no table; about how many "
+            "they are is released with the tables"
+        )
+    kept = None if args.dry_run else f"{os.path.normpath(args.out)}.measured"
+    if kept is not None and os.path.exists(kept):
+        raise InputError(
+            f"{kept!r} has what an earlier run paid for; make its tables with "
+            f"`{PROG} resume`, or remove it"
+        )
     said = ["starting"]
-    with showing(lambda: said[-1]):
+    with showing(lambda: said[-1]), _keeping(kept):
         from mmech.tables import release_tables
         from mmech.tables.result import check_new_folder
 
@@ -271,6 +314,7 @@ def _tables(args: argparse.Namespace) -> None:
             handle_unknown=args.handle_unknown,
             handle_missing=args.handle_missing,
             dry_run=args.dry_run,
+            keep=kept,
             callback=said.append,
         )
         if not args.dry_run:
@@ -282,6 +326,39 @@ def _tables(args: argparse.Namespace) -> None:
         _print_statement(args)
     if ledger is not None:
         print_wrapped(f"Left in {args.ledger!r}: {_left(ledger)}.")
+
+
+@contextmanager
+def _keeping(kept: str | None) -> Iterator[None]:
+    """Remove what was measured once tables are made of it, or say what is left."""
+    try:
+        yield
+    except BaseException as stop:
+        if kept is not None and os.path.exists(kept):
+            stop.__notes__ = [
+                f"what was measured is paid for and kept in {kept!r}; "
+                f"`{PROG} resume {kept} --out FOLDER` makes the tables at no more cost"
+            ]
+        elif hasattr(stop, "measured"):
+            plan = stop.measured.plan
+            stop.__notes__ = [f"{plan.currency} = {plan.cost} is spent, and not kept"]
+        raise
+    if kept is not None:
+        os.unlink(kept)
+
+
+def _resume(args: argparse.Namespace) -> None:
+    with open(args.measured, "rb"):  # before anything that takes time
+        pass
+    said = ["starting"]
+    with showing(lambda: said[-1]):
+        from mmech.tables import MeasuredTables
+        from mmech.tables.result import check_new_folder
+
+        check_new_folder(args.out)
+        made = MeasuredTables.load(args.measured).finish(said.append)
+        made.write(args.out, level=args.level, synthetic=args.synthetic)
+    _print_statement(args)
 
 
 def _opened(args: argparse.Namespace) -> PrivacyLedger:

@@ -428,8 +428,25 @@ class MatrixMechanism(Settled):
         Returns
         -------
         ndarray of float64, shape (m,) or (m, k)
+
+        Raises
+        ------
+        BaseException
+            What `measure` raises. Whatever stops the work after the measurement,
+            ``KeyboardInterrupt`` included, has it as its attribute ``measurement``, for
+            `answer_from`.
         """
-        return self.answer_from(self.measure(counts))
+        measurement = self.measure(counts)
+        try:
+            return self.answer_from(measurement)
+        except BaseException as stop:
+            stop.measurement = measurement  # type: ignore[attr-defined]
+            stop.add_note(
+                f"{self.law.currency} = {self.cost} is spent. What was measured is "
+                "kept as the attribute `measurement` of this exception; answer_from() "
+                "answers at no more cost."
+            )
+            raise
 
     @one_blas_thread()
     def answer_from(self, measurement: Measurement) -> NDArray[np.float64]:

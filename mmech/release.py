@@ -24,6 +24,7 @@ from mmech.noise.system import Rng, check_insecure_rng
 from mmech.privacy.cost import warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
+from mmech.storage.codec import storable
 
 __all__ = ["Measurement", "noisy_release"]
 
@@ -37,6 +38,7 @@ Run = tuple[int, int, Fraction]
 of the law of their noise."""
 
 
+@storable("Measurement")
 @dataclass(frozen=True, eq=False)
 class Measurement:
     """Noisy answers, safe to publish.

@@ -271,18 +271,23 @@ def _run(
                 args.run(args)
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
-    except KeyboardInterrupt:
-        say(f"{prog}: interrupted")
+    except KeyboardInterrupt as stop:
+        say(f"{prog}: interrupted{_noted(stop)}")
         return 130
     except OSError as error:
         if error.filename:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")
         if error.errno is None:  # worded by us: files to write, sets to fetch
-            return _fail(prog, str(error))
+            return _fail(prog, f"{error}{_noted(error)}")
         raise
     except (ValueError, BudgetExceededError) as error:
-        return _fail(prog, words(error, args))
+        return _fail(prog, f"{words(error, args)}{_noted(error)}")
     return 0
+
+
+def _noted(stop: BaseException) -> str:
+    """Return what was noted on an exception, such as what is spent."""
+    return "".join(f"; {note}" for note in getattr(stop, "__notes__", ()))
 
 
 def _warner(prog: str) -> Callable[..., None]:

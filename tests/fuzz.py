@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from model_files import rewrite
 
-from mmech import Domain, PrivacyLedger, load
+from mmech import Domain, MeasuredTables, PrivacyLedger, load
 from mmech_rf import Schema, load_model
 
 SECONDS, BYTES = 2, 2**30
@@ -130,6 +130,8 @@ def read_and_show(path):
     name = path.name
     if name.startswith("strategy"):
         return repr(load(path))
+    if name.startswith("tables"):
+        return MeasuredTables.load(path).plan.errors(frame="dict")
     if name.startswith("ledger"):
         return PrivacyLedger.open(path).to_json()
     if name.startswith(("schema", "domain")):

@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmech import AllRange, Attribute, Domain, PrivacyLedger, optimize, save
+from mmech import (
+    AllRange,
+    Attribute,
+    Domain,
+    PrivacyLedger,
+    optimize,
+    release_tables,
+    save,
+)
 from mmech_rf import (
     BatchTrainingClassifier,
     PrivateForestClassifier,
@@ -45,6 +53,8 @@ def write_files(folder):
     save(folder / "strategy.npz", optimize(AllRange(16), seed=0))
     SCHEMA.to_json(folder / "schema.json")
     Domain(SCHEMA.attributes).to_json(folder / "domain.json")
+    domain, path = Domain(SCHEMA.attributes), folder / "tables.measured"
+    release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
     ledger = PrivacyLedger.open(folder / "ledger.json", total=1)
     for part in ("north", "south"):
         ledger.part("region", part).spend("1/4", "counts", sensitivity=1)

@@ -287,10 +287,17 @@ class Domain:
         array([[1, 0]])
         """
         policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
+        codes, keep = self._encode(X, columns, narrow=narrow, **policies)
+        return codes if keep.all() else codes[keep]
+
+    def _encode(
+        self, X: Any, columns: Iterable[str] | None, *, narrow: bool, **policies: str
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the cells of all records, and which records are not left out."""
         check_policies(self.attributes, self._noun, **policies)
         table = read_table(X, columns)
         positions, _ = table.locate(self.names, self._noun)
-        codes, keep = encode_columns(
+        return encode_columns(
             self.attributes,
             table,
             positions,
@@ -299,7 +306,6 @@ class Domain:
             first_row=0,
             **policies,
         )
-        return codes if keep.all() else codes[keep]
 
     def check(self, X: Any, *, columns: Iterable[str] | None = None) -> list[Misfit]:
         """List every cell that cannot be read, for the owner of the records.

@@ -6,7 +6,7 @@ whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 (`result`).
 
 ============  ===============================================================
-release       `release_tables`: records in, tables out
+release       `release_tables`: records in, tables out, or what was paid for
 plan          what will be measured and how exact it will be; reads no record
 counts        whole, non-negative counts that agree across tables
 classes       what pairs of attributes tell of each other: a latent class model
@@ -20,7 +20,7 @@ frames        columns as a frame of the library at hand
 """
 
 from mmech.tables.plan import TablePlan
-from mmech.tables.release import release_tables
+from mmech.tables.release import MeasuredTables, release_tables
 from mmech.tables.result import Tables
 
-__all__ = ["TablePlan", "Tables", "release_tables"]
+__all__ = ["MeasuredTables", "TablePlan", "Tables", "release_tables"]

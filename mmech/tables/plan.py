@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
+from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
@@ -41,6 +43,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
+@storable("TablePlan")
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -95,6 +98,11 @@ class TablePlan:
         """Names of the attributes of every table."""
         names = self.domain.names
         return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
+
+    @property
+    def drops(self) -> bool:
+        """Whether records that do not fit are left out."""
+        return "drop" in self.policies.values()
 
     def mechanism(
         self, ledger: PrivacyLedger | None = None, insecure_rng: Any = None
@@ -152,6 +160,24 @@ class TablePlan:
             frame or self.frame,
         )
 
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        own = ("strategy", "currency", "cost", "relation", "policies", "frame")
+        return {"domain": "_document", "tables": "tables"} | {
+            name: name for name in own
+        }
+
+    @property
+    def _document(self) -> Any:
+        return json.loads(self.domain.to_json() or "")
+
+    @classmethod
+    def _restored(cls, *, tables: Any, policies: Any, **facts: Any) -> TablePlan:
+        if policies.keys() != {"handle_unknown", "handle_missing"}:
+            raise ValueError("other policies")
+        facts |= {"tables": tables, "policies": policies}
+        return make_plan(ways=None, callback=None, **facts)
+
     def __repr__(self) -> str:
         return (
             f"TablePlan({len(self.subsets)} tables of {len(self.domain.names)} "
@@ -170,8 +196,9 @@ def make_plan(
     policies: Mapping[str, str],
     frame: str | None,
     callback: Callable[[StrategyResult], Any] | None,
+    strategy: StrategyResult | None = None,
 ) -> TablePlan:
-    """Check what is asked for, and choose what to measure."""
+    """Check what is asked for, and choose what to measure unless it is given."""
     if not isinstance(domain, Domain):
         if not isinstance(domain, (str, os.PathLike, Mapping)):
             raise TypeError(
@@ -190,7 +217,7 @@ def make_plan(
     )
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
-    result = _strategy(_workload(own.shape, subsets), currency, callback)
+    result = strategy or _strategy(_workload(own.shape, subsets), currency, callback)
     return TablePlan(own, subsets, result, currency, cost, relation, policies, frame)
 
 

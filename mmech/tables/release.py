@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from mmech.domain.domain import Domain
 from mmech.domain.readers import read_cells
 from mmech.exceptions import ParameterError, located
 from mmech.marginals.records import Records
+from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
+from mmech.release import Measurement, measure
+from mmech.storage.codec import read, storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.plan import TablePlan, make_plan
 from mmech.tables.result import Tables
 from mmech.threads import one_blas_thread
+from mmech.writing import check_writable
 
-__all__ = ["release", "release_tables"]
+__all__ = ["MeasuredTables", "release", "release_tables"]
+
+WHAT = "measurement of tables"
+"""What files hold of it."""
 
 
 @one_blas_thread()
@@ -38,6 +50,7 @@ def release_tables(
     handle_unknown: str = "clip",
     handle_missing: str = "error",
     dry_run: bool = False,
+    keep: str | os.PathLike[str] | None = None,
     callback: Callable[[str], Any] | None = None,
     insecure_rng: Any = None,
 ) -> Any:
@@ -73,10 +86,16 @@ def release_tables(
         beyond the bounds of its attribute counts as the nearest one, and any other
         value stops.
     handle_missing : {"error", "category", "drop"}, default="error"
-        What to do with missing values.
+        What to do with missing values. Records that either policy drops count in no
+        table; how many they are is released with the tables (`Tables.left_out`) and
+        costs nothing more.
     dry_run : bool, default=False
         Return a `TablePlan`, which tells the errors to expect, without a look at the
         records (`data` may be None) and without cost.
+    keep : path, default=None
+        File for the noisy numbers, written as soon as they are paid for: if the work
+        is interrupted afterwards, `MeasuredTables` finishes it at no more cost. The
+        file may be published, and stays until you remove it.
     callback : callable, default=None
         Called with a line of text as the work goes on.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -96,9 +115,13 @@ def release_tables(
         cannot be read; nothing is spent.
     BudgetExceededError
         If the ledger does not cover the cost; nothing is released.
+    BaseException
+        Whatever stops the work after the measurement, ``KeyboardInterrupt`` included,
+        has what was paid for as its attribute ``measured``, a `MeasuredTables`.
 
     See Also
     --------
+    MeasuredTables : finishes what was interrupted.
     MatrixMechanism : the measurement alone, for workloads of any kind.
 
     Notes
@@ -145,6 +168,8 @@ def release_tables(
     True
     """
     cost, currency = one_cost(epsilon, rho)
+    if keep is not None:
+        check_writable(keep)
     say = _checked_callback(callback)
     say("choosing what to measure")
     plan = make_plan(
@@ -167,40 +192,180 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    codes = _encoded(data, plan.domain, **plan.policies)
-    return release(plan, codes, ledger=ledger, say=say, insecure_rng=insecure_rng)
+    codes, fits = _encoded(data, plan.domain, **plan.policies)
+    left_out = len(fits) - int(fits.sum())
+    codes = codes if fits.all() else codes[fits]
+    return release(
+        plan,
+        codes,
+        left_out,
+        ledger=ledger,
+        say=say,
+        insecure_rng=insecure_rng,
+        keep=keep,
+    )
+
+
+@storable("MeasuredTables")
+@dataclass(frozen=True, eq=False)
+class MeasuredTables:
+    """Noisy numbers that were paid for, before tables are made of them.
+
+    It holds nothing else of records and may be published. `release_tables` leaves it
+    where it is interrupted: in the file that ``keep=`` names, and as the attribute
+    ``measured`` of what was raised.
+
+    Attributes
+    ----------
+    plan : TablePlan
+        What was measured.
+    measurement : Measurement
+        The noisy numbers.
+    left_out : Measurement or None
+        As in `Tables`.
+    date : str
+        Day of the measurement, as ``2026-01-31``.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmech import Attribute, Domain, MeasuredTables, release_tables
+    >>> domain = Domain([Attribute.categorical("sex", ["f", "m"])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "sex.measured")
+    ...     _ = release_tables([["f"], ["m"]], domain, ways=1, epsilon=1, keep=path)
+    ...     MeasuredTables.load(path).finish()
+    Tables(1 tables of 1 attributes, epsilon=1)
+    """
+
+    plan: TablePlan
+    measurement: Measurement
+    left_out: Measurement | None = None
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+
+    def __post_init__(self) -> None:
+        datetime.date.fromisoformat(self.date)
+        entry = self.measurement.entry
+        if (entry.cost, entry.currency) != (self.plan.cost, self.plan.currency):
+            raise ValueError("the measurement is of another plan")
+
+    @one_blas_thread()
+    def finish(self, callback: Callable[[str], Any] | None = None) -> Tables:
+        """Return the tables; free of privacy cost.
+
+        Parameters
+        ----------
+        callback : callable, default=None
+            Called with a line of text as the work goes on.
+
+        Returns
+        -------
+        Tables
+        """
+        plan = self.plan
+        estimate = plan.noise.estimate(self.measurement.values)
+        counts = settle(estimate, plan.noise, plan.subsets, _checked_callback(callback))
+        return Tables(
+            plan, self.measurement, estimate, counts, self.left_out, self.date
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, for `load`.
+
+        Parameters
+        ----------
+        path : path
+            Replaced as a whole.
+        """
+        write(path, WHAT, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MeasuredTables:
+        """Read the file that `save`, or `release_tables`, wrote.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        MeasuredTables
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or holds something else.
+        """
+        loaded: MeasuredTables = read(path, WHAT, cls)
+        mechanism = loaded.plan.mechanism()
+        own = loaded.measurement.values.shape, loaded.measurement.entry.kind
+        out = None if loaded.left_out is None else loaded.left_out.values.shape
+        if own != ((mechanism.released.shape[0],), mechanism.law.name) or out != (
+            (1,) if loaded.plan.drops else None
+        ):
+            raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
+        return loaded
 
 
 @one_blas_thread()
 def release(
     plan: TablePlan,
     codes: Any,
+    left_out: int = 0,
     *,
     ledger: PrivacyLedger | None,
     say: Callable[[str], None],
     insecure_rng: Any,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Tables:
-    """Measure encoded records by a plan, and make tables of what was measured."""
-    mechanism = plan.mechanism(ledger, insecure_rng)
+    """Measure encoded records by a plan, and make tables of what was measured.
+
+    `left_out` is the number of records that the policies of the plan drop. Sensitive.
+    """
+    noise = check_insecure_rng(insecure_rng)
+    mechanism = plan.mechanism(ledger, noise)
     say("measuring")
     n, d = len(plan.subsets), len(plan.domain.names)
+    words = f"{n} tables of counts over {d} attributes"
     measurement = mechanism.measure(
         Records(codes, plan.domain.shape),
-        released=f"{n} tables of counts over {d} attributes",
+        released=f"{words}, and how many records they leave out" * plan.drops or words,
     )
+    dropped = None
+    if plan.drops:
+        # A record is in the tables or left out, so that one charge pays for both.
+        dropped = measure(
+            np.array([left_out]),
+            [(0, 1, Fraction(1))],
+            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
+            plan.cost,
+            released="how many records are left out",
+            relation=plan.relation,
+            ledger=None,
+            noise=noise,
+        )
     # From here on there are only noisy numbers and public facts.
-    estimate = plan.noise.estimate(measurement.values)
-    counts = settle(estimate, plan.noise, plan.subsets, say)
-    return Tables(plan, measurement, estimate, counts)
+    measured = MeasuredTables(plan, measurement, dropped)
+    try:
+        if keep is not None:
+            measured.save(keep)
+        return measured.finish(say)
+    except BaseException as stop:
+        stop.measured = measured  # type: ignore[attr-defined]
+        stop.add_note(
+            f"{plan.currency} = {plan.cost} is spent. What was measured is kept as the "
+            "attribute `measured` of this exception; measured.finish() makes the "
+            "tables at no more cost."
+        )
+        raise
 
 
 def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
     if isinstance(data, (str, os.PathLike)):
         with located(f"cannot use the data {os.fspath(data)!r}"):
-            return domain.encode(
-                read_cells(data, domain.names), columns=domain.names, **policies
-            )
-    return domain.encode(data, **policies)
+            cells = read_cells(data, domain.names)
+            return domain._encode(cells, domain.names, narrow=False, **policies)
+    return domain._encode(data, None, narrow=False, **policies)
 
 
 def _checked_callback(callback: Any) -> Callable[[str], None]:

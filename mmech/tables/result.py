@@ -63,6 +63,8 @@ class Tables:
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
+    left_out : Measurement or None
+        Noisy number of the records that no table counts, where a policy is ``"drop"``.
     date : str
         Day of the release, as ``2026-01-31``.
 
@@ -93,6 +95,7 @@ class Tables:
     measurement: Measurement
     estimate: MarginalEstimate
     counts: Counts
+    left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
 
     def __repr__(self) -> str:
@@ -376,6 +379,13 @@ class Tables:
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",
         ]
+        if self.left_out is not None:
+            lines.insert(
+                1,
+                f"Left out: about {facts['left_out']} records that do not fit the "
+                f"domain, give or take {facts['left_out_standard_error']:.1f}; no "
+                "table counts them.",
+            )
         if self.plan.domain.read_from_records:
             lines.insert(0, "NOT COVERED: the domain was read from the records.")
         if self.measurement.entry.insecure:
@@ -390,6 +400,11 @@ class Tables:
     def facts(self) -> dict[str, Any]:
         """The facts of the statement, for machines."""
         entry = self.measurement.entry
+        left_out: dict[str, Any] = {}
+        if self.left_out is not None:
+            number = max(0, int(self.left_out.values[0]))
+            error = float(self.left_out.variance) ** 0.5
+            left_out = {"left_out": number, "left_out_standard_error": error}
         return {
             "date": self.date,
             "version": __version__,
@@ -407,6 +422,7 @@ class Tables:
             "insecure": entry.insecure,
             "rounding": self.counts.rounding,
             "total": self.total,
+            **left_out,
         }
 
     # ---- files -----------------------------------------------------------------

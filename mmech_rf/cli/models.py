@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -268,10 +270,28 @@ def _fit(args: argparse.Namespace) -> None:
         extra = {"X_unlabelled": unlabelled_records(args, args.X_unlabelled, model)}
     count_records(args, args.data, model)
     with showing(releasing(model)):
-        model.release(**extra).save(args.out)
+        model.release(**extra)
+        _save(model, args.out)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
+
+
+def _save(model: ForestClassifier, out: str) -> None:
+    """Save a model that is paid for; if that fails, where it can be found."""
+    from mmech_rf.private.terms import cost_in_words
+
+    try:
+        model.save(out)
+    except OSError as error:
+        cost = cost_in_words(model.releases_)
+        other = os.path.join(tempfile.mkdtemp(prefix=PROG), os.path.basename(out))
+        try:
+            model.save(other)
+            error.add_note(f"{cost} is spent, and the model is kept in {other!r}")
+        except OSError:
+            error.add_note(f"{cost} is spent, and the model is lost")
+        raise
 
 
 def _recipes(args: argparse.Namespace) -> None:

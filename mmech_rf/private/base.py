@@ -190,7 +190,13 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 delattr(self, name)
         try:
             self._fit(X, y)
-        except BaseException:
+        except BaseException as stop:
+            paid = vars(self).get("releases_")
+            if paid and paid is not before.get("releases_"):
+                stop.add_note(
+                    f"{cost_in_words(paid)} is spent on {len(paid)} releases of this "
+                    "fit, which are lost; what is left of a ledger is not touched."
+                )
             # Nothing half fitted: what an earlier fit paid for stays usable.
             self.__dict__.clear()
             self.__dict__.update(before)

@@ -11,7 +11,7 @@ import uuid
 import warnings
 from fractions import Fraction
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from mmech import PrivacyLeakWarning
 
@@ -23,13 +23,16 @@ class Lineage:
 
     What is counted is fits, whatever they were given: whether two fits saw the same
     records must not be found out from the records. Processes count by themselves;
-    copies find each other by name after pickling.
+    copies find each other by name after pickling. Workers of a cross-validation cannot
+    warn, but the process that clones for them can.
     """
 
     def __init__(self, name: str | None = None) -> None:
         self.name = uuid.uuid4().hex if name is None else name
         self.budgets: list[Fraction] = []
-        self.warned = False
+        self.warned = self.warned_of_clones = False
+        # What was cloned since the last fit in this process.
+        self.waiting: WeakSet[Any] = WeakSet()
         _KNOWN[self.name] = self
 
     def fits_again(self, epsilon: Fraction) -> None:
@@ -50,6 +53,23 @@ class Lineage:
     def fitted(self, epsilon: Fraction) -> None:
         """Remember a fit that begins to look at records."""
         self.budgets.append(epsilon)
+        self.waiting.clear()
+
+    def cloned(self, model: Any) -> None:
+        """Warn, once, where a model is cloned again and no clone was fitted here."""
+        again = model in self.waiting
+        self.waiting.add(model)
+        if again and not self.warned_of_clones:
+            self.warned_of_clones = True
+            warnings.warn(
+                "this estimator, or a clone of it, was cloned again before a fit, as "
+                "for the workers of a cross-validation: every fit spends a budget of "
+                "its own, and on the same records they add up; pass one "
+                "ledger=PrivacyLedger.open(path, total=...), which workers share, to "
+                "limit the sum",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
 
     def __reduce__(self) -> Any:
         return _known_as, (self.name,)

@@ -97,6 +97,8 @@ class PublicModel(BaseEstimator):
         """Return an unfitted copy, of which a fit is known to be one more."""
         twin: Self = super().__sklearn_clone__()
         twin._lineage = self._family()
+        if self._spends and self.ledger is None and self.insecure_rng is None:
+            twin._lineage.cloned(self)
         return twin
 
     # ---- files -----------------------------------------------------------

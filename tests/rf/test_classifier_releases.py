@@ -3,6 +3,7 @@
 import copy
 import pickle
 import time
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -435,3 +436,38 @@ def test_what_counts_as_a_fit_before(name):
         twins[1].fit(X, y)
     shared = classifier(name, ledger=PrivacyLedger(2))
     shared.fit(X, y).fit(X, y)
+
+
+@pytest.mark.filterwarnings("default:this estimator")
+def test_clones_for_workers_are_warned_of_where_they_are_made():
+    """Workers would each be the first to fit, and what they say is not heard."""
+    model = classifier("batch training")
+    clone(model)
+    with pytest.warns(PrivacyLeakWarning, match="cloned again before a fit") as caught:
+        assert clone(model) is not clone(model)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error:this estimator")
+def test_one_clone_after_another_and_clones_with_a_ledger_are_no_workers():
+    X, y = records(30)
+    model = classifier("batch training")
+    with pytest.warns(PrivacyLeakWarning, match="was fitted before"):
+        cross_val_score(model, X, y, cv=3)
+    for one in (
+        classifier("batch training", ledger=PrivacyLedger(1)),
+        classifier("batch training", insecure_rng=np.random.default_rng(0)),
+    ):
+        assert clone(one) is not clone(one)
+
+
+def test_workers_share_a_ledger_on_disk(tmp_path):
+    X, y = records(60)
+    ledger = PrivacyLedger.open(tmp_path / "budget.json", total=2)
+    model = classifier("batch training", ledger=ledger)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scores = cross_val_score(model, X, y, cv=3, n_jobs=2)
+    assert np.isnan(scores).sum() == 1
+    assert ledger.spent == 2

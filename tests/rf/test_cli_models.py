@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import tempfile
 import threading
 import warnings
 from contextlib import redirect_stderr, suppress
@@ -30,6 +32,7 @@ from mmech_rf import (
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.models import releasing
 from mmech_rf.datasets import load_csv
+from mmech_rf.private.public_model import PublicModel
 
 
 @pytest.mark.parametrize(
@@ -195,6 +198,45 @@ def test_a_ledger_on_disk_pays_for_fits_and_batches(run, files, tmp_path):
     assert_refused(again, "needs epsilon = 1 but only 0.5 of 1.5 is left")
     assert PrivacyLedger.open(path).spent == 1
     assert json.loads(path.read_text())["held"] == {}
+
+
+def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
+    run, files, tmp_path, monkeypatch
+):
+    save, places = PublicModel.save, []
+
+    def full(model, path):
+        places.append(os.fspath(path))
+        if len(places) <= broken:
+            raise OSError(f"cannot write {os.fspath(path)!r}: no space left")
+        save(model, path)
+
+    monkeypatch.setattr(PublicModel, "save", full)
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    broken = 1
+    outcome = run(*fit(files))
+    assert_refused(outcome, "no space left", "epsilon = 50 is spent, and the model is")
+    assert f"kept in {places[1]!r}" in outcome[2]
+    assert load_model(places[1]).privacy_statement_
+    broken = 4
+    assert_refused(run(*fit(files)), "epsilon = 50 is spent, and the model is lost")
+
+
+def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):
+    ask = BatchTrainingClassifier._measured
+    asked = []
+
+    def interrupted(model, *arguments):
+        asked.append(arguments)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return ask(model, *arguments)
+
+    monkeypatch.setattr(BatchTrainingClassifier, "_measured", interrupted)
+    args = fit(files, "--n-ensembles", 2, "--max-features", 1, "--depth", 1)
+    code, out, err = run(*args)
+    assert (code, out) == (130, "")
+    assert "epsilon = 25 is spent on 1 releases of this fit, which are lost" in err
 
 
 def test_a_private_forest_may_promise_epsilon_and_delta(run, files):

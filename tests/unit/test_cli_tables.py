@@ -9,14 +9,17 @@ import sys
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
+from replay import watched
 
 import mmech
-from mmech import Domain, terminal
+from mmech import Domain, Tables, terminal
 from mmech.cli import main
+from mmech.tables import release as release_module
 
 DOMAIN = {
     "features": [
@@ -118,6 +121,61 @@ def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
         assert (code, out) == (2, "")
         assert re.search(message, err)
     assert "1/4 of 1/2" in run("budget b.json", capsys)[1]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space left")])
+def test_what_was_paid_for_is_finished_after_an_interruption(
+    folder, capsys, monkeypatch, stop
+):
+    run("budget b.json --total 1", capsys)
+    line = "tables in.csv --domain d.json --ways 1 2 --epsilon 1/2 --ledger b.json"
+    where = (
+        (release_module, "settle") if stop is KeyboardInterrupt else (Tables, "write")
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(*where, Mock(side_effect=stop))
+        code, out, err = run(f"{line} --out made", capsys)
+    assert (code, out) == (130 if stop is KeyboardInterrupt else 2, "")
+    assert "paid for and kept in 'made.measured'; `mmech resume made.measured" in err
+    assert not Path("made").exists()
+    code, out, err = run(f"{line} --out made", capsys)
+    assert code == 2
+    assert "'made.measured' has what an earlier run paid for" in err
+    with watched(lambda draw, sample: pytest.fail("drawn again")):
+        code, out, err = run("resume made.measured --out made --synthetic 5", capsys)
+    assert (code, err) == (0, "")
+    assert "epsilon = 1/2 (pure differential privacy)" in out
+    assert len(list(Path("made").glob("*.csv"))) == 7
+    assert "Left: epsilon = 1/2 of 1." in run("budget b.json", capsys)[1]
+    assert run("resume made.measured --out made", capsys)[0] == 2
+    assert run("resume d.json --out other", capsys)[0] == 2
+
+
+def test_nothing_is_left_of_what_was_finished(folder, capsys):
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
+    assert run(line, capsys)[0] == 0
+    assert not Path("made.measured").exists()
+
+
+def test_what_could_not_be_kept_is_said_to_be_spent(folder, capsys, monkeypatch):
+    full = Mock(side_effect=OSError("no space left"))
+    monkeypatch.setattr(release_module.MeasuredTables, "save", full)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "epsilon = 1 is spent, and not kept" in err
+
+
+def test_dropping_is_said_before_and_counted_after(folder, capsys):
+    Path("in.csv").write_text("sex,size,age\n" + "x,s,3\n" * 90, encoding="utf-8")
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 2 --handle-unknown drop"
+    code, out, err = run(f"{line} --out made", capsys)
+    assert code == 0
+    assert "records that are dropped will count in no table" in err
+    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    assert f"Left out: about {facts['left_out']} records" in " ".join(out.split())
+    assert abs(facts["left_out"] - 90) < 20  # false alarms: 1e-16
+    assert run(f"{line} --dry-run", capsys)[2] == ""
 
 
 def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -488,3 +489,16 @@ def test_repr():
         "MatrixMechanism(workload=Scaled(2, Prefix(3)), strategy=Identity(3), "
         "epsilon=0.25, neighbours='replace')"
     )
+
+
+def test_what_was_measured_is_kept_if_the_answer_is_interrupted(monkeypatch):
+    ledger = PrivacyLedger(1)
+    mechanism = MatrixMechanism(Prefix(4), epsilon="1/4", ledger=ledger)
+    with monkeypatch.context() as patch:
+        patch.setattr(MatrixMechanism, "reconstruct", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError) as stop:
+            mechanism.answer([3, 0, 2, 8])
+    assert "epsilon = 1/4 is spent" in stop.value.__notes__[0]
+    answers = mechanism.answer_from(stop.value.measurement)
+    assert answers.shape == (4,)
+    assert len(ledger.entries) == 1

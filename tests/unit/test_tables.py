@@ -1,14 +1,16 @@
 """Tables that are published: consistent, whole, with intervals that hold, private."""
 
+import dataclasses
 import itertools
 import json
 from dataclasses import fields, replace
 from fractions import Fraction
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
-from replay import People, check_pair, play
+from replay import People, check_pair, play, watched
 
 from mmech import (
     Attribute,
@@ -16,6 +18,7 @@ from mmech import (
     Domain,
     Marginals,
     MatrixMechanism,
+    MeasuredTables,
     PrivacyLeakWarning,
     PrivacyLedger,
     Records,
@@ -26,6 +29,7 @@ from mmech import (
     release_tables,
 )
 from mmech.domain.readers import read_cells
+from mmech.tables import release as release_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.counts import settle
 from mmech.tables.model import draw_codes
@@ -375,6 +379,71 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
     assert len(tape.entries) == 1
     for other in others:
         check_pair(tape, play(run, other, ledger(), tape), **cost)
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("persons", [1, 2])
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": Fraction(1, 2)}], ids=str)
+def test_who_is_left_out_is_paid_for_as_who_is_counted(
+    rounding, neighbours, persons, cost
+):
+    """A record is in the tables or among those that are left out, never in both."""
+    terms = {"neighbours": neighbours, "records_per_person": persons}
+    currency = next(iter(cost))
+
+    def run(own, ledger):
+        released = release_tables(
+            own.X,
+            DOMAIN,
+            ways=WAYS[rounding],
+            handle_unknown="drop",
+            ledger=ledger,
+            **terms,
+            **cost,
+        )
+        return seen(released), released.left_out.values.tolist()
+
+    codes = people(8)
+    rows = frame_of(codes)[list(DOMAIN.names)].to_numpy(object)
+    fits, odd = ("m", "l", 80.0, "?"), ("other", "l", 80.0, "?")
+    before = People.of([*rows.tolist(), list(odd)], np.zeros(9, int))
+
+    def changed(own, number):
+        if number == 0:
+            return [own]
+        last = len(own.names) - 1
+        steps = [own.replaced(number, odd, 0), own.replaced(last, fits, 0)]
+        if neighbours == "add_remove":
+            steps = [own.without(0), own.without(last)]
+            steps += [own.and_of(fits, 0), own.and_of(odd, 0)]
+        return [other for step in steps for other in changed(step, number - 1)]
+
+    tape = play(run, before, PrivacyLedger(1, currency=currency, **terms))
+    assert len(tape.entries) == 1
+    assert tape.entries[0].released.endswith("and how many records they leave out")
+    losses = [
+        check_pair(
+            tape,
+            play(run, other, PrivacyLedger(1, currency=currency, **terms), tape),
+            **cost,
+        )
+        for other in changed(before, persons)
+    ]
+    assert max(losses) > 0
+
+
+def test_tables_of_nobody_say_how_many_were_left_out():
+    frame = frame_of(people(300)).assign(sex="unheard of")
+    options = {"ways": 1, "epsilon": 1, "handle_unknown": "drop"}
+    released = release_tables(frame, DOMAIN, **options)
+    assert abs(int(released.left_out.values[0]) - 300) < 40  # false alarms: 1e-16
+    assert released.facts["left_out"] == released.left_out.values[0]
+    number = released.facts["left_out"]
+    assert f"Left out: about {number} records that do not fit" in released.statement
+    assert "1.4;" in released.statement
+    kept = release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1)
+    assert kept.left_out is None
+    assert "left out" not in kept.statement.lower()
 
 
 def test_all_tables_are_paid_for_once():
@@ -789,3 +858,68 @@ def test_all_pairs_of_adult_are_consistent_and_held_by_their_intervals(data_dir)
     assert 0.93 <= np.mean(shares[0.95]) <= 0.99
     assert 0.88 <= np.mean(shares[0.90]) <= 0.98
     assert len(released.sample(100)) == 100
+
+
+# ---- what was interrupted ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["drop", "error"])
+@pytest.mark.parametrize("cost", [{"epsilon": "1/2"}, {"rho": "1/8"}], ids=str)
+def test_what_was_measured_is_finished_at_no_cost(
+    rounding, cost, policy, tmp_path, monkeypatch
+):
+    """From the file, and from the exception: bit for bit what would have come."""
+    path = tmp_path / "tables.measured"
+    ledger = PrivacyLedger(1, currency=next(iter(cost)))
+
+    options = {"ways": WAYS[rounding], "handle_unknown": policy, "keep": path, **cost}
+    with monkeypatch.context() as patch:
+        patch.setattr(release_module, "settle", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt) as stop:
+            release_tables(frame_of(people(200)), DOMAIN, ledger=ledger, **options)
+    measured = stop.value.measured
+    assert "is spent. What was measured is kept" in stop.value.__notes__[0]
+    spent = ledger.spent
+    assert spent == next(iter(map(Fraction, cost.values())))
+    with watched(lambda draw, sample: pytest.fail("drawn again")):
+        again, loaded = measured.finish(), MeasuredTables.load(path).finish()
+    assert ledger.spent == spent
+    assert seen(again) == seen(loaded)
+    assert again.statement == loaded.statement
+    assert (policy == "drop") == ("Left out: about" in loaded.statement)
+
+
+def test_a_kept_measurement_holds_noisy_numbers_only(tmp_path):
+    """Unrelated records with the same noisy values leave the same file."""
+    files = []
+
+    def run(own, ledger):
+        path = tmp_path / f"{len(files)}.measured"
+        release_tables(
+            own.X, DOMAIN, ways=2, epsilon=1, keep=path, handle_unknown="drop"
+        )
+        files.append(path.read_bytes())
+
+    def rows(codes):
+        return frame_of(codes)[list(DOMAIN.names)].to_numpy(object)
+
+    tape = play(run, People.of(rows(people(8)), np.zeros(8, int)))
+    play(run, People.of(rows(people(70)), np.zeros(70, int)), None, tape)
+    assert files[0] == files[1]
+
+
+def test_other_files_are_no_measurement(tmp_path):
+    path = tmp_path / "tables.measured"
+    release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=path)
+    kept = MeasuredTables.load(path)
+    short = dataclasses.replace(kept.measurement, values=kept.measurement.values[1:])
+    MeasuredTables(kept.plan, short).save(path)
+    with pytest.raises(ValueError, match="has numbers of another measurement"):
+        MeasuredTables.load(path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match="not a measurement of tables file"):
+        MeasuredTables.load(path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        release_tables(
+            frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=tmp_path / "a" / "b"
+        )
