@@ -162,20 +162,23 @@ class TablePlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ("strategy", "currency", "cost", "relation", "policies", "frame")
-        return {"domain": "_document", "tables": "tables"} | {
-            name: name for name in own
-        }
+        own = ("tables", "strategy", "currency", "cost", "policies", "frame")
+        made = {"domain": "_document", "relation": "_relation"}
+        return made | {name: name for name in own}
 
     @property
     def _document(self) -> Any:
         return json.loads(self.domain.to_json() or "")
 
+    @property
+    def _relation(self) -> tuple[str, int]:
+        return self.relation.neighbours, self.relation.records_per_person
+
     @classmethod
-    def _restored(cls, *, tables: Any, policies: Any, **facts: Any) -> TablePlan:
+    def _restored(cls, *, policies: Any, relation: Any, **facts: Any) -> TablePlan:
         if policies.keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
-        facts |= {"tables": tables, "policies": policies}
+        facts |= {"policies": policies, "relation": Relation(*relation)}
         return make_plan(ways=None, callback=None, **facts)
 
     def __repr__(self) -> str:
