@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from mmech.checks import check_epsilon
+from mmech.checks import check_epsilon, nearest
 from mmech.exceptions import BudgetExceededError, ParameterError
 
 __all__ = [
@@ -45,6 +45,15 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Print as everything is printed, where argparse hides that it failed."""
         print(self.format_help(), end="", file=file)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Raise for an option that is not there, and name the nearest that is."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hints = (nearest(text, self._option_string_actions, "") for text in unknown)
+            hint = next((f"; {hint}" for hint in hints if hint), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise, to be reported in one sentence."""

@@ -24,7 +24,13 @@ import numpy as np
 
 from mmech.checks import check_integer
 from mmech.domain import readers
-from mmech.domain.readers import CsvFormat, in_memory, read_table
+from mmech.domain.readers import (
+    CsvFormat,
+    check_flat,
+    column_error,
+    in_memory,
+    read_table,
+)
 from mmech.exceptions import located
 from mmech_rf.schema import Schema, check_schema
 
@@ -454,12 +460,11 @@ def _of_parquet(
     from pyarrow import parquet
 
     for name in names:
-        if (count := columns.count(name)) != 1:
-            found = f"{count} columns" if count else "no column"
-            raise ValueError(
-                f"the file has {found} named {name!r}, but the schema needs "
-                "exactly one; rename the column or use another schema"
-            )
+        if columns.count(name) != 1:
+            raise column_error(name, columns)
+    declared = parquet.read_schema(path)
+    for name in names:
+        check_flat(declared.field(name).type, name)
     with _sound_parquet(), parquet.ParquetFile(path, read_dictionary=names) as file:
         yield from file.iter_batches(batch_size=chunk_rows, columns=names)
 

@@ -24,6 +24,7 @@ from mmech.domain.discretise import (
 )
 
 __all__ = [
+    "KINDS",
     "Attribute",
     "as_tuple",
     "check_cells",
@@ -32,7 +33,7 @@ __all__ = [
     "infer_attribute",
 ]
 
-_KINDS = ("categorical", "ordinal", "numeric")
+KINDS = ("categorical", "ordinal", "numeric")
 
 
 # ------------------------------------------------------------------- validation
@@ -225,7 +226,7 @@ class Attribute:
 
     def __post_init__(self, quantiles: Any) -> None:
         check_name(self.name, "the name of an attribute")
-        check_choice(self.kind, f"the kind of attribute {self.name!r}", _KINDS)
+        check_choice(self.kind, f"the kind of attribute {self.name!r}", KINDS)
         if self.kind == "numeric":
             self._check_numeric(quantiles)
         elif quantiles is not None:
@@ -453,9 +454,9 @@ class Attribute:
         dtype = io.code_type(self.size)
         codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
         if not clip:  # the first and last bins already take what lies beyond
-            codes[outside] = io.OUTSIDE
+            codes[outside] = io.INFINITE if self.lower is None else io.OUTSIDE
         codes[missing] = io.MISSING
-        codes[bad] = io.UNKNOWN
+        codes[bad] = io.NO_NUMBER
         return codes
 
     def _given(self) -> dict[str, Any]:

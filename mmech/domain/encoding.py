@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.domain.attribute import Attribute
 from mmech.domain.readers import Table
-from mmech.domain.values import MISSING, OUTSIDE, UNKNOWN
+from mmech.domain.values import INFINITE, MISSING, NO_NUMBER, OUTSIDE, UNKNOWN
 from mmech.exceptions import ParameterError
 
 __all__ = [
@@ -36,6 +36,8 @@ PROBLEMS = {
     MISSING: "a missing value (empty, None or NaN)",
     UNKNOWN: "a value outside the domain of the attribute",
     OUTSIDE: "a number outside the bounds of the attribute, or infinity",
+    INFINITE: "infinity, or a number beyond all doubles",
+    NO_NUMBER: "a value that is not a number",
 }
 """What is wrong with a value, by the marker that stands for its code."""
 
@@ -131,12 +133,14 @@ def cell_error(
     elif marker == MISSING:
         remedy = (f"{look(noun)}, then fill it in", "choose {handle_missing=}")
     else:
-        change = "extend" if marker == UNKNOWN else "widen the bounds of"
-        remedy = (
-            f"{look(noun)}, then correct it",
-            f"{change} the {{{noun}}}",
-            "choose {handle_unknown=}",
-        )
+        change = {
+            UNKNOWN: f"extend the {{{noun}}}",
+            OUTSIDE: f"widen the bounds of the {{{noun}}}",
+            NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that "
+            "it is written with",
+        }
+        own = (change[marker],) if marker in change else ()
+        remedy = (f"{look(noun)}, then correct it", *own, "choose {handle_unknown=}")
     need = f"row {row}, column {name!r} of {{X}} holds {problem}"
     return ParameterError("X", need, remedy=remedy)
 

@@ -6,13 +6,14 @@ attributes in the same words. Messages call it by a `noun`, such as ``"domain"``
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from mmech.checks import check_choice, nearest
+from mmech.domain.attribute import KINDS
 from mmech.writing import replacing
 
 __all__ = [
@@ -91,7 +92,8 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"the {noun} is not valid JSON ({error}); check the file"
+            f"the {noun} is not valid JSON ({error}); correct the file, or give the "
+            f"{noun} and the records in their order"
         ) from None
     if not isinstance(document, dict):
         raise ValueError(
@@ -153,10 +155,7 @@ def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> Non
     for key in entry:
         if key in known or key in _REMARKS:
             continue
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
-        )
+        hint = nearest(key, known, f"it may have {', '.join(known)}")
         raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
 
 
@@ -226,7 +225,9 @@ def described_attributes(
         fields: dict[str, Any] = {"name": entry["name"]}
         numeric = entry["type"] == "numeric"
         own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
-        what = f"attribute {entry['name']!r:.60}, which is {entry['type']!s:.60}"
+        what = f"attribute {entry['name']!r:.60}"
+        check_choice(entry["type"], f"the type of {what}", KINDS)
+        what = f"{what}, which is {entry['type']}"
         check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
         needed = () if "cut_points" in entry else ("lower", "upper")
         _check_has(entry, needed if numeric else ("categories",), f"{what},")

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import nearest
 from mmech.domain.dictionary import Dictionary
 from mmech.exceptions import ParameterError
 
@@ -31,6 +32,8 @@ __all__ = [
     "CsvFormat",
     "Source",
     "Table",
+    "check_flat",
+    "column_error",
     "in_memory",
     "read_cells",
     "read_header",
@@ -99,8 +102,9 @@ class Table:
     def _position(self, name: str, noun: str) -> int:
         names = self.names or ()
         if (count := names.count(name)) != 1:
-            problem = "no column" if count == 0 else f"{count} columns"
             remedy = f"rename or select the columns of X to match the {noun}"
+            if not count:
+                remedy = nearest(name, names, remedy)
             encoded = [other for other in names if other.startswith(f"{name}_")]
             if count == 0 and len(encoded) > 1:
                 remedy = (
@@ -108,8 +112,8 @@ class Table:
                     "column, because the " + noun + " says its values"
                 )
             raise ValueError(
-                f"X has {problem} named {name!r} but the {noun} needs exactly one; "
-                f"{remedy}"
+                f"X has {_columns_named(count)} named {name!r} but the {noun} needs "
+                f"exactly one; {remedy}"
             )
         return names.index(name)
 
@@ -121,8 +125,9 @@ def _object_column(cells: list[Any]) -> NDArray[Any]:
     return column
 
 
-def _held(column: Any) -> NDArray[Any] | Dictionary:
+def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
+    check_flat(getattr(column, "type", getattr(column, "dtype", None)), name)
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
     kind = getattr(column, "dtype", None)
@@ -149,7 +154,7 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     if not kind.startswith("dictionary"):
         try:
             column = column.dictionary_encode()
-        except NotImplementedError:  # lists and other values that no cell reads
+        except NotImplementedError:  # values that no cell reads
             return _object_column(column.to_pylist())
     if hasattr(column, "unify_dictionaries"):
         column = column.unify_dictionaries().combine_chunks()
@@ -195,7 +200,8 @@ def _is_whole(column: Any) -> bool:
 def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
     raise ValueError(
         "X must be two-dimensional, one row per record and one column per "
-        f"attribute, got shape {shape}; reshape it, or wrap a single record in a list"
+        f"attribute, got shape {shape}; give X before y, reshape it, or wrap a single "
+        "record in a list"
     )
 
 
@@ -205,15 +211,21 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
         names = tuple(map(str, X.column_names))
-        return Table(X.num_rows, len(names), names, lambda j: _held(X.column(j)))
+        return Table(
+            X.num_rows, len(names), names, lambda j: _held(X.column(j), names[j])
+        )
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         _no_names(columns)
         labels = list(X.columns)
         names = tuple(str(label) for label in labels)
         if len(set(labels)) == len(labels):
-            return Table(len(X), len(labels), names, lambda j: _held(X[labels[j]]))
+            return Table(
+                len(X), len(labels), names, lambda j: _held(X[labels[j]], names[j])
+            )
         # a name that occurs twice is an error only where the schema asks for it
-        return Table(len(X), len(labels), names, lambda j: _held(X.iloc[:, j]))
+        return Table(
+            len(X), len(labels), names, lambda j: _held(X.iloc[:, j], names[j])
+        )
     if hasattr(X, "toarray"):
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
@@ -286,8 +298,8 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     columns = [
         _object_column(list(values))
         if isinstance(values, (list, tuple))
-        else _held(values)
-        for values in X.values()
+        else _held(values, str(name))
+        for name, values in X.items()
     ]
     lengths = [len(values) for values in X.values()]
     if len(set(lengths)) > 1:
@@ -423,20 +435,16 @@ def read_rows(
     with _records(source, form) as records:
         header = next((fields for _, fields in records), [])
         for name in wanted:
-            if (count := header.count(name)) != 1:
-                found = f"{count} columns" if count else "no column"
+            if header.count(name) != 1:
                 near = [mark for mark in ";\t|," if mark in "".join(header)]
                 if len(header) == 1 and near:
                     raise ParameterError(
                         "sep",
                         f"the header of the file is one column at this {{sep}}, with "
-                        f"{near[0]!r} in its name, and has {found} named {name!r}",
+                        f"{near[0]!r} in its name, and no column named {name!r}",
                         remedy=(f"pass {{sep='{near[0]}'}}", "rename the column"),
                     )
-                raise ValueError(
-                    f"the header of the file has {found} named {name!r}, but exactly "
-                    "one is needed; rename the column, or leave the attribute out"
-                )
+                raise column_error(name, header)
         positions = [header.index(name) for name in wanted]
         for number, fields in records:
             if not fields:  # an empty line
@@ -448,6 +456,32 @@ def read_rows(
                     "separators"
                 )
             yield number, [fields[position] for position in positions]
+
+
+def column_error(name: str, header: Sequence[str]) -> ValueError:
+    """Return the error for a column that is missing in a file, or there twice."""
+    count = header.count(name)
+    remedy = "keep one of them" if count else "add it, or rename the one that holds it"
+    return ValueError(
+        f"the header of the file has {_columns_named(count)} named {name!r}, but "
+        f"exactly one is needed; {remedy if count else nearest(name, header, remedy)}"
+    )
+
+
+def _columns_named(count: int) -> str:
+    return f"{count} columns" if count else "no column"
+
+
+def check_flat(kind: Any, name: str) -> None:
+    """Raise for a column whose type, of pyarrow or polars, holds several values."""
+    if str(kind).lower().startswith(_NESTED):
+        raise ValueError(
+            f"column {name!r} holds several values in each cell ({kind!s:.60}); put "
+            "each of them in a column of its own"
+        )
+
+
+_NESTED = ("list", "large_list", "fixed_size_list", "array", "struct", "map")
 
 
 def read_cells(

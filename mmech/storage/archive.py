@@ -108,6 +108,11 @@ def read_archive(
                     f"for the original file, or save the {what} again"
                 )
             return build(description, [_array(content) for content in packed])
+        except zipfile.BadZipFile:
+            raise ValueError(
+                f"{source} is not a {what} file or is damaged: it is not a whole ZIP "
+                f"archive; give a file that the {what} was saved in, or copy it again"
+            ) from None
         except ArchiveError as refusal:
             raise ValueError(f"{source} {refusal}") from None
         except Exception as failure:

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
@@ -361,7 +362,12 @@ def _predict(args: argparse.Namespace) -> None:
     check_output(args)
     from mmech_rf import load_model
 
-    model = load_model(args.model)
+    try:
+        model = load_model(args.model)
+    except ValueError as error:
+        if is_zipfile(args.data):
+            error.add_note(f"{args.data!r} may be the model, which comes first")
+        raise
     if model._terms.inferred:
         raise InputError(
             f"the model {args.model!r} was fitted without a schema and does not name "
