@@ -113,7 +113,11 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
     """Return `value` if it is one of the strings in `choices`."""
     if not isinstance(value, str) or value not in choices:
         options = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {options}, got {_describe(value)}")
+        hint = nearest(value, choices, "")
+        raise ValueError(
+            f"{name} must be one of {options}, got {_describe(value)}"
+            + (f"; {hint}" if hint else "")
+        )
     return value
 
 

@@ -8,6 +8,7 @@ values      which raw values are missing, and what the others mean
 encoding    columns of raw values to codes of cells, and what does not fit
 dictionary  columns of few distinct values, each of which is read once
 readers     frames, arrays, lists of rows and csv files
+parts       records of files, folders and frames, so many rows at a time
 files       domains as JSON, described by ``schema.json``
 ==========  ==============================================================
 """

@@ -20,6 +20,7 @@ from mmech.domain.values import INFINITE, MISSING, NO_NUMBER, OUTSIDE, UNKNOWN
 from mmech.exceptions import ParameterError
 
 __all__ = [
+    "CLIPPED",
     "PROBLEMS",
     "Misfit",
     "cell_error",
@@ -40,6 +41,10 @@ PROBLEMS = {
     NO_NUMBER: "a value that is not a number",
 }
 """What is wrong with a value, by the marker that stands for its code."""
+
+
+CLIPPED = (PROBLEMS[OUTSIDE], PROBLEMS[INFINITE])
+"""Problems of numbers that ``handle_unknown="clip"`` moves to the nearest bin."""
 
 
 class Misfit(NamedTuple):

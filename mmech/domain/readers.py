@@ -14,8 +14,17 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -33,6 +42,7 @@ __all__ = [
     "Source",
     "Table",
     "check_flat",
+    "check_format",
     "column_error",
     "in_memory",
     "read_cells",
@@ -207,6 +217,8 @@ def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    if isinstance(X, Table):
+        return X
     X = in_memory(X)
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
@@ -410,11 +422,29 @@ class CsvFormat(TypedDict, total=False):
         Character between the fields.
     encoding : str, default="utf-8"
         Name that Python has for the encoding.
+    decimal : str, default="."
+        Character before the decimals of numbers.
+    thousands : str, optional
+        Character between groups of digits of numbers.
+    na : str or sequence of str, optional
+        Texts that stand for a missing value.
     """
 
     multiline: bool
     sep: str
     encoding: str
+    decimal: str
+    thousands: str | None
+    na: str | Sequence[str]
+
+
+def check_format(form: CsvFormat) -> None:
+    """Raise for an option that no csv file has."""
+    known = CsvFormat.__annotations__
+    for name in form:
+        if name not in known:
+            hint = nearest(name, known, f"choose from {', '.join(known)}")
+            raise TypeError(f"there is no option {name!r} of csv files; {hint}")
 
 
 def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
@@ -424,14 +454,19 @@ def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
 
 
 def read_rows(
-    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
+    source: Source,
+    wanted: Sequence[str],
+    numbers: Collection[str] = (),
+    **form: Unpack[CsvFormat],
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of every record, and its wanted fields.
 
     A file is compressed with gzip where its name ends in ``.gz``. All fields of a line
-    are read, those of the wanted columns returned; see `CsvFormat` for options. Raises
-    `ValueError` if a column is missing or there twice, or a line does not parse.
+    are read, those of the wanted columns returned, numbers in the columns `numbers` as
+    Python writes them; see `CsvFormat` for options. Raises `ValueError` if a column is
+    missing or there twice, or a line does not parse.
     """
+    usual = _usual(form)
     with _records(source, form) as records:
         header = next((fields for _, fields in records), [])
         for name in wanted:
@@ -455,7 +490,50 @@ def read_rows(
                     f"header has {len(header)}; correct the line or quote its "
                     "separators"
                 )
-            yield number, [fields[position] for position in positions]
+            cells = [fields[position] for position in positions]
+            if usual is not None:
+                cells = [
+                    usual(cell, number=name in numbers)
+                    for name, cell in zip(wanted, cells, strict=True)
+                ]
+            yield number, cells
+
+
+def _usual(form: CsvFormat) -> Callable[..., str] | None:
+    """Return what writes a field in the usual form, or None where all fields are."""
+    decimal, thousands = form.get("decimal", "."), form.get("thousands")
+    na = form.get("na") or ()
+    na = (na,) if isinstance(na, str) else na
+    for name, mark in (("decimal", decimal), ("thousands", thousands)):
+        if mark is not None and (
+            not isinstance(mark, str) or len(mark) != 1 or mark.isalnum()
+        ):
+            raise ParameterError(
+                name, "must be one character, no letter and no digit", repr(mark)
+            )
+    if decimal == thousands:
+        raise ParameterError(
+            "thousands", "must be another character than {decimal}", repr(thousands)
+        )
+    if decimal == "." and thousands is None and not na:
+        return None
+    # A point that is no decimal mark must not be read as one: it takes its place.
+    swapped = str.maketrans({".": decimal, decimal: "."})
+    grouped = re.compile(
+        rf"\s*[+-]?\d{{1,3}}(?:{re.escape(thousands or '')}\d{{2,3}})+"
+        rf"(?:{re.escape(decimal)}\d*)?\s*"
+    )
+
+    def usual(cell: str, *, number: bool) -> str:
+        if cell in na:
+            return ""
+        if not number:
+            return cell
+        if thousands and grouped.fullmatch(cell):
+            cell = cell.replace(thousands, "")
+        return cell.translate(swapped)
+
+    return usual
 
 
 def column_error(name: str, header: Sequence[str]) -> ValueError:
@@ -485,10 +563,13 @@ _NESTED = ("list", "large_list", "fixed_size_list", "array", "struct", "map")
 
 
 def read_cells(
-    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
+    source: Source,
+    wanted: Sequence[str],
+    numbers: Collection[str] = (),
+    **form: Unpack[CsvFormat],
 ) -> NDArray[np.object_]:
     """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    rows = [fields for _, fields in read_rows(source, wanted, **form)]
+    rows = [fields for _, fields in read_rows(source, wanted, numbers, **form)]
     cells = np.empty((len(rows), len(wanted)), dtype=object)
     if rows:
         cells[:] = rows
@@ -526,6 +607,7 @@ def _records(
     source: Source, form: CsvFormat
 ) -> Iterator[Iterator[tuple[int, list[str]]]]:
     """Open a file, for the number of the first line of every record, and its fields."""
+    check_format(form)
     sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
     if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n':
         raise ParameterError(

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from mmech.cli.schemas import Described, add_schema
 from mmech.terminal import command_line, run_command
 from mmech_rf.cli.common import PROG, in_options
 from mmech_rf.cli.compare import add_demo, add_evaluate
 from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch, add_recipes
-from mmech_rf.cli.schemas import add_schema
 from mmech_rf.cli.show import add_show
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
 
 __all__ = ["build_parser", "main"]
 
@@ -69,7 +73,13 @@ def build_parser() -> argparse.ArgumentParser:
         add_predict_batch,
         add_show,
         add_recipes,
-        add_schema,
     ):
         add(commands)
+    add_schema(commands, Described(PROG, "schema", _read_schema))
     return parser
+
+
+def _read_schema(path: str) -> Schema:
+    from mmech_rf.evaluation import read_schema
+
+    return read_schema(path)

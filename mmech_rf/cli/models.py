@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
+from mmech.cli.files import add_memory, check_output
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -31,7 +32,6 @@ from mmech_rf.cli.common import (
     as_option,
     listed_methods,
     methods_of,
-    read_memory,
     read_probability,
     read_settings,
 )
@@ -39,7 +39,6 @@ from mmech_rf.cli.files import (
     add_columns,
     add_output,
     answers_to_queries,
-    check_output,
     count_records,
     same_content,
     unlabelled_records,
@@ -245,7 +244,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add(command, "--show-counts", action="store_true")
-    add(command, "--memory", type=read_memory, metavar="SIZE")
+    add_memory(command, "distinct records")
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)

@@ -5,8 +5,8 @@ import gzip
 import pytest
 from cli_cases import assert_refused, fit
 
+from mmech.cli.files import progress_words
 from mmech_rf import BatchTrainingClassifier, load_model
-from mmech_rf.cli.files import progress_words
 from mmech_rf.private.records import RecordParts
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from replay import entropy
 
-import mmech_rf.reading as reading
+import mmech.domain.parts as reading
+from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
-from mmech_rf.reading import NULL_PARTITION
 
 SCHEMA = Schema(
     [
@@ -37,7 +37,7 @@ POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
 def test_a_schema_is_needed():
-    with pytest.raises(TypeError, match="schema must be a Schema, got NoneType; read"):
+    with pytest.raises(TypeError, match="a Domain or a Schema, got NoneType; read"):
         read("records.csv", None)
 
 
