@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -196,8 +197,8 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    if isinstance(data, (str, os.PathLike)):
-        data = read(data, plan.domain)
+    if isinstance(data, (str, os.PathLike)):  # other columns need not be there
+        data, domain = read(data, plan.domain), plan.domain
     codes, fits = _encoded(data, plan.domain, domain, plan.policies)
     left_out = len(fits) - int(fits.sum())
     codes = codes if fits.all() else codes[fits]
@@ -372,27 +373,35 @@ def _encoded(
     """Return the codes of records, in part of the domain, and which are kept."""
     if not isinstance(data, Iterator):
         return _encoded_part(data, own, domain, 0, policies)
-    found = []
-    for part in data:
-        if not isinstance(part, Part):
-            raise TypeError(
-                "an iterator of records must yield parts as mmech.read does, got "
-                f"{type(part).__name__}; pass what read returns, or a frame"
-            )
-        first = part.chunk_id[1] if part.chunk_id else 0
-        with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
-            found.append(_encoded_part(part.X, own, domain, first, policies))
+    with ExitStack() as stack:
+        if isinstance(data, Generator):  # what is left must not be taken for all
+            stack.callback(data.close)
+        found = [_codes_of(part, own, domain, policies) for part in data]
     if not found:
         raise ValueError("the iterator of records has no part; read them anew")
     codes, keep = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
     return codes, keep
 
 
+def _codes_of(
+    part: Any, own: Domain, domain: Domain, policies: Mapping[str, Any]
+) -> Any:
+    if not isinstance(part, Part):
+        raise TypeError(
+            "an iterator of records must yield parts as mmech.read does, got "
+            f"{type(part).__name__}; pass what read returns, or a frame"
+        )
+    first = part.chunk_id[1] if part.chunk_id else 0
+    with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
+        return _encoded_part(part.X, own, domain, first, policies)
+
+
 def _encoded_part(
     X: Any, own: Domain, domain: Domain, first_row: int, policies: Mapping[str, Any]
 ) -> Any:
     table = read_table(X)
-    if table.names is None and table.n_columns == len(domain.names):
+    if table.names is None:
+        table.locate(domain.names, "domain")
         table = replace(table, names=domain.names)
     return own._encode(table, None, narrow=True, first_row=first_row, **policies)
 

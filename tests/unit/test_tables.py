@@ -26,6 +26,7 @@ from mmech import (
     Tables,
     __version__,
     limits,
+    read,
     release_tables,
 )
 from mmech.domain.readers import read_cells
@@ -661,6 +662,39 @@ def test_rows_arrays_and_csv_files_are_read(tmp_path):
             count(released, ("sex", "town")).tolist()
             == exact(codes, ["sex", "town"]).tolist()
         )
+
+
+def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
+    codes = people(60)
+    frame = frame_of(codes)[list(DOMAIN.names)]
+    rows = frame.to_numpy(object)
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    parts = read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
+    options = {"tables": [("town", "sex"), "sex"], "epsilon": 10_000}
+    for data in (rows, rows.tolist(), parts):
+        released = release_tables(data, DOMAIN, **options)
+        found = count(released, ("sex", "town")).tolist()
+        assert found == exact(codes, ["sex", "town"]).tolist()
+    with pytest.raises(ValueError, match="X has 3 columns but the domain has 4 attrib"):
+        release_tables(rows[:, :3], DOMAIN, **options)
+    # Rows are counted through the parts of a file.
+    frame.loc[25, "town"] = "SECRET"
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    parts = read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
+    with pytest.raises(ValueError, match=r"people.csv'*: row 25, column 'town'"):
+        release_tables(parts, DOMAIN, **options)
+    with pytest.raises(TypeError, match=r"must yield parts as mmech\.read does"):
+        release_tables(iter(rows), DOMAIN, **options)
+    with pytest.raises(ValueError, match="has no part; read them anew"):
+        release_tables(parts, DOMAIN, **options)
+
+
+def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
+    sizes = {"state": 53, "city": 2_877}
+    domain = Domain([Attribute.categorical(n, range(k)) for n, k in sizes.items()])
+    words = "of state, city has 152481; give 'city', which has 2,877 values, coarser on"
+    with pytest.raises(ValueError, match=words):
+        release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
 
 
 def test_a_domain_is_read_from_its_file(tmp_path):
