@@ -96,6 +96,9 @@ How to fill it in, by entry of "features":
   bins of equal public probability, from published quantiles
       {"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
        "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}
+  dates, in days, weeks, months, quarters or years
+      {"name": "admitted", "type": "date", "lower": "2026-01-01",
+       "upper": "2026-12-31", "unit": "month"}
 
 An entry may have "other": a name for one more cell, or one of the categories,
 that takes unknown or missing values (--handle-unknown category).
@@ -316,17 +319,22 @@ _NUMERIC = re.compile(
     "|temperature|time|total|volume|wage|weight|width|years?"
 )
 _ORDINAL = re.compile("degree|education|grade|level|rank|stage")
-"""Words of names that mean a number, or an order; who fills it in decides."""
+_DATE = re.compile("dates?|datetime|timestamp")
+"""Words of names that mean a number, an order or a date; who fills it in decides."""
 
 
 def _entry(name: str, kind: str | None) -> dict[str, Any]:
     """Return a template of an attribute; without a declared kind its name tells."""
     if kind is None:
         words = re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
-        is_number, has_order = (
-            any(map(pattern.fullmatch, words)) for pattern in (_NUMERIC, _ORDINAL)
+        guesses = {"date": _DATE, "numeric": _NUMERIC, "ordinal": _ORDINAL}
+        kind = next(
+            (k for k, pattern in guesses.items() if any(map(pattern.fullmatch, words))),
+            "categorical",
         )
-        kind = "numeric" if is_number else "ordinal" if has_order else "categorical"
+    if kind == "date":
+        bounds = {"lower": None, "upper": None, "unit": "month"}
+        return {"name": name, "type": kind, **bounds}
     if kind == "numeric":
         return {"name": name, "type": kind, "lower": None, "upper": None}
     return {"name": name, "type": kind, "categories": []}
@@ -351,10 +359,13 @@ def _declared(path: str) -> dict[str, str | None]:
         raise InputError(f"{path!r} is not a Parquet file, or is damaged") from None
     kinds = arrow.types
     numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
-    return {
-        field.name: "numeric" if any(f(field.type) for f in numbers) else "categorical"
-        for field in declared
-    }
+
+    def kind_of(declared: Any) -> str:
+        if kinds.is_date(declared) or kinds.is_timestamp(declared):
+            return "date"
+        return "numeric" if any(f(declared) for f in numbers) else "categorical"
+
+    return {field.name: kind_of(field.type) for field in declared}
 
 
 def _read(

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.domain.attribute import Attribute
 from mmech.domain.readers import Table
-from mmech.domain.values import INFINITE, MISSING, NO_NUMBER, OUTSIDE, UNKNOWN
+from mmech.domain.values import (
+    INFINITE,
+    MISSING,
+    NO_DATE,
+    NO_NUMBER,
+    OTHER_TIME,
+    OUTSIDE,
+    UNKNOWN,
+)
 from mmech.exceptions import ParameterError
 
 __all__ = [
@@ -39,12 +47,14 @@ PROBLEMS = {
     OUTSIDE: "a number outside the bounds of the attribute, or infinity",
     INFINITE: "infinity, or a number beyond all doubles",
     NO_NUMBER: "a value that is not a number",
+    NO_DATE: "a value that is not a date",
+    OTHER_TIME: "a date outside the bounds of the attribute",
 }
 """What is wrong with a value, by the marker that stands for its code."""
 
 
-CLIPPED = (PROBLEMS[OUTSIDE], PROBLEMS[INFINITE])
-"""Problems of numbers that ``handle_unknown="clip"`` moves to the nearest bin."""
+CLIPPED = (PROBLEMS[OUTSIDE], PROBLEMS[INFINITE], PROBLEMS[OTHER_TIME])
+"""Problems of numbers and dates that ``handle_unknown="clip"`` moves into bounds."""
 
 
 class Misfit(NamedTuple):
@@ -141,6 +151,8 @@ def cell_error(
         change = {
             UNKNOWN: f"extend the {{{noun}}}",
             OUTSIDE: f"widen the bounds of the {{{noun}}}",
+            OTHER_TIME: f"widen the bounds of the {{{noun}}}",
+            NO_DATE: "write dates as 2026-01-31",
             NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that "
             "it is written with",
         }

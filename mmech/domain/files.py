@@ -65,6 +65,16 @@ _NUMERIC_KEYS = (
 )
 """How an entry of "features" describes a number, its bins and their names."""
 
+_DATE_KEYS = ("lower", "upper", "unit")
+"""How it describes a date."""
+
+_KEYS = {"numeric": _NUMERIC_KEYS, "date": _DATE_KEYS}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "numeric": ("lower", "upper"),
+    "date": _DATE_KEYS,
+}
+"""Of these, what is needed where there are no cut points."""
+
 _OWN = ("other", "monotone")
 """What entries of any type may have."""
 
@@ -223,22 +233,20 @@ def described_attributes(
     for entry in document["features"]:
         _check_has(entry, ("name", "type"), "an entry of features")
         fields: dict[str, Any] = {"name": entry["name"]}
-        numeric = entry["type"] == "numeric"
-        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
         what = f"attribute {entry['name']!r:.60}"
         check_choice(entry["type"], f"the type of {what}", KINDS)
-        what = f"{what}, which is {entry['type']}"
+        what, kind = f"{what}, which is {entry['type']}", entry["type"]
+        own_keys = _KEYS.get(kind, ("categories", "ordered", *_PAIRS))
         check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
-        needed = () if "cut_points" in entry else ("lower", "upper")
-        _check_has(entry, needed if numeric else ("categories",), f"{what},")
-        if numeric:
-            fields["kind"] = "numeric"
-            own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
-            if "cut_points" not in own:
+        needed = _NEEDED.get(kind, ("categories",))
+        _check_has(entry, () if "cut_points" in entry else needed, f"{what},")
+        if kind in _KEYS:
+            own = {key: entry[key] for key in own_keys if key in entry}
+            if kind == "numeric" and "cut_points" not in own:
                 fields |= {"n_bins": n_bins}
-            fields |= own
+            fields |= {"kind": kind} | own
         else:
-            kind = "ordinal" if entry.get("ordered") else entry["type"]
+            kind = "ordinal" if entry.get("ordered") else kind
             fields |= {"kind": kind, "categories": entry["categories"]}
         fields |= {key: entry[key] for key in _OWN if key in entry}
         attributes.append(_paired(entry, fields))

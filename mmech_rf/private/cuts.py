@@ -35,7 +35,7 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
     bounded = {
         a.name: place
         for place, a in enumerate(schema.attributes)
-        if a.lower is not None
+        if a.kind == "numeric" and a.lower is not None
     }
     if isinstance(names, str) and names == "all":
         return list(bounded.values())

@@ -574,7 +574,7 @@ def test_check_lists_every_cell_that_does_not_fit():
     X.at[0, "size"] = "huge"
     X.at[2, "age"] = 1000
     X.at[2, "size"] = None
-    found = TOY.check(X, ["no", "maybe", None])
+    found = TOY.check(X, ["no", "maybe", None], handle_unknown="error")
     assert [(m.row, m.column, m.value) for m in found] == [
         (0, "size", "huge"),
         (1, "class", "maybe"),
@@ -582,7 +582,9 @@ def test_check_lists_every_cell_that_does_not_fit():
         (2, "age", 1000),
         (2, "class", None),
     ]
-    assert TOY.check(X) == [m for m in found if m.column != "class"]
+    assert TOY.check(X, handle_unknown="drop") == [
+        m for m in found if m.column != "class"
+    ]
     assert TOY.check(frame(), ["no"] * 3) == []
     assert TOY.check([], []) == []
     kept = TOY.encode(
