@@ -283,6 +283,15 @@ def _run(
     except KeyboardInterrupt as stop:
         say(f"{prog}: interrupted{_noted(stop)}")
         return 130
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("mmech", "mmech_rf"):
+            raise
+        needs = (
+            f"{package} is not installed, which this command needs; run `python -m pip "
+            "install mmech`, which installs all that it needs"
+        )
+        return _fail(prog, needs if package else str(error))
     except OSError as error:
         if error.filename:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")

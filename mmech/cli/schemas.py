@@ -345,19 +345,13 @@ def _declared(path: str) -> dict[str, str | None]:
 
     Only the schema is read: a dictionary of values is data, as records are.
     """
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise InputError(
-            'reading the schema of a Parquet file needs pyarrow; pip install "mmech'
-            '[arrow]"'
-        ) from None
-    try:
-        declared = parquet.read_schema(path)
-    except arrow.ArrowInvalid:
-        raise InputError(f"{path!r} is not a Parquet file, or is damaged") from None
-    kinds = arrow.types
+    from mmech.domain.parts import parquet_schema
+    from mmech.exceptions import located
+
+    with located(f"cannot use the data {path!r}"):
+        declared = parquet_schema(path)
+    from pyarrow import types as kinds
+
     numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
 
     def kind_of(declared: Any) -> str:

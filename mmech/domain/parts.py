@@ -37,7 +37,15 @@ from mmech.domain.readers import (
 )
 from mmech.exceptions import located
 
-__all__ = ["Part", "columns_of", "expected_rows", "file_of", "read", "read_whole"]
+__all__ = [
+    "Part",
+    "columns_of",
+    "expected_rows",
+    "file_of",
+    "parquet_schema",
+    "read",
+    "read_whole",
+]
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 """Endings of files that are read."""
@@ -413,9 +421,7 @@ def expected_rows(source: Any) -> int | None:
         if name_of(path).endswith(".gz") or not isinstance(path, Path):
             return None
         if path.name.endswith(".parquet"):
-            from pyarrow import parquet
-
-            with _sound_parquet():
+            with _sound_parquet() as parquet:
                 total += parquet.read_metadata(path).num_rows
             continue
         with path.open("rb") as stream:
@@ -428,14 +434,13 @@ def _columns(path: Any, form: CsvFormat) -> list[str]:
     """Return the names of the columns of a file."""
     if not name_of(path).endswith(".parquet"):
         return readers.read_header(path, **form)
-    if _arrow() is None:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
-        )
-    from pyarrow import parquet
+    return list(parquet_schema(path).names)
 
-    with _sound_parquet():
-        return list(parquet.read_schema(path).names)
+
+def parquet_schema(path: Any) -> Any:
+    """Return what a Parquet file declares of its columns, for pyarrow."""
+    with _sound_parquet() as parquet:
+        return parquet.read_schema(path)
 
 
 def _tables(
@@ -551,15 +556,16 @@ def _of_plain_csv(
 def _of_parquet(
     path: Path, columns: list[str], names: list[str], chunk_rows: int
 ) -> Iterator[Any]:
-    from pyarrow import parquet
-
     for name in names:
         if columns.count(name) != 1:
             raise column_error(name, columns)
-    declared = parquet.read_schema(path)
+    declared = parquet_schema(path)
     for name in names:
         check_flat(declared.field(name).type, name)
-    with _sound_parquet(), parquet.ParquetFile(path, read_dictionary=names) as file:
+    with (
+        _sound_parquet() as parquet,
+        parquet.ParquetFile(path, read_dictionary=names) as file,
+    ):
         yield from file.iter_batches(batch_size=chunk_rows, columns=names)
 
 
@@ -573,11 +579,16 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _sound_parquet() -> Iterator[None]:
-    import pyarrow
+def _sound_parquet() -> Iterator[Any]:
+    """Give the module that reads Parquet files, and word what it raises."""
+    if (pyarrow := _arrow()) is None:
+        raise ImportError(
+            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
+        )
+    from pyarrow import parquet
 
     try:
-        yield
+        yield parquet
     except (pyarrow.ArrowInvalid, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the operating system
             raise
