@@ -209,7 +209,12 @@ def add_schema(
         f"{more * described.has_classes}",
     )
     add = check.add_argument
-    add("data", metavar="CSV", help="records; sensitive; - reads the standard input")
+    add(
+        "data",
+        metavar="CSV",
+        help="records; sensitive: a csv or Parquet file, or a folder of them; - reads "
+        "the standard input",
+    )
     add(noun, metavar=noun.upper(), help=f"JSON file of the {noun}")
     if described.has_classes:
         add(

@@ -485,10 +485,12 @@ def read_rows(
             if not fields:  # an empty line
                 continue
             if len(fields) != len(header):
+                remedy = "correct the line or quote its separators"
+                if len(fields) == len(header) + 1:
+                    remedy += ", or name the first column, which R leaves unnamed"
                 raise ValueError(
                     f"line {number} of the file has {len(fields)} fields but the "
-                    f"header has {len(header)}; correct the line or quote its "
-                    "separators"
+                    f"header has {len(header)}; {remedy}"
                 )
             cells = [fields[position] for position in positions]
             if usual is not None:

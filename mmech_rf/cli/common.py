@@ -111,15 +111,16 @@ TEMPLATES = (
 )
 """Those of `mmech.strategies`, which takes too long to import for --help."""
 
+TABLE = "a csv or Parquet file, or a folder of them; - reads the standard input"
+
 HELP = {
     # records, queries, models
-    "fit data": "training records; sensitive: a csv or Parquet file, or a folder of "
-    "them; - reads the standard input",
-    "predict data": "records to classify; - reads the standard input",
-    "predict-batch data": "training records; sensitive; - reads the standard input",
+    "fit data": f"training records; sensitive: {TABLE}",
+    "predict data": f"records to classify: {TABLE}",
+    "predict-batch data": f"training records; sensitive: {TABLE}",
     "predict model": f"file that `{PROG} fit` wrote",
     "show model": "file that `fit` saved",
-    "queries": "csv of queries; public",
+    "queries": f"queries; public: {TABLE}",
     "--data": f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
     "the first time "
     f"({', '.join(name for name in CATALOGUE if name not in BUILT_IN)}); or a csv "

@@ -54,7 +54,8 @@ def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
     extra = [name for name in read_header(args, path) if name not in known]
     if not extra:
         return ""
-    shown = ", ".join(map(repr, extra[:5])) + (", ..." if len(extra) > 5 else "")
+    named = [repr(name) if name else "one without a name" for name in extra[:5]]
+    shown = ", ".join(named) + (", ..." if len(extra) > 5 else "")
     if args.extra_columns == "error":
         raise InputError(
             f"{path!r} has {len(extra)} columns that the schema does not name: "

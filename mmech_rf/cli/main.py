@@ -22,8 +22,8 @@ _DESCRIPTION = """\
 Random forests under differential privacy, on the matrix mechanism.
 
 All randomness that protects records comes from the operating system, so two
-runs differ; --seed fixes the forests and the splits only. Input and output files
-are csv with a header row, plain or .gz.
+runs differ; --seed fixes the forests and the splits only. Input files are csv
+with a header row, plain or .gz, or Parquet, or folders of them.
 """
 _EXAMPLES = f"""\
 examples:

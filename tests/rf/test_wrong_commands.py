@@ -211,7 +211,8 @@ RECORDS = [
     ("size,colour,sold\nsmall,red,no\n", ["no column named 'weight'"]),
     ("size,size,colour,weight,sold\n", ["2 columns named 'size'"]),
     (f"{HEADER}small,red\n", ["line 2 of the file has 2 fields"]),
-    (f"{HEADER}small,red,1,no,SECRET\n", ["line 2 of the file has 5 fields but"]),
+    (f"{HEADER}1,small,red,1,SECRET\n", ["5 fields but the header has 4; correct the "
+     "line or quote its separators, or name the first column, which R leaves unnamed"]),
     (f'{HEADER}"SECRET\nred,1,no"\n', ["line 2 of the file opens a quote", "--multi"]),
     (f"{HEADER}small,SECRET,1,no\n", ["row 0, column 'colour' of the records"]),
     (f"{HEADER}small,red,SECRET,no\n", ["'weight' of the records (row 0 is below"]),
