@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mmech.domain.readers import CsvFormat
 
 __all__ = [
+    "STANDARD_INPUT",
+    "TABLE",
     "add_csv",
     "add_memory",
     "check_memory",
@@ -38,7 +40,7 @@ __all__ = [
 READ = ("data", "queries", "model", "schema", "domain")
 """Arguments that name a file which is read."""
 
-TABLES = ("data", "queries")
+_FOLDERS = ("data", "queries")
 """Those that may also name a folder, or the standard input."""
 
 PART = 2**20
@@ -52,53 +54,34 @@ CELL = 300
 """Memory: bytes of a field in text, with what is read ahead of it."""
 
 
+STANDARD_INPUT = "- reads the standard input"
+TABLE = f"a csv or Parquet file, or a folder of them; {STANDARD_INPUT}"
+"""What an argument may name, in words."""
+
 # ---- options ---------------------------------------------------------------
+
+_CSV = {
+    "--sep": (",", "C", r"character between fields, such as ';' or '\t' (default: ,)"),
+    "--encoding": ("utf-8", "NAME", "encoding, such as latin-1 (default: utf-8)"),
+    "--decimal": (".", "C", "character before decimals, such as ',' (default: .)"),
+    "--thousands": (None, "C", "character between groups of digits (default: none)"),
+}
+"""Options of csv files: their default, what they take, and what they are for."""
+
+_NA = "text for a missing value, such as NA; may be repeated (default: empty fields)"
+_MULTILINE = (
+    "the csv file has quoted fields with line breaks; a quote that is not closed may "
+    "then swallow records (default: every line is a record, and one that does not "
+    "parse is an error)"
+)
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
     """Add how csv files are written."""
-    add = command.add_argument
-    add(
-        "--sep",
-        type=lambda text: "\t" if text == r"\t" else text,
-        default=",",
-        metavar="C",
-        help=r"character between the fields of csv files, such as ';' or '\t' for "
-        "tabs (default: ,)",
-    )
-    add(
-        "--encoding",
-        default="utf-8",
-        metavar="NAME",
-        help="encoding of csv files, such as latin-1 (default: utf-8)",
-    )
-    add(
-        "--decimal",
-        default=".",
-        metavar="C",
-        help="character before the decimals of numbers in csv files, such as ',' "
-        "(default: .)",
-    )
-    add(
-        "--thousands",
-        metavar="C",
-        help="character between groups of digits of numbers in csv files (default: "
-        "none)",
-    )
-    add(
-        "--na",
-        action="append",
-        metavar="TEXT",
-        help="text that stands for a missing value in csv files, such as NA; may be "
-        "repeated (default: empty fields only)",
-    )
-    add(
-        "--multiline",
-        action="store_true",
-        help="the csv file has quoted fields with line breaks; a quote that is not "
-        "closed may then swallow records (default: every line is a record, and one "
-        "that does not parse is an error)",
-    )
+    for name, (default, metavar, text) in _CSV.items():
+        command.add_argument(name, default=default, metavar=metavar, help=text)
+    command.add_argument("--na", action="append", metavar="TEXT", help=_NA)
+    command.add_argument("--multiline", action="store_true", help=_MULTILINE)
 
 
 def add_memory(command: argparse.ArgumentParser, what: str) -> None:
@@ -132,7 +115,7 @@ def csv_format(args: argparse.Namespace) -> CsvFormat:
     """Return how the csv files of a command are written."""
     return {
         "multiline": args.multiline,
-        "sep": args.sep,
+        "sep": "\t" if args.sep == r"\t" else args.sep,
         "encoding": args.encoding,
         "decimal": args.decimal,
         "thousands": args.thousands,
@@ -162,7 +145,7 @@ def check_readable(args: argparse.Namespace) -> None:
     """Raise for a file that cannot be opened, before the library is imported."""
     for name in READ:
         path = getattr(args, name, None)
-        table = name in TABLES and (path == "-" or os.path.isdir(path or ""))
+        table = name in _FOLDERS and (path == "-" or os.path.isdir(path or ""))
         if isinstance(path, str) and not table:
             with open(path, "rb"):
                 pass

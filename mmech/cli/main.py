@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmech.cli.files import (
+    TABLE,
     add_csv,
     add_memory,
     check_memory,
@@ -151,8 +152,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         "data",
         metavar="CSV",
         nargs="?",
-        help="records: a csv or Parquet file, or a folder of them; - reads the "
-        "standard input; not needed for --dry-run",
+        help=f"records: {TABLE}; not needed for --dry-run",
     )
     add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
     which = command.add_mutually_exclusive_group(required=True)

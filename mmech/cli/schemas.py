@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmech.checks import nearest
 from mmech.cli.files import (
+    STANDARD_INPUT,
+    TABLE,
     add_csv,
     check_output,
     check_readable,
@@ -126,6 +128,10 @@ A number outside the bounds counts as the nearest one and fits, unless
 Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
 possible.
 """
+_READ_VALUES = (
+    "read categories, bounds and classes from the records, for public data only: the "
+    "result depends on single records"
+)
 _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
@@ -171,30 +177,15 @@ def add_schema(
         "      categories and bounds as the file has them, for public data only\n",
     )
     add = suggest.add_argument
-    add(
-        "data",
-        metavar="CSV",
-        help="file with a header row; - reads the standard input",
-    )
+    add("data", metavar="CSV", help=f"a csv or Parquet file; {STANDARD_INPUT}")
     if described.has_classes:
-        add(
-            "--target",
-            metavar="NAME",
-            help="column with the classes (default: the last column)",
-        )
-    add(
-        "--read-values",
-        action="store_true",
-        help="read categories, bounds and classes from the records, for public data "
-        "only: the result depends on single records",
+        add("--target", metavar="NAME", help="column with the classes (default: last)")
+    add("--read-values", action="store_true", help=_READ_VALUES)
+    number, limits = (
+        "bins of numbers with --read-values (default: 10)",
+        (1, LIMITS.bins),
     )
-    add(
-        "--bins",
-        type=whole(1, LIMITS.bins),
-        default=10,
-        metavar="N",
-        help="number of bins of numeric columns with --read-values (default: 10)",
-    )
+    add("--bins", type=whole(*limits), default=10, metavar="N", help=number)
     add("--out", metavar="FILE", help=f"file for the {noun} (default: print it)")
     add("--force", action="store_true", help="overwrite the output file if it exists")
     add_csv(suggest)
@@ -209,19 +200,10 @@ def add_schema(
         f"{more * described.has_classes}",
     )
     add = check.add_argument
-    add(
-        "data",
-        metavar="CSV",
-        help="records; sensitive: a csv or Parquet file, or a folder of them; - reads "
-        "the standard input",
-    )
+    add("data", metavar="CSV", help=f"records; sensitive: {TABLE}")
     add(noun, metavar=noun.upper(), help=f"JSON file of the {noun}")
     if described.has_classes:
-        add(
-            "--queries",
-            action="store_true",
-            help="the records are to be predicted: look at the attributes only",
-        )
+        add("--queries", action="store_true", help="look at the attributes only")
     add_csv(check)
     check.set_defaults(described=described)
 
@@ -262,28 +244,25 @@ def _suggest(args: argparse.Namespace) -> None:
 
 
 def _header(args: argparse.Namespace) -> list[str]:
-    """Return the names of the columns, at the separator that divides them."""
+    """Return the names of the columns; unless it is given, find the separator."""
     given, refusal = args.sep, None
-    found: list[str] = []
-    for args.sep in (given, *SEPARATORS):
+    header: list[str] = []
+    for args.sep in SEPARATORS if given == "," else [given]:
         try:
             header = read_header(args, args.data)
         except ValueError as error:
             refusal = refusal or error
-            continue
-        found = found or header
         if len(header) > 1:
             break
     else:
         args.sep = given
         if refusal is not None:
             raise refusal
-        return found
     if args.sep != given:
-        shown = r"'\t'" if args.sep == "\t" else repr(args.sep)
+        sep = r"'\t'" if args.sep == "\t" else repr(args.sep)
         say(
-            f"{args.described.prog}: the separator is taken to be {shown}; pass --sep "
-            f"{shown} to the other commands"
+            f"{args.described.prog}: the separator is taken to be {sep}; pass --sep "
+            f"{sep} to the other commands"
         )
     return header
 

@@ -10,6 +10,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from mmech.cli.files import TABLE
 from mmech.terminal import in_words, whole
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
@@ -110,8 +111,6 @@ TEMPLATES = (
     *("pidentity", "kronecker", "union", "low_rank"),
 )
 """Those of `mmech.strategies`, which takes too long to import for --help."""
-
-TABLE = "a csv or Parquet file, or a folder of them; - reads the standard input"
 
 HELP = {
     # records, queries, models
