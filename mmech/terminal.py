@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             hints = (nearest(text, self._option_string_actions, "") for text in unknown)
-            hint = next((f"; {hint}" for hint in hints if hint), "")
+            hint = next((f" ({hint})" for hint in hints if hint), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
 
@@ -109,7 +109,8 @@ def in_words(
     def word(name: str, value: str | None) -> str | None:
         option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
         option = words.get(name, option)
-        return f"{option} {value}" if option and value not in (None, "True") else option
+        plain = value in (None, "", "True")
+        return option if plain or not option else f"{option} {value}"
 
     return error.render(word)
 

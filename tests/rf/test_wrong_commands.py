@@ -102,7 +102,7 @@ OPTIONS = [
     ("demo --trees 2000000", "from 1 to 1,000,000"),
     ("demo --depth deep", "must be a whole number >= 0 or auto"),
     ("demo --colour", "unrecognized arguments: --colour; see mmech-rf demo --help"),
-    ("demo --epsilonn 1", "--epsilonn 1; did you mean '--epsilon'?"),
+    ("demo --epsilonn 1", "--epsilonn 1 (did you mean '--epsilon'?); see mmech-rf d"),
     (f"{PRIVATE} --privatebins weight", "did you mean '--private-bins'?"),
     (f"{PRIVATE} --private-bins wieght", "did you mean 'weight'?"),
     ("fit fruit.json --schema fruit.csv --epsilon 1 --out m.npz", "in their order"),

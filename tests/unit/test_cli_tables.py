@@ -49,6 +49,7 @@ def folder(tmp_path, monkeypatch):
     )
     frame.to_csv("in.csv", index=False)
     Path("wrong.csv").write_text("sex,size,age\nf,s,300\n", encoding="utf-8")
+    Path("odd.csv").write_text("sex,size,age\nf,s,3.5\n", encoding="utf-8")
     Path("short.csv").write_text("sex,size,age\nf,s\n", encoding="utf-8")
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
@@ -350,6 +351,10 @@ WRONG = {
     "a mistyped option": (f"{USUAL} --epsilonn 1", "did you mean '--epsilon'?"),
     "a mistyped attribute": (USUAL.replace("ways 2", "table sexx"), "mean 'sex'?"),
     "a mark of numbers": (f"{USUAL} --decimal x", "--decimal must be one character"),
+    "a number in another form": (
+        f"{USUAL} --decimal ,".replace("in.csv", "odd.csv"),
+        "read the file with the --decimal, --thousands or --na that it is written with",
+    ),
     "one mark for two": (f"{USUAL} --thousands .", "another character than --decimal"),
     "an output that is a file": (USUAL.replace("made", "in.csv"), "it is a file"),
     "an output that is not empty": (USUAL.replace("made", "full"), "not empty"),
