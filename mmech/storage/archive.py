@@ -110,8 +110,8 @@ def read_archive(
             return build(description, [_array(content) for content in packed])
         except zipfile.BadZipFile:
             raise ValueError(
-                f"{source} is not a {what} file or is damaged: it is not a whole ZIP "
-                f"archive; give a file that the {what} was saved in, or copy it again"
+                f"{source} is not a {what} file or is damaged; save the {what} again, "
+                "or name the file that it is in: this is not a whole ZIP archive"
             ) from None
         except ArchiveError as refusal:
             raise ValueError(f"{source} {refusal}") from None

@@ -195,7 +195,7 @@ def test_missing_values_keep_a_cell_of_their_own(data):
             ValueError,
             "numeric attributes with public bounds, got purpose",
         ),
-        (("size",), ValueError, "numeric attributes with public bounds"),
+        (("mnths",), ValueError, "of the schema, got .mnths.; did you mean .months"),
     ],
 )
 def test_wrong_names_spend_nothing(bins, error, match, data):
