@@ -169,7 +169,7 @@ def test_exact_answers_that_overflow_are_paid_for(entry, kind, currency):
 
 @pytest.mark.parametrize("value", [2**62 + 1, -(2**62) - 1, 2.0**54, -(2.0**54)])
 def test_values_too_large_are_refused_on_both_sides(value):
-    with pytest.raises(ValueError, match="must be below .* is spent"):
+    with pytest.raises(ValueError, match=r"must be below .* is spent"):
         in_64_bits(np.array([0, value]))
 
 
