@@ -628,9 +628,10 @@ def about_heart() -> str:
     labels, counts = np.unique(y, return_counts=True)
     share = np.mean(truth == labels[counts.argmax()])
     return (
-        "* Heart: rows are in the order of the authors' file, heart_cleveland_upload.csv "
-        "(`heart_order.txt`). The most frequent class of the training records has .483 "
-        f"of the test records in their results, here {share:.3f}."
+        "* Heart: rows are in the order of the authors' file, "
+        "heart_cleveland_upload.csv (`heart_order.txt`). The most frequent class of "
+        "the training records has .483 of the test records in their results, here "
+        f"{share:.3f}."
     )
 
 

@@ -61,7 +61,7 @@ PROBLEMS = {
 
 The paper draws d̄ attributes for every ensemble and does not print d̄; the code that
 wrote its result files deals all attributes out, each to one ensemble. On Mushroom and
-Adult "auto" comes to the identity in every ensemble, after seconds of search.
+Adult the identity stands for "auto", which finds little else after seconds of search.
 """
 
 TEST_RECORDS_OF_ADULT = 15060
