@@ -115,6 +115,10 @@ def in_words(
     return error.render(word)
 
 
+_shown: list[Callable[[], str]] = []
+"""What is shown now, the outermost first."""
+
+
 @contextmanager
 def showing(
     doing: Callable[[], str], delay: float = 1.0, pause: float = 0.5
@@ -125,14 +129,23 @@ def showing(
     ----------
     doing : callable
         Returns words for now. It is called in another thread, and only where standard
-        error is a terminal. The line is cleared in the end.
+        error is a terminal. The line is cleared in the end. A call within another adds
+        its words to the line.
     delay, pause : float
         Seconds before the line is shown first, and between its changes.
     """
+    if _shown:
+        _shown.append(doing)
+        try:
+            yield
+        finally:
+            _shown.remove(doing)
+        return
     if not sys.stderr.isatty():
         yield
         return
     done = threading.Event()
+    _shown.append(doing)
 
     def show() -> None:
         start, shown = time.monotonic(), 0
@@ -140,7 +153,8 @@ def showing(
         while not done.wait(wait):
             wait = pause
             width = shutil.get_terminal_size().columns - 1
-            line = f"{doing()}, {time.monotonic() - start:.0f} s"[:width]
+            words = ", ".join(each() for each in tuple(_shown))
+            line = f"{words}, {time.monotonic() - start:.0f} s"[:width]
             say(f"\r{line:{shown}}", end="")
             shown = len(line)
         if shown:
@@ -153,6 +167,7 @@ def showing(
     finally:
         done.set()
         thread.join()
+        _shown.remove(doing)
 
 
 # ---- options ---------------------------------------------------------------

@@ -86,8 +86,10 @@ def run_python(*arguments, folder=ROOT):
 
 
 RUN = [
-    # Workers of a cluster take seconds to start.
-    pytest.param(page, marks=pytest.mark.slow) if page.stem == "scale" else page
+    # Workers of a cluster take seconds to start, and an audit of every release runs.
+    pytest.param(page, marks=pytest.mark.slow)
+    if page.stem in ("audit", "scale")
+    else page
     for page in PAGES
 ]
 

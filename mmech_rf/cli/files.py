@@ -73,6 +73,11 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
     assert schema is not None
     remark = _unread_columns(args, path, schema)
     model._check_parameters()
+    if "drop" in (model.handle_unknown, model.handle_missing):
+        say(
+            "records that are dropped count in no answer, and how many they are is "
+            "not released; `mmech tables` with the same option releases their number"
+        )
     said, total = ["reading"], 0
     parts = parts_of(args, path, schema, said)
     with showing(lambda: said[-1]):

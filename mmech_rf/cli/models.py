@@ -271,26 +271,29 @@ def _fit(args: argparse.Namespace) -> None:
     count_records(args, args.data, model)
     with showing(releasing(model)):
         model.release(**extra)
-        _save(model, args.out)
+        _keep("model", model, args.out, model.save)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
 
 
-def _save(model: ForestClassifier, out: str) -> None:
-    """Save a model that is paid for; if that fails, where it can be found."""
+def _keep(
+    what: str, model: ForestClassifier, out: str | None, write: Callable[[Any], None]
+) -> None:
+    """Write what is paid for; if that fails, write it where it can be found."""
     from mmech_rf.private.terms import cost_in_words
 
+    cost = cost_in_words(model.releases_)
     try:
-        model.save(out)
+        write(out)
     except OSError as error:
-        cost = cost_in_words(model.releases_)
-        other = os.path.join(tempfile.mkdtemp(prefix=PROG), os.path.basename(out))
+        name = f"{what}.csv" if out is None else os.path.basename(out)
+        other = os.path.join(tempfile.mkdtemp(prefix=PROG), name)
         try:
-            model.save(other)
-            error.add_note(f"{cost} is spent, and the model is kept in {other!r}")
+            write(other)
+            error.add_note(f"{cost} is spent; {what} kept in {other!r}")
         except OSError:
-            error.add_note(f"{cost} is spent, and the model is lost")
+            error.add_note(f"{cost} is spent; {what} lost")
         raise
 
 
@@ -399,7 +402,10 @@ def _predict_batch(args: argparse.Namespace) -> None:
         model.release()
     labels = answers_to_queries(args, args.queries, model)
     model.close()
-    write_table(args.out, [schema.target], ([label] for label in labels.tolist()))
+    rows = [[label] for label in labels.tolist()]
+    _keep(
+        "labels", model, args.out, lambda out: write_table(out, [schema.target], rows)
+    )
     trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "

@@ -30,6 +30,7 @@ from mmech_rf import (
     load_model,
 )
 from mmech_rf.cli import models as _models
+from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
 from mmech_rf.datasets import load_csv
 from mmech_rf.private.public_model import PublicModel
@@ -171,7 +172,8 @@ def test_a_private_forest_predicts(run, files, stated):
     """Its cost is said, its trees are in the file, and a rule of one test is found."""
     policies = ["--neighbours", "replace", "--handle-missing", "drop"]
     code, out, err = run(*fit(files, "--method", "private", *stated, *policies))
-    assert (code, err) == (0, "")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "records that are dropped count in no answer" in err
     text = " ".join(out.split())
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
     assert ("number of records measured" in text) == (not stated)
@@ -215,11 +217,27 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
     broken = 1
     outcome = run(*fit(files))
-    assert_refused(outcome, "no space left", "epsilon = 50 is spent, and the model is")
+    assert_refused(outcome, "no space left", "epsilon = 50 is spent; model ")
     assert f"kept in {places[1]!r}" in outcome[2]
     assert load_model(places[1]).privacy_statement_
     broken = 4
-    assert_refused(run(*fit(files)), "epsilon = 50 is spent, and the model is lost")
+    assert_refused(run(*fit(files)), "epsilon = 50 is spent; model lost")
+
+
+def test_labels_that_cannot_be_written_are_kept_elsewhere(
+    run, files, tmp_path, monkeypatch
+):
+    def full(path, header, rows):
+        if path == "labels.csv":
+            raise OSError("cannot write 'labels.csv': no space left")
+        write_table(path, header, rows)
+
+    monkeypatch.setattr(_models, "write_table", full)
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    outcome = run(*batch(files, "--out", "labels.csv", epsilon=1))
+    assert_refused(outcome, "no space left", "epsilon = 1 is spent; labels kept in")
+    (kept,) = tmp_path.glob("mmech-rf*/labels.csv")
+    assert len(kept.read_text().splitlines()) > 1
 
 
 def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):

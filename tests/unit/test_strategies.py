@@ -639,7 +639,7 @@ def test_auto_is_not_behind_a_descent_that_it_left_out(workload):
 
 @pytest.mark.parametrize(
     ("number", "most"),
-    [(8, 100), pytest.param(300, 2000, marks=pytest.mark.slow)],
+    [(4, 100), pytest.param(300, 2000, marks=pytest.mark.slow)],
     ids=str,
 )
 def test_auto_is_not_behind_any_template(number, most):
