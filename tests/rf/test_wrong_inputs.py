@@ -262,6 +262,12 @@ SPENDING = [
         lambda ledger: fitted(ledger, cls=BatchPredictionClassifier).predict([["red"]]),
         "X has 1 columns",
     ),
+    (
+        lambda ledger: PrivateForestClassifier(epsilon=1, ledger=ledger).fit(
+            [[0.0], [1.0]], [0.5, 1.5]
+        ),
+        "Unknown label type: continuous; .* predict the ranges as classes",
+    ),
 ]  # fmt: skip
 
 
@@ -294,6 +300,7 @@ def test_calls(call, words, tmp_path, monkeypatch):
     assert re.search(words, message), message
 
 
+@pytest.mark.filterwarnings("ignore:schema=None reads")
 @pytest.mark.parametrize(("call", "words"), SPENDING)
 def test_calls_that_would_spend(call, words):
     ledger = PrivacyLedger(2)
