@@ -106,7 +106,7 @@ def test_merged_cells_share_evenly():
 
 @pytest.mark.parametrize("workload", [Identity(200), Prefix(200)], ids=str)
 def test_closer_than_least_squares_on_sparse_counts(workload, rng):
-    """On average: seven standard errors or more of 200 draws; chance alone < 1e-6."""
+    """On average over 200 draws, by more than ten standard errors: 1e-6 and less."""
     counts = np.zeros((200, 1), int)
     counts[8::17, 0] = np.arange(5, 100, 8)
     strategy = optimize(workload, seed=0).strategy
