@@ -27,12 +27,13 @@ from mmech_rf import (
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
+    fetch,
     load_model,
 )
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
-from mmech_rf.datasets import load_csv
+from mmech_rf.datasets import DATASETS, load_csv
 from mmech_rf.private.public_model import PublicModel
 
 
@@ -447,7 +448,29 @@ def test_a_header_that_would_swallow_records(run, files):
 
 # ---- real files --------------------------------------------------------------------
 
-REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
+REAL = {"heart": ("3", "6", "drop"), "nursery": ("5", "4", "error")}
+
+
+@pytest.fixture
+def real(request, tmp_path):
+    """Return files of a schema, four fifths of a set, the rest; and its classes."""
+
+    def write(name):
+        schema = fetch.load_schema(name)
+        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
+        if name in DATASETS:
+            bunch = DATASETS[name]()
+        else:
+            folder = request.getfixturevalue("data_dir")
+            bunch = load_csv(folder / f"{name}.csv.gz", schema)
+        rows = np.column_stack([bunch.data, bunch.target]).tolist()
+        header = [*bunch.feature_names, schema.target]
+        train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+        write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
+        write_rows(test, [header, *rows[::5]])
+        return tmp_path / "real.json", train, test, [row[-1] for row in rows[::5]]
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -458,11 +481,11 @@ REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
         for j, name in enumerate(REAL)
     ],
 )
-def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
+def test_real_files_with_ensembles(run, real, tmp_path, name, splits, mode):
     """Train on one part of a file at a large budget, predict the other."""
     q, size, missing = REAL[name]
-    train, test, truth = parts_of(data_dir / f"{name}.csv.gz", tmp_path)
-    options = ["--schema", data_dir / f"{name}.mrf_schema.json", "--epsilon", 20]
+    schema, train, test, truth = real(name)
+    options = ["--schema", schema, "--epsilon", 20]
     options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
     options += ["--handle-missing", missing, "--depth", 3, "--trees", 30]
     out = ("--out", tmp_path / "labels.csv")
@@ -483,27 +506,17 @@ def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
     )
 
 
-def test_a_real_file_with_the_private_forest(run, data_dir, tmp_path):
+def test_a_real_file_with_the_private_forest(run, real, tmp_path):
     """One tree of thirteen attributes, without a word on trees."""
-    train, test, truth = parts_of(data_dir / "heart.csv.gz", tmp_path)
+    schema, train, test, truth = real("heart")
     model, labels = tmp_path / "m.npz", tmp_path / "labels.csv"
-    options = ["--schema", data_dir / "heart.mrf_schema.json", "--out", model]
+    options = ["--schema", schema, "--out", model]
     options += ["--epsilon", 20, "--handle-missing", "drop", "--method", "private"]
     code, _, err = run("fit", train, *options)
     assert code == 0, err
     code, _, err = run("predict", model, test, "--out", labels)
     assert code == 0, err
     assert accuracy(labels, truth) > 0.6
-
-
-def parts_of(path, folder):
-    """Write four fifths and the rest to files; return them and the classes of these."""
-    with gzip.open(path, "rt", newline="") as stream:
-        header, *rows = csv.reader(stream)
-    train, test = folder / "train.csv", folder / "test.csv"
-    write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
-    write_rows(test, [header, *rows[::5]])
-    return train, test, [row[-1] for row in rows[::5]]
 
 
 def accuracy(path, truth):
