@@ -302,7 +302,7 @@ class Search:
             abs(loss - other) <= 1e-9 * loss for other, *_ in self.starts
         ):
             return
-        self.starts.append((loss, blocks, theta))
+        self.starts.append((loss, _used(blocks, theta), theta[theta > 0]))
         self.starts.sort(key=lambda start: start[0])
         del self.starts[CHAINS:]
 
@@ -448,7 +448,7 @@ class Search:
             theta, loss = self.descend(blocks, theta)
             if self.keep(blocks, theta, loss):
                 yield
-            self._remember(_used(blocks, theta), theta[theta > 0], loss)
+            self._remember(blocks, theta, loss)
 
     # ---- local moves ----------------------------------------------------------
 

@@ -578,3 +578,10 @@ def test_reference_kernels(rng):
     after = ref.pool_loss(theta, cells, starts, stops, members, energies)
     assert after <= before
     assert value == pytest.approx(after, rel=1e-2)
+
+
+def test_the_search_takes_no_weight_of_zero_along():
+    """A block of no weight may be all that is left where another is dropped."""
+    workload = Marginals((2, 2), {(0,): 1, (1,): 2, (): 1})
+    for seed in (51, 69, 72):
+        assert optimize(workload, template="marginals", seed=seed).loss > 0
