@@ -174,8 +174,8 @@ def _fits(value: Any, hint: Any) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
-    if origin is np.ndarray:
-        (kind,) = get_args(parts[1])
+    if origin in (np.ndarray, NDArray):  # an alias with a name since NumPy 2.5
+        (kind,) = parts if origin is NDArray else get_args(parts[1])
         return isinstance(value, np.ndarray) and kind in (Any, value.dtype.type)
     if origin is tuple and parts[1:] != (...,):
         return (
