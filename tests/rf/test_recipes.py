@@ -310,6 +310,12 @@ def test_what_is_not_private_is_refused_with_what_is(name):
     assert not ledger.entries
 
 
+@pytest.mark.parametrize("name", ["top", "ssrdt"])
+def test_names_without_an_algorithm_are_refused(name):
+    with pytest.raises(ParameterError, match="the sources say no more of it than"):
+        find_recipe(name)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -323,7 +329,7 @@ def test_what_is_not_private_is_refused_with_what_is(name):
         ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
         (
-            {"recipe": "ssrdt", "neighbours": "labels", "handle_unknown": "drop"},
+            {"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
             "^handle_unknown and handle_missing cannot be 'drop' for neighbours=",
         ),
     ],
