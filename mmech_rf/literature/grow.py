@@ -19,7 +19,7 @@ from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
-from mmech_rf.literature.recipe import Recipe
+from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
 from mmech_rf.literature.scores import Score
 from mmech_rf.schema import Schema
 
@@ -112,7 +112,10 @@ class Grower:
             stopped = np.zeros(tree.size, np.bool_)
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
-            if self.recipe.selection != "exact":
+            if self.recipe.selection == "exact":
+                if self.recipe.stopping == "size":
+                    stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
+            else:
                 what = f"tests of level {number + 1}"
                 if self.recipe.selection == "noisy-counts":
                     self.pay(cost, what, "laplace", self.unit * len(self._sizes))
@@ -150,11 +153,16 @@ class Grower:
         )  # fmt: skip
         return counts
 
-    def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
-        """Return which nodes are too small, by noisy numbers of records."""
+    def _sizes_of_nodes(self, n_nodes: int) -> Integers:
+        """Return exact numbers of records, which are public if attributes are."""
         inside = self._node >= 0
         counts = np.zeros(n_nodes, np.int64)
         np.add.at(counts, self._node[inside], self._weight[inside])
+        return counts
+
+    def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
+        """Return which nodes are too small, by noisy numbers of records."""
+        counts = self._sizes_of_nodes(n_nodes)
         what = "numbers of records of nodes"
         self.pay(cost, what, "laplace", self.unit)
         noisy = self.release(counts, Fraction(self.unit), cost, what)

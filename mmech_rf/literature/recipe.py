@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech.storage.codec import storable
@@ -43,7 +45,8 @@ DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support")
 N_TREES = ("log-records", "support")
 
 LEAF_RECORDS = 10
-"""Stopping by public size: about so many records are in a leaf, two levels above."""
+"""Stopping by size: about so many records are in a leaf; exactly, where tests are exact
+and attributes public."""
 
 SELECTION_SHARE = Fraction(1, 10)
 """Share of epsilon that the draw of which trees vote costs, under "selective"."""
@@ -54,7 +57,7 @@ WORDS = {
     ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
     "the trees says how much every record weighs in the others.",
     ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
-    "mechanism.",
+    "mechanism, among the candidates of a node.",
     ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
     "then one of the attributes; every draw is paid for.",
     ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
@@ -74,7 +77,8 @@ WORDS = {
     "Laplace noise and made consistent by least squares.",
     ("leaves", "matrix"): "Class counts of all leaves are released through the matrix "
     "mechanism.",
-    ("stopping", "size"): "The depth is limited by the public number of records.",
+    ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
+    "records, or exactly where attributes are public.",
     ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
     ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
     "with those of a node above.",
@@ -89,7 +93,7 @@ NUMBERS = {
     "attributes": "as deep as there are attributes",
     "half": "half as deep as there are attributes",
     "half-or-log": "half as deep as there are attributes, or the logarithm of the "
-    "number of records",
+    "number of records less one",
     "fletcher-islam": "so deep that half of the attributes are tested",
     "support": "as deep as leaves have signal",
 }
@@ -113,7 +117,8 @@ class Recipe:
         Levels of tests: a number, the number of "attributes", "half" of it,
         "half-or-log" of the records, "fletcher-islam", or as long as "support" lasts.
     stopping : {"depth", "size", "noisy-counts"}
-        What limits the depth further: a public number of records, or noisy ones.
+        What limits the depth further: about 10 records in a leaf, by their public
+        number, or exactly for exact tests; or noisy numbers of records.
     splits : {"multiway", "threshold", "binary"}
         Two outcomes for all tests ("binary"), or a child per value for attributes
         without order ("threshold"), or for all ("multiway", random tests only).
@@ -361,14 +366,27 @@ class Recipe:
             return math.isqrt(n_attributes - 1) + 1
         return min(int(self.candidates), n_attributes)
 
+    def branching(self, schema: Schema) -> float:
+        """Return the mean number of children, over attributes."""
+        multiway = self.splits == "multiway"
+        return float(
+            np.mean(
+                [
+                    a.size
+                    if multiway or (a.kind == "categorical" and self.splits != "binary")
+                    else 2
+                    for a in schema.attributes
+                ]
+            )
+        )
+
     def trees(self, schema: Schema, epsilon: float, n_records: float) -> int:
         """Return the number of trees, from public numbers."""
         if self.n_trees == "log-records":
             return max(1, math.ceil(math.log(n_records)))
         if self.n_trees == "support":
             # Fletcher and Islam 2015: as many as leave two levels with signal.
-            delta = sum(schema.domain_shape) / schema.n_features
-            most = n_records / delta**2
+            most = n_records / self.branching(schema) ** 2
             fits = most * epsilon / (math.sqrt(2) * schema.n_classes)
             return min(max(math.ceil(fits) - 1, 1), schema.n_features)
         return int(self.n_trees)
@@ -377,7 +395,7 @@ class Recipe:
         """Return how many levels have tests, from public numbers."""
         d = schema.n_features
         n_trees = self.trees(schema, epsilon, n_records)
-        branching = sum(schema.domain_shape) / d
+        branching = self.branching(schema)
         if self.depth == "attributes":
             levels = d
         elif self.depth == "half":
@@ -392,9 +410,10 @@ class Recipe:
             levels = max(1, int(math.log(max(n_records / theta, 1), branching)))
         else:
             levels = int(self.depth)
-        if self.stopping == "size":
-            per_leaf = n_records / (LEAF_RECORDS * n_trees)
-            levels = min(levels, max(1, math.ceil(math.log2(max(per_leaf, 1)))) + 2)
+        if self.stopping == "size" and self.selection != "exact":
+            parts = n_trees if self.records == "disjoint" else 1
+            leaves = max(n_records / (LEAF_RECORDS * parts), 1)
+            levels = min(levels, max(1, math.ceil(math.log(leaves, branching))))
         return levels
 
     def budget(self, epsilon: Any, n_levels: int) -> Budget:
@@ -456,8 +475,13 @@ class Recipe:
                 lines.append(words)
         if self.draws:
             rule = self.levels if isinstance(self.levels, str) else "stated"
+            some = {"all": "all attributes", "sqrt": "random attributes, sqrt of them"}
+            looked = some.get(str(self.candidates), "random attributes, {} of them")
+            words = looked.format(self.candidates)
+            cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
-                f"Tests are compared by {self.score}; shares of levels: {rule}."
+                f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
+                f"are compared by {self.score}; shares of levels: {rule}."
             )
         trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
         depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
