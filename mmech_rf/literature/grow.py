@@ -23,7 +23,7 @@ from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
 from mmech_rf.literature.scores import Score
 from mmech_rf.schema import Schema
 
-__all__ = ["Grower", "Pay", "Release"]
+__all__ = ["Grower", "Pay", "Release", "grow_by_support"]
 
 
 HISTOGRAM_ENTRIES = 2**23
@@ -381,6 +381,33 @@ class Grower:
         """Return the branch that codes of an attribute take."""
         failed = codes > value if self._ordered[a] else codes != value
         return np.where(value < 0, codes, failed)
+
+
+def grow_by_support(
+    schema: Schema, n_trees: int, support: float, rng: np.random.Generator
+) -> Forest:
+    """Grow random trees with a child per value whose paths end one by one.
+
+    A path of cells 1 in s holds ``support / s`` times the records that a leaf needs if
+    records are spread evenly; it goes on by a random attribute whose children do. The
+    first test is always there. Public.
+    """
+    sizes = np.array(schema.domain_shape, np.int64)
+    tree, free = np.arange(n_trees), np.ones((n_trees, sizes.size), np.bool_)
+    left, levels = np.full(n_trees, support), []
+    while tree.size:
+        order = np.where(free, rng.random(free.shape), -1.0)
+        attribute = order.argmax(axis=1)
+        stopped = (left < sizes[attribute]) & bool(levels) | ~free.any(axis=1)
+        attribute[stopped] = -1
+        value = np.full(tree.size, -1)
+        levels.append(Level(tree, attribute, value))
+        parent = np.repeat(np.arange(tree.size), children_of(attribute, value, sizes))
+        tree, free = tree[parent], free[parent]
+        left = left[parent] / sizes[attribute[parent]]
+        free[np.arange(parent.size), attribute[parent]] = False
+    ordered = tuple(a.kind != "categorical" for a in schema.attributes)
+    return lay_out(levels, schema.domain_shape, ordered)
 
 
 def children_of(attribute: Integers, value: Integers, sizes: Integers) -> Integers:

@@ -28,7 +28,7 @@ GUARANTEES = {
 VOTES = ("hard", "weight", "mean", "probabilistic", "most-confident", "log-odds")
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "structure": ("random", "drawn", "two-phase"),
+    "structure": ("random", "drawn", "two-phase", "two-ensembles"),
     "splits": ("multiway", "threshold", "binary"),
     "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
     "score": SCORES,
@@ -56,6 +56,8 @@ WORDS = {
     ("structure", "drawn"): "Tests are drawn from the records.",
     ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
     "the trees says how much every record weighs in the others.",
+    ("structure", "two-ensembles"): "A first ensemble releases its leaves and labels "
+    "the records without labels; they label the leaves of a second ensemble, for free.",
     ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
     "mechanism, among the candidates of a node.",
     ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
@@ -82,7 +84,8 @@ WORDS = {
     ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
     ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
     "with those of a node above.",
-    ("pruning", "selective"): "How many of the trees vote is drawn, paid for.",
+    ("pruning", "selective"): "Trees are removed one by one: whether the others do "
+    "better without it is drawn for each tree, and paid for.",
 }
 """What a choice says in `Recipe.describe`."""
 
@@ -95,7 +98,7 @@ NUMBERS = {
     "half-or-log": "half as deep as there are attributes, or the logarithm of the "
     "number of records less one",
     "fletcher-islam": "so deep that half of the attributes are tested",
-    "support": "as deep as leaves have signal",
+    "support": "every path as deep as its leaf has signal",
 }
 """What a rule for a number says in `Recipe.describe`."""
 
@@ -107,15 +110,17 @@ class Recipe:
 
     Attributes
     ----------
-    structure : {"random", "drawn", "two-phase"}
+    structure : {"random", "drawn", "two-phase", "two-ensembles"}
         Where tests come from. In two phases, the trees of the first say how much every
-        record weighs in the others: as often as they are wrong about it.
+        record weighs in the others: as often as they are wrong about it. The first of
+        two ensembles labels ``X_unlabelled``, which label the leaves of the second.
     n_trees : int, "log-records" or "support"
         Number of trees; the logarithm of the number of records; or as many as
         leave signal in leaves, for random multiway trees that share epsilon.
     depth : int or str
         Levels of tests: a number, the number of "attributes", "half" of it,
-        "half-or-log" of the records, "fletcher-islam", or as long as "support" lasts.
+        "half-or-log" of the records, "fletcher-islam", or as long as the expected
+        "support" of a path is more than noise.
     stopping : {"depth", "size", "noisy-counts"}
         What limits the depth further: about 10 records in a leaf, by their public
         number, or exactly for exact tests; or noisy numbers of records.
@@ -128,7 +133,7 @@ class Recipe:
         How a test is drawn; "exact" for ``guarantee="labels"`` only, and with random
         samples only where tests come from unlabelled records: an exact test shows who
         was sampled, and the price of samples assumes that nothing does.
-    score : {"median", "max", "gini", "entropy", "gain"}
+    score : {"median", "max", "gini", "entropy", "gain-and-ratio"}
         What makes a test good, see `mmech_rf.literature.scores`.
     cuts : {"exponential", "class-means"}
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
@@ -144,7 +149,7 @@ class Recipe:
     sample : Fraction
         Probability of a record to be in a Bernoulli sample.
     first_phase : Fraction
-        Share of the trees that are grown first, in two phases.
+        Share of the trees that are grown first, in two phases or two ensembles.
     leaves : {"laplace", "exponential", "permute-and-flip", "levels", "matrix"}
         What is released of the leaves.
     vote : str
@@ -293,9 +298,16 @@ class Recipe:
             ),
             (
                 "unlabelled",
-                self.unlabelled and self.structure != "drawn",
-                "records without labels are for {structure='drawn'} only",
+                self.unlabelled and self.structure not in ("drawn", "two-ensembles"),
+                "records without labels are for {structure='drawn'} or "
+                "'two-ensembles' only",
                 "leave it out",
+            ),
+            (
+                "structure",
+                self.structure == "two-ensembles" and not (exact and self.unlabelled),
+                "a second ensemble has public attributes and records without labels",
+                "use {selection='exact'} with {unlabelled=True}",
             ),
             (
                 "vote",
@@ -345,7 +357,7 @@ class Recipe:
             self.stopping == "size"
             or self.depth in ("half-or-log", "support")
             or isinstance(self.n_trees, str)
-            or (self.draws and self.score in ("entropy", "gain"))
+            or (self.draws and self.score in ("entropy", "gain-and-ratio"))
         )
 
     @property
@@ -387,9 +399,16 @@ class Recipe:
         if self.n_trees == "support":
             # Fletcher and Islam 2015: as many as leave two levels with signal.
             most = n_records / self.branching(schema) ** 2
-            fits = most * epsilon / (math.sqrt(2) * schema.n_classes)
+            fits = self.support(schema, epsilon, most)
             return min(max(math.ceil(fits) - 1, 1), schema.n_features)
         return int(self.n_trees)
+
+    def support(self, schema: Schema, epsilon: float, n_records: float) -> float:
+        """Return how many leaves of a tree of epsilon may have more signal than noise.
+
+        Records over theta, the noise of a leaf (Fletcher and Islam 2015).
+        """
+        return n_records * epsilon / (math.sqrt(2) * schema.n_classes)
 
     def n_levels(self, schema: Schema, epsilon: float, n_records: float) -> int:
         """Return how many levels have tests, from public numbers."""
@@ -406,8 +425,10 @@ class Recipe:
             ordered = sum(a.kind != "categorical" for a in schema.attributes)
             levels = max(1, fletcher_islam_depth(ordered, d - ordered))
         elif self.depth == "support":
-            theta = math.sqrt(2) * schema.n_classes * n_trees / epsilon
-            levels = max(1, int(math.log(max(n_records / theta, 1), branching)))
+            # Paths over small attributes first are the longest.
+            support = self.support(schema, epsilon / n_trees, n_records)
+            sizes = np.cumprod(np.sort(np.array(schema.domain_shape, float)))
+            levels = max(1, int((sizes <= support).sum()))
         else:
             levels = int(self.depth)
         if self.stopping == "size" and self.selection != "exact":
