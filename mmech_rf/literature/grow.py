@@ -394,7 +394,7 @@ def grow_by_support(
     """
     sizes = np.array(schema.domain_shape, np.int64)
     tree, free = np.arange(n_trees), np.ones((n_trees, sizes.size), np.bool_)
-    left, levels = np.full(n_trees, support), []
+    left, levels = np.full(n_trees, support), list[Level]()
     while tree.size:
         order = np.where(free, rng.random(free.shape), -1.0)
         attribute = order.argmax(axis=1)
