@@ -104,7 +104,7 @@ class Fitting:
         ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
         labels = (votes + 1e-9 * ties).argmax(axis=1)
         all_of_them = np.ones((len(public), n_trees), np.int64)
-        second = self._structure(all_of_them, budget, 1)
+        second = self._structure(all_of_them, budget, 1, second=True)
         more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
         return join([forest, second]), np.concatenate([counts, more])
 
@@ -114,7 +114,9 @@ class Fitting:
         forest = self._structure(weights, budget, unit)
         return forest, self._leaves(forest, weights, budget, unit)
 
-    def _structure(self, weights: Integers, budget: Budget, unit: int) -> Forest:
+    def _structure(
+        self, weights: Integers, budget: Budget, unit: int, second: bool = False
+    ) -> Forest:
         recipe, n_trees = self.recipe, weights.shape[1]
         if not recipe.draws:
             if recipe.depth == "support":
@@ -130,9 +132,11 @@ class Fitting:
                 self.schema, n_trees, self.n_levels, splits=recipe.splits, seed=self.rng
             )
         codes, class_codes, ledger = self.codes, self.class_codes, self.ledger
+        sized = None
         if self.unlabelled is not None:
             codes = self.unlabelled
             if recipe.selection == "exact":  # from all public attributes
+                sized = self._labelled(weights, second)
                 codes = np.concatenate([codes, self.codes])
             else:
                 # Of this fit: who has a label in another one may have none here.
@@ -164,7 +168,20 @@ class Fitting:
             pay=pay,
             release=self._noisy,
             rng=self.rng,
+            sized=sized,
         ).grow(budget.tests, stops)
+
+    def _labelled(self, weights: Integers, second: bool) -> Integers:
+        """Return which records have labels in which tree, those without them first.
+
+        Random samples stay hidden: all records count.
+        """
+        assert self.unlabelled is not None  # the recipe asks for them
+        if self.sampled:
+            weights = np.ones_like(weights)
+        n_others = len(self.codes) if second else len(self.unlabelled)
+        others = np.zeros((n_others, weights.shape[1]), np.int64)
+        return np.concatenate([weights, others] if second else [others, weights])
 
     def _leaves(
         self, forest: Forest, weights: Integers, budget: Budget, unit: int

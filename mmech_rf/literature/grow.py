@@ -64,6 +64,8 @@ class Grower:
     pay: Pay  # called before the nodes of a level are drawn or measured
     release: Release  # adds noise to counts that were paid for
     rng: np.random.Generator  # public: which attributes are candidates where
+    # Weights by which exact tests stop, where those that they follow from are others.
+    sized: Integers | None = None
     _sizes: Integers = field(init=False)
     _starts: Integers = field(init=False)
     _ordered: Flags = field(init=False)
@@ -82,6 +84,7 @@ class Grower:
         tree, record = np.nonzero(self.weights.T)
         self._record = record
         self._weight = self.weights[record, tree]
+        self._sized = (self.weights if self.sized is None else self.sized)[record, tree]
         self._node = tree.astype(np.int64)
 
     def _log_widths(self) -> Integers:
@@ -157,7 +160,7 @@ class Grower:
         """Return exact numbers of records, which are public if attributes are."""
         inside = self._node >= 0
         counts = np.zeros(n_nodes, np.int64)
-        np.add.at(counts, self._node[inside], self._weight[inside])
+        np.add.at(counts, self._node[inside], self._sized[inside])
         return counts
 
     def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:

@@ -471,24 +471,28 @@ SIZES = {
     "size<=1 & size<=0": (3, 0), "size<=1 & size>0": (2, 1),
     "size>1 & size<=2": (0, 1), "size>1 & size>2": (0, 3),
 }  # fmt: skip
-# Ten others have sizes 0 (6), 1 (2), 2 and 3: they alone part into 6 and 4, then 2 and
-# 2. With those above, 9, 5, 2 and 4: 9 and 11, then 5 and 6, and nodes up to 10 stop.
+# Others have sizes 0 (6), 1 (2), 2 and 3: they alone part into 6 and 4, then 2 and 2.
 OTHER_SIZES = ["0"] * 6 + ["1", "1", "2", "3"]
 OF_OTHERS = {"size<=0": (3, 0), "size>0 & size<=1": (2, 1), "size>0 & size>1": (0, 4)}
-# They are labelled no up to size 1 and yes above, and count in the second tree.
-LABELLED = {"size<=0": (6, 0), "size>0 & size<=1": (2, 0), "size>0 & size>1": (0, 2)}
+# Exact medians of all, twice as many others and those above: sizes 0 (15), 1 (7), 2 (3)
+# and 3 (5) part into 15 and 15. Ten of the first tree have labels, which stop at once
+# unless 11 do: an eleventh, b of size 2. Then none of the parts has more than 10.
+OF_ALL = {"size<=0": (3, 0), "size>0": (2, 6)}
+# The 12 others of size 0 are labelled no, the 8 larger ones yes; of the 20 in the
+# second tree the 12 could part, but have one size.
+LABELLED = {"size<=0": (12, 0), "size>0": (0, 8)}
 
 BOTH, SIZE_ALONE, TWO = (COLOR, SIZE), (SIZE,), (IS_B, IS_SMALL)
 TRACES = {
-    **dict.fromkeys(["patil-singh", "li-gini", "hou", "rana"], (BOTH, [ID3])),
+    **dict.fromkeys(["patil-singh", "hou", "rana"], (BOTH, [ID3])),
     **dict.fromkeys(["friedman-schuster", "sulq-id3"], (BOTH, [ID3])),
-    **dict.fromkeys(["guan", "max-tree", "zhang", "liu"], (BOTH, [CART])),
+    **dict.fromkeys(["guan", "li-gini", "max-tree", "zhang", "liu"], (BOTH, [CART])),
     **dict.fromkeys(["diprime", "dprf-thesis"], (BOTH, [MEDIANS])),
     **dict.fromkeys(["jpw", "bojarski", "fi-2015", "fi-2021"], (TWO, [CELLS_OF_TWO])),
     "spe": (SIZE_ALONE, [SIZES]),
     "sspe-1": (SIZE_ALONE, [OF_OTHERS]),
-    "sspe-2": (SIZE_ALONE, [OF_OTHERS]),
-    "pte": (SIZE_ALONE, [OF_OTHERS, LABELLED]),
+    "sspe-2": (SIZE_ALONE, [OF_ALL]),
+    "pte": (SIZE_ALONE, [OF_ALL, LABELLED]),
 }
 
 
@@ -504,12 +508,12 @@ def without_noise(draw, sample):
     return draw.exact if draw.kind == "laplace" else sample()
 
 
-def columns(attributes):
+def columns(attributes, rows):
     made = {
-        "color": [row[0] for row in TEN],
-        "size": [row[1] for row in TEN],
-        "b": ["tf"[row[0] != "b"] for row in TEN],
-        "small": ["tf"[row[1] > "1"] for row in TEN],
+        "color": [row[0] for row in rows],
+        "size": [row[1] for row in rows],
+        "b": ["tf"[row[0] != "b"] for row in rows],
+        "small": ["tf"[row[1] > "1"] for row in rows],
     }
     return np.array([made[attribute.name] for attribute in attributes], object).T
 
@@ -526,10 +530,12 @@ def test_one_tree_is_that_of_the_source(name):
         schema, epsilon=50, recipe=recipe, n_records=1000, random_state=0,
         neighbours="labels" if recipe.guarantee == "labels" else "add_remove",
     )  # fmt: skip
-    others = np.array(OTHER_SIZES, object)[:, None]
+    exact = recipe.selection == "exact"
+    rows = [*TEN, ("b", "2", "yes")] if exact else TEN
+    others = np.array(OTHER_SIZES * (1 + exact), object)[:, None]
     extra = {"X_unlabelled": others} if recipe.unlabelled else {}
     with watched(without_noise):
-        model.fit(columns(attributes), [row[2] for row in TEN], **extra)
+        model.fit(columns(attributes, rows), [row[2] for row in rows], **extra)
     for tree, expected in enumerate(trees):
         first, last = model.forest_.leaf_offsets[tree : tree + 2]
         counts = np.rint(model.leaf_counts_[first:last]).astype(int).tolist()
@@ -568,6 +574,27 @@ def test_paths_of_a_tree_end_one_by_one():
         for path in forest.leaf_paths(tree, schema=schema)
     }
     assert ends == {frozenset(names) for names in ("p", "q", "r", "pq")}
+
+
+def test_one_output_of_trees_that_are_removed():
+    """Which trees stay follows from the draws, whatever the records say."""
+    recipe = recipes()["guan"].replace(n_trees=2, depth=1, vote="hard")
+    for labels in (["no", "yes", "yes", "yes"], ["no"] * 4):
+        kept = []
+
+        def watcher(draw, sample, kept=kept):
+            if draw.kind == "exponential_rows" and draw.exact.shape == (1, 2):
+                kept.append(draw)
+                return np.array([1])
+            return sample()
+
+        model = RecipeForestClassifier(
+            Schema((IS_B,), ("no", "yes")), epsilon=50, recipe=recipe, n_records=4
+        )
+        with watched(watcher):
+            model.fit(np.array([["t"]] * 4, object), labels)
+        assert len(kept) == 2
+        assert model.forest_.n_trees == 1
 
 
 def test_trees_are_removed_where_others_do_better():
