@@ -1025,7 +1025,7 @@ RECIPES = (
         "mmech_rf/literature/fitting.py",
         "epsilon / forest.n_trees, window=1",
         "epsilon, window=1",
-        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+        (f"{RECIPE_DRAWS}::test_one_output_of_trees_that_are_removed",),
     ),
     Mutant(
         "trees that are removed for their exact votes",
