@@ -89,6 +89,14 @@ WORDS = {
 }
 """What a choice says in `Recipe.describe`."""
 
+ONE_CANDIDATE = (
+    "Attribute and cut are drawn together, by the exponential mechanism, among the "
+    "candidates of a node.",
+    "The attribute of a node is public and random; its cut is drawn by the exponential "
+    "mechanism.",
+)
+"""What nodes with a single candidate say otherwise."""
+
 
 NUMBERS = {
     "log-records trees": "As many trees as the logarithm of the number of records",
@@ -492,12 +500,17 @@ class Recipe:
         lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
         for part in fields(self):
             words = WORDS.get((part.name, getattr(self, part.name)))
+            if part.name == "selection" and (words and self.candidates == 1):
+                words = words.replace(*ONE_CANDIDATE)
             if words and (part.name != "selection" or self.draws):
                 lines.append(words)
         if self.draws:
             rule = self.levels if isinstance(self.levels, str) else "stated"
-            some = {"all": "all attributes", "sqrt": "random attributes, sqrt of them"}
-            looked = some.get(str(self.candidates), "random attributes, {} of them")
+            some = {
+                "all": "all attributes",
+                "sqrt": "random attributes, the square root of how many there are",
+            }
+            looked = some.get(str(self.candidates), "random attributes, {} for each")
             words = looked.format(self.candidates)
             cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
