@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from mmech.domain.attribute import Attribute as Attribute
     from mmech.domain.domain import Domain as Domain
+    from mmech.domain.parts import Part as Part
+    from mmech.domain.parts import read as read
     from mmech.error.bounds import BoundResult as BoundResult
     from mmech.error.bounds import dual_bound as dual_bound
     from mmech.error.bounds import svd_bound as svd_bound
@@ -110,6 +112,7 @@ if not _TYPE_CHECKING:
         # who a record is
         "domain.attribute": "Attribute",
         "domain.domain": "Domain",
+        "domain.parts": "Part read",
         # operators
         "operators": """
             AllRange Anova Circulant Conjunctions Dense Diagonal HStack Hierarchy

@@ -8,9 +8,10 @@ that commands can check their options at once.
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
@@ -33,6 +34,7 @@ __all__ = [
     "check_positive",
     "check_seed",
     "magnitude",
+    "nearest",
     "plain_array",
     "sizes_label",
 ]
@@ -49,6 +51,17 @@ def _describe(value: object) -> str:
 def magnitude(size: int) -> str:
     """Return the order of magnitude of a Python integer of any size."""
     return f"{size}" if size < 10**6 else f"about 10^{len(str(size)) - 1}"
+
+
+def nearest(name: Any, known: Iterable[str], otherwise: str) -> str:
+    """Return a question for the known name that is most like one, or other words.
+
+    >>> nearest("Agee", ["age", "sex"], "choose another")
+    "did you mean 'age'?"
+    """
+    folded = {str(entry).strip().casefold(): entry for entry in known}
+    near = difflib.get_close_matches(str(name).strip().casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]!r}?" if near else otherwise
 
 
 def sizes_label(sizes: Sequence[int]) -> str:
@@ -100,7 +113,11 @@ def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
     """Return `value` if it is one of the strings in `choices`."""
     if not isinstance(value, str) or value not in choices:
         options = ", ".join(repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be one of {options}, got {_describe(value)}")
+        hint = nearest(value, choices, "")
+        raise ValueError(
+            f"{name} must be one of {options}, got {_describe(value)}"
+            + (f"; {hint}" if hint else "")
+        )
     return value
 
 

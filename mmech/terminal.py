@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from mmech.checks import check_epsilon
+from mmech.checks import check_epsilon, nearest
 from mmech.exceptions import BudgetExceededError, ParameterError
 
 __all__ = [
@@ -45,6 +45,15 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Print as everything is printed, where argparse hides that it failed."""
         print(self.format_help(), end="", file=file)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Raise for an option that is not there, and name the nearest that is."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hints = (nearest(text, self._option_string_actions, "") for text in unknown)
+            hint = next((f" ({hint})" for hint in hints if hint), "")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise, to be reported in one sentence."""
@@ -100,9 +109,14 @@ def in_words(
     def word(name: str, value: str | None) -> str | None:
         option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
         option = words.get(name, option)
-        return f"{option} {value}" if option and value not in (None, "True") else option
+        plain = value in (None, "", "True")
+        return option if plain or not option else f"{option} {value}"
 
     return error.render(word)
+
+
+_shown: list[Callable[[], str]] = []
+"""What is shown now, the outermost first."""
 
 
 @contextmanager
@@ -115,14 +129,23 @@ def showing(
     ----------
     doing : callable
         Returns words for now. It is called in another thread, and only where standard
-        error is a terminal. The line is cleared in the end.
+        error is a terminal. The line is cleared in the end. A call within another adds
+        its words to the line.
     delay, pause : float
         Seconds before the line is shown first, and between its changes.
     """
+    if _shown:
+        _shown.append(doing)
+        try:
+            yield
+        finally:
+            _shown.remove(doing)
+        return
     if not sys.stderr.isatty():
         yield
         return
     done = threading.Event()
+    _shown.append(doing)
 
     def show() -> None:
         start, shown = time.monotonic(), 0
@@ -130,7 +153,8 @@ def showing(
         while not done.wait(wait):
             wait = pause
             width = shutil.get_terminal_size().columns - 1
-            line = f"{doing()}, {time.monotonic() - start:.0f} s"[:width]
+            words = ", ".join(each() for each in tuple(_shown))
+            line = f"{words}, {time.monotonic() - start:.0f} s"[:width]
             say(f"\r{line:{shown}}", end="")
             shown = len(line)
         if shown:
@@ -143,6 +167,7 @@ def showing(
     finally:
         done.set()
         thread.join()
+        _shown.remove(doing)
 
 
 # ---- options ---------------------------------------------------------------
@@ -274,6 +299,15 @@ def _run(
     except KeyboardInterrupt as stop:
         say(f"{prog}: interrupted{_noted(stop)}")
         return 130
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("mmech", "mmech_rf"):
+            raise
+        needs = (
+            f"{package} is not installed, which this command needs; run `python -m pip "
+            "install mmech`, which installs all that it needs"
+        )
+        return _fail(prog, needs if package else str(error))
     except OSError as error:
         if error.filename:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")

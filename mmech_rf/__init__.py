@@ -52,10 +52,10 @@ if _TYPE_CHECKING:
     from mmech_rf.private.subsample_aggregate import (
         SubsampleAggregateClassifier as SubsampleAggregateClassifier,
     )
-    from mmech_rf.reading import Part as Part
-    from mmech_rf.reading import read as read
     from mmech_rf.schema import Attribute as Attribute
+    from mmech_rf.schema import Part as Part
     from mmech_rf.schema import Schema as Schema
+    from mmech_rf.schema import read as read
     from mmech_rf.storage import load_model as load_model
     from mmech_rf.tuning import TunedSetting as TunedSetting
     from mmech_rf.tuning import Tuning as Tuning
@@ -70,11 +70,10 @@ if not _TYPE_CHECKING:
 
     _PUBLIC = {
         # public facts
-        "schema": "Attribute Schema",
+        "schema": "Attribute Part Schema read",
         "": "datasets fetch",
-        # records, counted in parts or read from files
+        # records, counted in parts
         "private.records": "Counts",
-        "reading": "Part read",
         # forests and workloads
         "forest.forest": "Forest",
         "forest.complete": "complete_forest",

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
@@ -100,9 +100,7 @@ def load_csv(
     *,
     with_target: bool = True,
     decode: bool = True,
-    multiline: bool = False,
-    sep: str = ",",
-    encoding: str = "utf-8",
+    **form: Unpack[CsvFormat],
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
 
@@ -122,13 +120,8 @@ def load_csv(
     decode : bool, default=True
         Set it to False to leave labels as text, which may be missing or wrong, as that
         of attributes may.
-    multiline : bool, default=False
-        Set it to True for a file whose quoted fields hold line breaks. A quote that is
-        not closed may then swallow the lines up to the next one.
-    sep : str, default=","
-        Character between the fields.
-    encoding : str, default="utf-8"
-        Name that Python has for the encoding.
+    multiline, sep, encoding, decimal, thousands, na
+        How the file is written, as in `read`.
 
     Returns
     -------
@@ -164,10 +157,10 @@ def load_csv(
         )
     names = [*schema.feature_names, *schema.required]
     wanted = [*names, schema.target] if with_target else names
-    form: CsvFormat = {"multiline": multiline, "sep": sep, "encoding": encoding}
+    numbers = [a.name for a in schema.attributes if a.kind == "numeric"]
     name = getattr(path, "name", "csv") if hasattr(path, "read") else os.fspath(path)
     with located(f"cannot use the data {name!r}"):
-        cells = read_cells(path, wanted, **form)
+        cells = read_cells(path, wanted, numbers, **form)
         target: NDArray[Any] | None = cells[:, -1] if with_target else None
         if with_target and decode:
             target = schema.decode_target(schema.encode_target(target))

@@ -52,6 +52,8 @@ def pytest_collection():
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
 
+NO_DATA = "MMECH_DATA_DIR does not name the folder of data files"
+
 # The first call of a kernel compiles it, which no deadline can foresee. With the
 # default seed the examples and the noise are fixed; any other seed draws fresh ones.
 settings.register_profile(
@@ -112,8 +114,20 @@ def data_dir():
     """Folder of real data files, named by MMECH_DATA_DIR."""
     folder = os.environ.get("MMECH_DATA_DIR", "")
     if not folder:
-        pytest.skip("MMECH_DATA_DIR does not name the folder of data files")
+        pytest.skip(NO_DATA)
     return Path(folder)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Name the files of tests that need real data in one line, where it is absent."""
+    skipped = [
+        report
+        for report in terminalreporter.stats.get("skipped", ())
+        if NO_DATA in report.longrepr[2]
+    ]
+    files = sorted({report.nodeid.partition("::")[0] for report in skipped})
+    for report in skipped:
+        report.longrepr = ("tests", None, f"{NO_DATA} of {', '.join(files)}")
 
 
 @pytest.fixture

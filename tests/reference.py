@@ -8,6 +8,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from scipy import stats
 
 # ------------------------------------------------------------ explicit matrices
 
@@ -573,3 +574,17 @@ def finite_differences(function, point, step=1e-6):
         minus[index] -= step
         gradient[index] = (function(plus) - function(minus)) / (2 * step)
     return gradient
+
+
+# --------------------------------------------------------------------- false alarms
+
+
+def margin(samples, false_alarm=1e-6):
+    """Return how far the mean of independent samples may be from what is expected.
+
+    It is farther at this rate by Student's t, which normal means follow and means of
+    many samples nearly do.
+    """
+    n = len(samples)
+    error = np.std(samples, ddof=1) / math.sqrt(n)
+    return stats.t.isf(false_alarm / 2, n - 1) * error

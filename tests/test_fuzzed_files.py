@@ -52,7 +52,8 @@ def write_files(folder):
         model.fit(X, y).save(folder / f"model-{name}.npz")
     save(folder / "strategy.npz", optimize(AllRange(16), seed=0))
     SCHEMA.to_json(folder / "schema.json")
-    Domain(SCHEMA.attributes).to_json(folder / "domain.json")
+    begun = Attribute.date("begun", "2025-01-01", "2026-12-31", "week", other="none")
+    Domain([*SCHEMA.attributes, begun]).to_json(folder / "domain.json")
     domain, path = Domain(SCHEMA.attributes), folder / "tables.measured"
     release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
     ledger = PrivacyLedger.open(folder / "ledger.json", total=1)

@@ -141,7 +141,8 @@ def edits(source: str) -> Iterator[tuple[str, str, str]]:
     for node in ast.walk(ast.parse(source)):
         for kind, part, text in _changes(node, of):
             whole = f"({text})" if isinstance(part, ast.BinOp) else text
-            yield edit(kind, *span(part), whole)
+            if whole != of(part):
+                yield edit(kind, *span(part), whole)
         for name in ("body", "orelse"):
             body = getattr(node, name, None)
             for one, other in pairwise(body if isinstance(body, list) else []):

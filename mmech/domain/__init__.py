@@ -4,10 +4,12 @@
 attribute   one attribute: its cells, and how raw values reach them
 discretise  cut points of numbers from public facts: bounds and quantiles
 domain      named attributes, and the cells that they make together
+dates       days of raw values, and the periods of the calendar
 values      which raw values are missing, and what the others mean
 encoding    columns of raw values to codes of cells, and what does not fit
 dictionary  columns of few distinct values, each of which is read once
 readers     frames, arrays, lists of rows and csv files
+parts       records of files, folders and frames, so many rows at a time
 files       domains as JSON, described by ``schema.json``
 ==========  ==============================================================
 """

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice
+from mmech.domain import dates
 from mmech.domain import values as io
 from mmech.domain.dictionary import Dictionary, read_once
 from mmech.domain.discretise import (
@@ -24,6 +25,7 @@ from mmech.domain.discretise import (
 )
 
 __all__ = [
+    "KINDS",
     "Attribute",
     "as_tuple",
     "check_cells",
@@ -32,7 +34,7 @@ __all__ = [
     "infer_attribute",
 ]
 
-_KINDS = ("categorical", "ordinal", "numeric")
+KINDS = ("categorical", "ordinal", "numeric", "date")
 
 
 # ------------------------------------------------------------------- validation
@@ -102,20 +104,21 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
 class Attribute:
     r"""Describe one attribute: its name, its cells and how raw values reach them.
 
-    The helpers `categorical`, `ordinal` and `numeric` read better than the
+    The helpers `categorical`, `ordinal`, `numeric` and `date` read better than the
     constructor. Cells are numbered from 0 in the order given here.
 
     Parameters
     ----------
     name : str
         Name of the attribute, and of its column in frames.
-    kind : {"categorical", "ordinal", "numeric"}
+    kind : {"categorical", "ordinal", "numeric", "date"}
         Ordinal categories are listed in their order.
     categories : sequence of str, bool, int or float, default=()
         The categories; for a numeric attribute, optional names of its bins.
     lower, upper : float, optional
         Public bounds of a numeric attribute. Values outside them are unknown.
-        Without bounds every finite number is known.
+        Without bounds every finite number is known. Of a date, which needs both: its
+        first and its last day, as dates or as text, ``"2026-01-31"``.
     cut_points : sequence of float, default=()
         Increasing inner edges :math:`c_1 < c_2 < \dots` of the bins
         :math:`(-\infty, c_1], (c_1, c_2], \dots` of a numeric attribute. When
@@ -134,10 +137,10 @@ class Attribute:
         uniform. Stored as `cut_points`.
     other : str or category, optional
         The designated cell for unknown and missing values: one of the categories,
-        or for a numeric attribute the name of one more cell after the bins. A
+        or for a number or a date the name of one more cell after the others. A
         categorical attribute with a category ``"?"`` uses that one by default.
     monotone : {1, -1}, optional
-        Public knowledge on classes, for an ordinal or numeric attribute. Of two records
+        Public knowledge on classes, for an attribute with an order. Of two records
         that differ in this attribute alone, the one further on in the order of its
         cells is never less likely to have one of the later classes (1), or never more
         likely (-1): of two classes the second one, of several any number of the last
@@ -148,7 +151,9 @@ class Attribute:
         Whether the values of a numeric attribute are whole numbers. Synthetic records
         keep to it; values that are read are not checked.
     unit : str, optional
-        Unit of a numeric attribute, such as ``"years"``: rules and pages name it.
+        Unit of a numeric attribute, such as ``"years"``: rules and pages name it. Of
+        a date, what tells its cells apart: ``"day"``, ``"week"``, ``"month"``,
+        ``"quarter"`` or ``"year"``.
 
     Attributes
     ----------
@@ -175,6 +180,9 @@ class Attribute:
     as pandas writes it beside missing values. An empty field, None, NaN or ``"?"`` is
     a missing value, unless ``"?"`` is a category: then it means that one.
 
+    A date, with or without a time, is read as its day: of ``datetime``, pandas, NumPy
+    and Arrow, or text in the form of ISO 8601. So are names of cells, ``"2026-01"``.
+
     Examples
     --------
     >>> Attribute.ordinal("safety", ["low", "med", "high"]).size
@@ -190,13 +198,15 @@ class Attribute:
     ('[0, 20]', '(20, 40]', '(40, 60]', '(60, 1000]')
     >>> Attribute.ordinal("safety", ["low", "med", "high"], monotone=1).monotone
     1
+    >>> Attribute.date("admitted", "2025-11-15", "2026-02-28").labels
+    ('2025-11', '2025-12', '2026-01', '2026-02')
     """
 
     name: str
     kind: str
     categories: tuple[Any, ...] = ()
-    lower: float | None = None
-    upper: float | None = None
+    lower: Any = None
+    upper: Any = None
     cut_points: tuple[float, ...] = ()
     groups: Mapping[Any, tuple[Any, ...]] | None = field(default=None, hash=False)
     value_map: Mapping[Any, Any] | None = field(default=None, hash=False)
@@ -223,9 +233,16 @@ class Attribute:
         """Describe a number by public bounds, cut points or both."""
         return cls(name, "numeric", **options)
 
+    @classmethod
+    def date(
+        cls, name: str, lower: Any, upper: Any, unit: str = "month", **options: Any
+    ) -> Self:
+        """Describe a date between two public dates, in calendar periods of a unit."""
+        return cls(name, "date", lower=lower, upper=upper, unit=unit, **options)
+
     def __post_init__(self, quantiles: Any) -> None:
         check_name(self.name, "the name of an attribute")
-        check_choice(self.kind, f"the kind of attribute {self.name!r}", _KINDS)
+        check_choice(self.kind, f"the kind of attribute {self.name!r}", KINDS)
         if self.kind == "numeric":
             self._check_numeric(quantiles)
         elif quantiles is not None:
@@ -233,13 +250,15 @@ class Attribute:
                 f"attribute {self.name!r} is {self.kind} and takes no quantiles; "
                 "leave them out, or make it numeric"
             )
+        elif self.kind == "date":
+            self._check_date()
         else:
             self._check_categorical()
         if self.monotone is not None:
             self._check_monotone(self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
             value = getattr(self, name)
-            if value is None:
+            if value is None or (name == "unit" and self.kind == "date"):
                 continue
             if self.kind != "numeric" or not isinstance(value, kind):
                 raise ValueError(
@@ -350,6 +369,31 @@ class Attribute:
             check_cells((*names, *extra), f"categories of {label}")
         self._set(cut_points=cuts, n_bins=len(cuts) + 1, categories=names)
 
+    def _check_date(self) -> None:
+        label = f"attribute {self.name!r}"
+        own = {"name", "kind", "lower", "upper", "unit", "other", "monotone"}
+        if extra := sorted({*self._given()} - own):
+            raise ValueError(
+                f"{label} is a date and takes no {' or '.join(extra)}; it needs lower, "
+                "upper and unit"
+            )
+        lower, upper = (
+            dates.check_day(value, f"{name} of {label}")
+            for name, value in (("lower", self.lower), ("upper", self.upper))
+        )
+        check_choice(self.unit, f"unit of {label}", dates.UNITS)
+        if lower > upper:
+            raise ValueError(
+                f"lower must not be after upper in {label}, got {lower} and {upper}; "
+                "correct the dates"
+            )
+        self._set(lower=lower.isoformat(), upper=upper.isoformat())
+        if self.other is not None:
+            check_name(self.other, f"other of {label}")
+        first, last = self._ends
+        check_bins(last - first + 1, f"the number of {self.unit}s of {label}")
+        check_cells(self.labels, f"cells of {label}")
+
     def _check_categorical(self) -> None:
         label = f"attribute {self.name!r}"
         if not (self.lower is self.upper is self.n_bins is None) or len(
@@ -397,12 +441,14 @@ class Attribute:
         """Number of cells of the attribute."""
         if self.kind == "numeric":
             return len(self.cut_points) + 1 + (self.other is not None)
+        if self.kind == "date":
+            return len(self._periods) + (self.other is not None)
         return len(self.categories)
 
     @property
     def other_code(self) -> int | None:
         """Code of the cell for unknown and missing values, None if there is none."""
-        if self.kind == "numeric":
+        if self.kind in ("numeric", "date"):
             return None if self.other is None else self.size - 1
         name = "?" if self.other is None else self.other
         return self.categories.index(name) if name in self.categories else None
@@ -410,9 +456,11 @@ class Attribute:
     @property
     def labels(self) -> tuple[Any, ...]:
         """What each cell is called."""
+        extra = () if self.other is None else (self.other,)
+        if self.kind == "date":
+            return (*self._periods, *extra)
         if self.kind != "numeric":
             return self.categories
-        extra = () if self.other is None else (self.other,)
         if self.categories:
             return (*self.categories, *extra)
         cuts = [number_text(cut) for cut in self.cut_points]
@@ -426,9 +474,33 @@ class Attribute:
             bins[0] = "[" + bins[0][1:]
         return (*first, *bins, *last, *extra)
 
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Numbers of the first and the last period of a date."""
+        days = np.array([self.lower, self.upper], "M8[D]").astype(np.int64)
+        first, last = dates.periods(days, str(self.unit)).tolist()
+        return first, last
+
+    @cached_property
+    def _periods(self) -> tuple[str, ...]:
+        """What the periods of a date are called."""
+        first, last = self._ends
+        return dates.period_names(np.arange(first, last + 1), str(self.unit))
+
+    def _first_days(self) -> NDArray[np.int64]:
+        """Return the first day of every period of a date, and the day after the last.
+
+        Days before and after the bounds are left out.
+        """
+        first, last = self._ends
+        days = dates.first_days(np.arange(first, last + 2), str(self.unit))
+        ends = np.array([self.lower, self.upper], "M8[D]").astype(np.int64)
+        return np.clip(days, ends[0], ends[1] + 1)
+
     @cached_property
     def _table(self) -> io.CategoryTable:
-        return io.CategoryTable(self.categories, self.groups, self.value_map)
+        cells = self._periods if self.kind == "date" else self.categories
+        return io.CategoryTable(cells, self.groups, self.value_map)
 
     def _codes(
         self, column: NDArray[Any] | Dictionary, *, clip: bool
@@ -442,6 +514,8 @@ class Attribute:
     def _codes_of_values(
         self, values: NDArray[Any], *, clip: bool
     ) -> NDArray[np.signedinteger[Any]]:
+        if self.kind == "date":
+            return self._codes_of_dates(values, clip=clip)
         if self.kind != "numeric":
             return self._table.codes(values)
         numbers, bad = io.number_values(values)
@@ -453,9 +527,24 @@ class Attribute:
         dtype = io.code_type(self.size)
         codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
         if not clip:  # the first and last bins already take what lies beyond
-            codes[outside] = io.OUTSIDE
+            codes[outside] = io.INFINITE if self.lower is None else io.OUTSIDE
         codes[missing] = io.MISSING
-        codes[bad] = io.UNKNOWN
+        codes[bad] = io.NO_NUMBER
+        return codes
+
+    def _codes_of_dates(
+        self, values: NDArray[Any], *, clip: bool
+    ) -> NDArray[np.signedinteger[Any]]:
+        days, missing, bad = dates.day_values(values)
+        edges = self._first_days()
+        places = np.searchsorted(edges, days, side="right") - 1
+        codes = np.clip(places, 0, len(edges) - 2).astype(io.code_type(self.size))
+        if not clip:
+            codes[(days < edges[0]) | (days >= edges[-1])] = io.OTHER_TIME
+        codes[missing] = io.MISSING
+        if bad.any():  # names of cells, such as "2026-01", or no dates
+            named = self._table.codes(values[bad])
+            codes[bad] = np.where(named < 0, io.NO_DATE, named)
         return codes
 
     def _given(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude
+from mmech.checks import check_integer, magnitude, nearest
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
@@ -158,6 +158,10 @@ class Domain:
         """Names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
 
+    def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
+        """Return the columns of records, and the one of their class if it is read."""
+        return list(self.names), None
+
     def select(self, features: Iterable[int | str]) -> Self:
         """Return the domain of some attributes, given by position or name.
 
@@ -185,7 +189,7 @@ class Domain:
                 if feature not in names:
                     raise ValueError(
                         f"the {self._noun} has no attribute {feature!r}; "
-                        f"choose from {', '.join(names)}"
+                        + nearest(feature, names, f"choose from {', '.join(names)}")
                     )
                 positions.append(names.index(feature))
                 continue
@@ -286,12 +290,23 @@ class Domain:
         >>> domain.encode([["square", 70], ["square", 3]], handle_unknown="drop")
         array([[1, 0]])
         """
-        policies = {"handle_unknown": handle_unknown, "handle_missing": handle_missing}
-        codes, keep = self._encode(X, columns, narrow=narrow, **policies)
+        codes, keep = self._encode(
+            X,
+            columns,
+            narrow=narrow,
+            handle_unknown=handle_unknown,
+            handle_missing=handle_missing,
+        )
         return codes if keep.all() else codes[keep]
 
     def _encode(
-        self, X: Any, columns: Iterable[str] | None, *, narrow: bool, **policies: str
+        self,
+        X: Any,
+        columns: Iterable[str] | None,
+        *,
+        narrow: bool,
+        first_row: int = 0,
+        **policies: str,
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the cells of all records, and which records are not left out."""
         check_policies(self.attributes, self._noun, **policies)
@@ -303,11 +318,17 @@ class Domain:
             positions,
             self._noun,
             narrow=narrow,
-            first_row=0,
+            first_row=first_row,
             **policies,
         )
 
-    def check(self, X: Any, *, columns: Iterable[str] | None = None) -> list[Misfit]:
+    def check(
+        self,
+        X: Any,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "clip",
+    ) -> list[Misfit]:
         """List every cell that cannot be read, for the owner of the records.
 
         The list holds values of records and is not covered by the privacy guarantee.
@@ -316,8 +337,8 @@ class Domain:
 
         Parameters
         ----------
-        X, columns
-            As in `encode`.
+        X, columns, handle_unknown
+            As in `encode`. Numbers outside the bounds fit where they are clipped.
 
         Returns
         -------
@@ -338,15 +359,19 @@ class Domain:
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
+        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
         table = read_table(X, columns)
         positions, _ = table.locate(self.names, self._noun)
-        return sorted(self._misfits(table, positions), key=lambda misfit: misfit.row)
+        found = self._misfits(table, positions, clip=handle_unknown == "clip")
+        return sorted(found, key=lambda misfit: misfit.row)
 
-    def _misfits(self, table: Table, positions: Iterable[int]) -> list[Misfit]:
+    def _misfits(
+        self, table: Table, positions: Iterable[int], *, clip: bool
+    ) -> list[Misfit]:
         found = []
         for attribute, position in zip(self.attributes, positions, strict=True):
             values = table.column(position)
-            codes = attribute._codes(values, clip=False)
+            codes = attribute._codes(values, clip=clip)
             found += list_misfits(attribute.name, values, codes)
         return found
 

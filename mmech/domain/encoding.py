@@ -16,10 +16,19 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.domain.attribute import Attribute
 from mmech.domain.readers import Table
-from mmech.domain.values import MISSING, OUTSIDE, UNKNOWN
+from mmech.domain.values import (
+    INFINITE,
+    MISSING,
+    NO_DATE,
+    NO_NUMBER,
+    OTHER_TIME,
+    OUTSIDE,
+    UNKNOWN,
+)
 from mmech.exceptions import ParameterError
 
 __all__ = [
+    "CLIPPED",
     "PROBLEMS",
     "Misfit",
     "cell_error",
@@ -36,8 +45,16 @@ PROBLEMS = {
     MISSING: "a missing value (empty, None or NaN)",
     UNKNOWN: "a value outside the domain of the attribute",
     OUTSIDE: "a number outside the bounds of the attribute, or infinity",
+    INFINITE: "infinity, or a number beyond all doubles",
+    NO_NUMBER: "a value that is not a number",
+    NO_DATE: "a value that is not a date",
+    OTHER_TIME: "a date outside the bounds of the attribute",
 }
 """What is wrong with a value, by the marker that stands for its code."""
+
+
+CLIPPED = (PROBLEMS[OUTSIDE], PROBLEMS[INFINITE], PROBLEMS[OTHER_TIME])
+"""Problems of numbers and dates that ``handle_unknown="clip"`` moves into bounds."""
 
 
 class Misfit(NamedTuple):
@@ -131,12 +148,16 @@ def cell_error(
     elif marker == MISSING:
         remedy = (f"{look(noun)}, then fill it in", "choose {handle_missing=}")
     else:
-        change = "extend" if marker == UNKNOWN else "widen the bounds of"
-        remedy = (
-            f"{look(noun)}, then correct it",
-            f"{change} the {{{noun}}}",
-            "choose {handle_unknown=}",
-        )
+        change = {
+            UNKNOWN: f"extend the {{{noun}}}",
+            OUTSIDE: f"widen the bounds of the {{{noun}}}",
+            OTHER_TIME: f"widen the bounds of the {{{noun}}}",
+            NO_DATE: "write dates as 2026-01-31",
+            NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that "
+            "it is written with",
+        }
+        own = (change[marker],) if marker in change else ()
+        remedy = (f"{look(noun)}, then correct it", *own, "choose {handle_unknown=}")
     need = f"row {row}, column {name!r} of {{X}} holds {problem}"
     return ParameterError("X", need, remedy=remedy)
 

@@ -6,13 +6,14 @@ attributes in the same words. Messages call it by a `noun`, such as ``"domain"``
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from mmech.checks import check_choice, nearest
+from mmech.domain.attribute import KINDS
 from mmech.writing import replacing
 
 __all__ = [
@@ -64,6 +65,16 @@ _NUMERIC_KEYS = (
 )
 """How an entry of "features" describes a number, its bins and their names."""
 
+_DATE_KEYS = ("lower", "upper", "unit")
+"""How it describes a date."""
+
+_KEYS = {"numeric": _NUMERIC_KEYS, "date": _DATE_KEYS}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "numeric": ("lower", "upper"),
+    "date": _DATE_KEYS,
+}
+"""Of these, what is needed where there are no cut points."""
+
 _OWN = ("other", "monotone")
 """What entries of any type may have."""
 
@@ -91,7 +102,8 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"the {noun} is not valid JSON ({error}); check the file"
+            f"the {noun} is not valid JSON ({error}); correct the file, or give the "
+            f"{noun} and the records in their order"
         ) from None
     if not isinstance(document, dict):
         raise ValueError(
@@ -153,10 +165,7 @@ def check_keys(entry: Mapping[str, Any], known: Sequence[str], what: str) -> Non
     for key in entry:
         if key in known or key in _REMARKS:
             continue
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = (
-            f"did you mean {near[0]!r}?" if near else f"it may have {', '.join(known)}"
-        )
+        hint = nearest(key, known, f"it may have {', '.join(known)}")
         raise ValueError(f"unknown key {key!r:.60} of {what}; {hint}")
 
 
@@ -224,20 +233,20 @@ def described_attributes(
     for entry in document["features"]:
         _check_has(entry, ("name", "type"), "an entry of features")
         fields: dict[str, Any] = {"name": entry["name"]}
-        numeric = entry["type"] == "numeric"
-        own_keys = _NUMERIC_KEYS if numeric else ("categories", "ordered", *_PAIRS)
-        what = f"attribute {entry['name']!r:.60}, which is {entry['type']!s:.60}"
+        what = f"attribute {entry['name']!r:.60}"
+        check_choice(entry["type"], f"the type of {what}", KINDS)
+        what, kind = f"{what}, which is {entry['type']}", entry["type"]
+        own_keys = _KEYS.get(kind, ("categories", "ordered", *_PAIRS))
         check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
-        needed = () if "cut_points" in entry else ("lower", "upper")
-        _check_has(entry, needed if numeric else ("categories",), f"{what},")
-        if numeric:
-            fields["kind"] = "numeric"
-            own = {key: entry[key] for key in _NUMERIC_KEYS if key in entry}
-            if "cut_points" not in own:
+        needed = _NEEDED.get(kind, ("categories",))
+        _check_has(entry, () if "cut_points" in entry else needed, f"{what},")
+        if kind in _KEYS:
+            own = {key: entry[key] for key in own_keys if key in entry}
+            if kind == "numeric" and "cut_points" not in own:
                 fields |= {"n_bins": n_bins}
-            fields |= own
+            fields |= {"kind": kind} | own
         else:
-            kind = "ordinal" if entry.get("ordered") else entry["type"]
+            kind = "ordinal" if entry.get("ordered") else kind
             fields |= {"kind": kind, "categories": entry["categories"]}
         fields |= {key: entry[key] for key in _OWN if key in entry}
         attributes.append(_paired(entry, fields))

@@ -14,8 +14,17 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -24,6 +33,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import nearest
 from mmech.domain.dictionary import Dictionary
 from mmech.exceptions import ParameterError
 
@@ -31,6 +41,9 @@ __all__ = [
     "CsvFormat",
     "Source",
     "Table",
+    "check_flat",
+    "check_format",
+    "column_error",
     "in_memory",
     "read_cells",
     "read_header",
@@ -99,8 +112,9 @@ class Table:
     def _position(self, name: str, noun: str) -> int:
         names = self.names or ()
         if (count := names.count(name)) != 1:
-            problem = "no column" if count == 0 else f"{count} columns"
             remedy = f"rename or select the columns of X to match the {noun}"
+            if not count:
+                remedy = nearest(name, names, remedy)
             encoded = [other for other in names if other.startswith(f"{name}_")]
             if count == 0 and len(encoded) > 1:
                 remedy = (
@@ -108,8 +122,8 @@ class Table:
                     "column, because the " + noun + " says its values"
                 )
             raise ValueError(
-                f"X has {problem} named {name!r} but the {noun} needs exactly one; "
-                f"{remedy}"
+                f"X has {_columns_named(count)} named {name!r} but the {noun} needs "
+                f"exactly one; {remedy}"
             )
         return names.index(name)
 
@@ -121,8 +135,9 @@ def _object_column(cells: list[Any]) -> NDArray[Any]:
     return column
 
 
-def _held(column: Any) -> NDArray[Any] | Dictionary:
+def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
+    check_flat(getattr(column, "type", getattr(column, "dtype", None)), name)
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
     kind = getattr(column, "dtype", None)
@@ -149,7 +164,7 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     if not kind.startswith("dictionary"):
         try:
             column = column.dictionary_encode()
-        except NotImplementedError:  # lists and other values that no cell reads
+        except NotImplementedError:  # values that no cell reads
             return _object_column(column.to_pylist())
     if hasattr(column, "unify_dictionaries"):
         column = column.unify_dictionaries().combine_chunks()
@@ -195,25 +210,34 @@ def _is_whole(column: Any) -> bool:
 def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
     raise ValueError(
         "X must be two-dimensional, one row per record and one column per "
-        f"attribute, got shape {shape}; reshape it, or wrap a single record in a list"
+        f"attribute, got shape {shape}; give X before y, reshape it, or wrap a single "
+        "record in a list"
     )
 
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     """View a frame, array, dictionary of columns or list of rows as a `Table`."""
+    if isinstance(X, Table):
+        return X
     X = in_memory(X)
     if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
         _no_names(columns)
         names = tuple(map(str, X.column_names))
-        return Table(X.num_rows, len(names), names, lambda j: _held(X.column(j)))
+        return Table(
+            X.num_rows, len(names), names, lambda j: _held(X.column(j), names[j])
+        )
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         _no_names(columns)
         labels = list(X.columns)
         names = tuple(str(label) for label in labels)
         if len(set(labels)) == len(labels):
-            return Table(len(X), len(labels), names, lambda j: _held(X[labels[j]]))
+            return Table(
+                len(X), len(labels), names, lambda j: _held(X[labels[j]], names[j])
+            )
         # a name that occurs twice is an error only where the schema asks for it
-        return Table(len(X), len(labels), names, lambda j: _held(X.iloc[:, j]))
+        return Table(
+            len(X), len(labels), names, lambda j: _held(X.iloc[:, j], names[j])
+        )
     if hasattr(X, "toarray"):
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
@@ -286,8 +310,8 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     columns = [
         _object_column(list(values))
         if isinstance(values, (list, tuple))
-        else _held(values)
-        for values in X.values()
+        else _held(values, str(name))
+        for name, values in X.items()
     ]
     lengths = [len(values) for values in X.values()]
     if len(set(lengths)) > 1:
@@ -398,11 +422,29 @@ class CsvFormat(TypedDict, total=False):
         Character between the fields.
     encoding : str, default="utf-8"
         Name that Python has for the encoding.
+    decimal : str, default="."
+        Character before the decimals of numbers.
+    thousands : str, optional
+        Character between groups of digits of numbers.
+    na : str or sequence of str, optional
+        Texts that stand for a missing value.
     """
 
     multiline: bool
     sep: str
     encoding: str
+    decimal: str
+    thousands: str | None
+    na: str | Sequence[str]
+
+
+def check_format(form: CsvFormat) -> None:
+    """Raise for an option that no csv file has."""
+    known = CsvFormat.__annotations__
+    for name in form:
+        if name not in known:
+            hint = nearest(name, known, f"choose from {', '.join(known)}")
+            raise TypeError(f"there is no option {name!r} of csv files; {hint}")
 
 
 def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
@@ -412,49 +454,124 @@ def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
 
 
 def read_rows(
-    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
+    source: Source,
+    wanted: Sequence[str],
+    numbers: Collection[str] = (),
+    **form: Unpack[CsvFormat],
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the first line of every record, and its wanted fields.
 
     A file is compressed with gzip where its name ends in ``.gz``. All fields of a line
-    are read, those of the wanted columns returned; see `CsvFormat` for options. Raises
-    `ValueError` if a column is missing or there twice, or a line does not parse.
+    are read, those of the wanted columns returned, numbers in the columns `numbers` as
+    Python writes them; see `CsvFormat` for options. Raises `ValueError` if a column is
+    missing or there twice, or a line does not parse.
     """
+    usual = _usual(form)
     with _records(source, form) as records:
         header = next((fields for _, fields in records), [])
         for name in wanted:
-            if (count := header.count(name)) != 1:
-                found = f"{count} columns" if count else "no column"
+            if header.count(name) != 1:
                 near = [mark for mark in ";\t|," if mark in "".join(header)]
                 if len(header) == 1 and near:
                     raise ParameterError(
                         "sep",
                         f"the header of the file is one column at this {{sep}}, with "
-                        f"{near[0]!r} in its name, and has {found} named {name!r}",
+                        f"{near[0]!r} in its name, and no column named {name!r}",
                         remedy=(f"pass {{sep='{near[0]}'}}", "rename the column"),
                     )
-                raise ValueError(
-                    f"the header of the file has {found} named {name!r}, but exactly "
-                    "one is needed; rename the column, or leave the attribute out"
-                )
+                raise column_error(name, header)
         positions = [header.index(name) for name in wanted]
         for number, fields in records:
             if not fields:  # an empty line
                 continue
             if len(fields) != len(header):
+                remedy = "correct the line or quote its separators"
+                if len(fields) == len(header) + 1:
+                    remedy += ", or name the first column, which R leaves unnamed"
                 raise ValueError(
                     f"line {number} of the file has {len(fields)} fields but the "
-                    f"header has {len(header)}; correct the line or quote its "
-                    "separators"
+                    f"header has {len(header)}; {remedy}"
                 )
-            yield number, [fields[position] for position in positions]
+            cells = [fields[position] for position in positions]
+            if usual is not None:
+                cells = [
+                    usual(cell, number=name in numbers)
+                    for name, cell in zip(wanted, cells, strict=True)
+                ]
+            yield number, cells
+
+
+def _usual(form: CsvFormat) -> Callable[..., str] | None:
+    """Return what writes a field in the usual form, or None where all fields are."""
+    decimal, thousands = form.get("decimal", "."), form.get("thousands")
+    na = form.get("na") or ()
+    na = (na,) if isinstance(na, str) else na
+    for name, mark in (("decimal", decimal), ("thousands", thousands)):
+        if mark is not None and (
+            not isinstance(mark, str) or len(mark) != 1 or mark.isalnum()
+        ):
+            raise ParameterError(
+                name, "must be one character, no letter and no digit", repr(mark)
+            )
+    if decimal == thousands:
+        raise ParameterError(
+            "thousands", "must be another character than {decimal}", repr(thousands)
+        )
+    if decimal == "." and thousands is None and not na:
+        return None
+    # A point that is no decimal mark must not be read as one: it takes its place.
+    swapped = str.maketrans({".": decimal, decimal: "."})
+    grouped = re.compile(
+        rf"\s*[+-]?\d{{1,3}}(?:{re.escape(thousands or '')}\d{{2,3}})+"
+        rf"(?:{re.escape(decimal)}\d*)?\s*"
+    )
+
+    def usual(cell: str, *, number: bool) -> str:
+        if cell in na:
+            return ""
+        if not number:
+            return cell
+        if thousands and grouped.fullmatch(cell):
+            cell = cell.replace(thousands, "")
+        return cell.translate(swapped)
+
+    return usual
+
+
+def column_error(name: str, header: Sequence[str]) -> ValueError:
+    """Return the error for a column that is missing in a file, or there twice."""
+    count = header.count(name)
+    remedy = "keep one of them" if count else "add it, or rename the one that holds it"
+    return ValueError(
+        f"the header of the file has {_columns_named(count)} named {name!r}, but "
+        f"exactly one is needed; {remedy if count else nearest(name, header, remedy)}"
+    )
+
+
+def _columns_named(count: int) -> str:
+    return f"{count} columns" if count else "no column"
+
+
+def check_flat(kind: Any, name: str) -> None:
+    """Raise for a column whose type, of pyarrow or polars, holds several values."""
+    if str(kind).lower().startswith(_NESTED):
+        raise ValueError(
+            f"column {name!r} holds several values in each cell ({kind!s:.60}); put "
+            "each of them in a column of its own"
+        )
+
+
+_NESTED = ("list", "large_list", "fixed_size_list", "array", "struct", "map")
 
 
 def read_cells(
-    source: Source, wanted: Sequence[str], **form: Unpack[CsvFormat]
+    source: Source,
+    wanted: Sequence[str],
+    numbers: Collection[str] = (),
+    **form: Unpack[CsvFormat],
 ) -> NDArray[np.object_]:
     """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    rows = [fields for _, fields in read_rows(source, wanted, **form)]
+    rows = [fields for _, fields in read_rows(source, wanted, numbers, **form)]
     cells = np.empty((len(rows), len(wanted)), dtype=object)
     if rows:
         cells[:] = rows
@@ -492,6 +609,7 @@ def _records(
     source: Source, form: CsvFormat
 ) -> Iterator[Iterator[tuple[int, list[str]]]]:
     """Open a file, for the number of the first line of every record, and its fields."""
+    check_format(form)
     sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
     if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n':
         raise ParameterError(

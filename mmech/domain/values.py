@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "INFINITE",
     "MISSING",
+    "NO_DATE",
+    "NO_NUMBER",
+    "OTHER_TIME",
     "OUTSIDE",
     "UNKNOWN",
     "CategoryTable",
@@ -27,7 +31,8 @@ __all__ = [
 ]
 
 # Markers of cells that have no code yet.
-MISSING, UNKNOWN, OUTSIDE = -1, -2, -3
+MISSING, UNKNOWN, OUTSIDE, INFINITE, NO_NUMBER = -1, -2, -3, -4, -5
+NO_DATE, OTHER_TIME = -6, -7
 
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy
 _CACHEABLE = (str, int, float, np.number, np.bool_)  # bool is an int
@@ -174,7 +179,7 @@ class CategoryTable:
 
 def code_type(n_codes: int) -> np.dtype[np.signedinteger[Any]]:
     """Return the narrowest type of so many codes, and of markers."""
-    return np.min_scalar_type(-max(n_codes, 2))
+    return np.min_scalar_type(min(-n_codes, OTHER_TIME))
 
 
 class _NotText(Exception):

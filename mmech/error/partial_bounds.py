@@ -60,7 +60,8 @@ def partial_loss_bound(workload: QueryMatrix, p: Floats, trace: float | None) ->
     C = QᵀHQ and Z = M V = HQ C^-½, all of it follows from products: ‖QᵀM‖_* is tr C^½,
     and E Eᵀ = H - Z Zᵀ. Any Q is valid; that of subspace iteration is a good one.
     Of M and Mᵀ the one with fewer rows is taken. Where `trace`, ‖M‖_F², would take too
-    long it is ``None``, and the bound is that of the directions alone.
+    long it is ``None``, and the bound is that of the directions alone. Otherwise the
+    bound is at least `trace`, as ‖M‖_* >= ‖M‖_F, however badly directions are found.
     """
     m, n = workload.shape
     size = min(m, n)
@@ -93,7 +94,7 @@ def partial_loss_bound(workload: QueryMatrix, p: Floats, trace: float | None) ->
     own = float(np.square(explained.T @ explained).sum())
     fourth = whole * (1.0 + 4.0 * slack) - 2.0 * cross + own
     rest = max(energy, 0.0) ** 1.5 / math.sqrt(fourth) if fourth > 0 else 0.0
-    return (total + rest) ** 2 * (1.0 - 2.0 * rounding)
+    return max((total + rest) ** 2, trace) * (1.0 - 2.0 * rounding)
 
 
 def _gram_products(workload: QueryMatrix, p: Floats) -> Callable[[Floats], Floats]:

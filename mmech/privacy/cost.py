@@ -129,7 +129,7 @@ def warn_if_weak(cost: Fraction, currency: str, stacklevel: int = 3) -> None:
             f"{currency} = {float(cost):g}{at} protects hardly anybody: what is "
             f"released may be about 10^{epsilon / math.log(10):.0f} times as likely "
             "with the records of a person as without them, and counts are all but "
-            "exact; choose a smaller one, such as 1",
+            "exact; choose a smaller one, 1 for example",
             PrivacyLeakWarning,
             stacklevel=stacklevel,
         )

@@ -108,6 +108,11 @@ def read_archive(
                     f"for the original file, or save the {what} again"
                 )
             return build(description, [_array(content) for content in packed])
+        except zipfile.BadZipFile:
+            raise ValueError(
+                f"{source} is not a {what} file or is damaged; save the {what} again, "
+                "or name the file that it is in: this is not a whole ZIP archive"
+            ) from None
         except ArchiveError as refusal:
             raise ValueError(f"{source} {refusal}") from None
         except Exception as failure:

@@ -16,7 +16,7 @@ from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import merge_rows
 from mmech.strategies.closed_form import IDENTITY, RESIDUALS, WORKLOAD
-from mmech.strategies.deadline import time_is_up, time_limit
+from mmech.strategies.deadline import start_template, time_is_up, time_limit
 from mmech.strategies.dual import DENSE
 from mmech.strategies.equal_totals import EQUAL_TOTALS
 from mmech.strategies.hierarchy import HIERARCHY
@@ -202,6 +202,7 @@ def optimize(
     asked = Request(norm, options, seed=seed, callback=inner)
     with time_limit(budget_seconds):
         if template != "auto":
+            start_template(template)
             started = time.perf_counter()
             result = find(template, norm).search(workload, asked)
             seconds = time.perf_counter() - started

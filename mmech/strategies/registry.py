@@ -19,7 +19,7 @@ import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
-from mmech.strategies.deadline import time_is_up
+from mmech.strategies.deadline import start_template, time_is_up
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 
 __all__ = [
@@ -250,6 +250,7 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
     failures: list[Exception] = []
     settled: StrategyResult | None = None
     for template in templates(found.norm):
+        start_template(template.name)
         started = time.perf_counter()
         note, bound = "", math.inf
         run = None

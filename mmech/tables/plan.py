@@ -188,6 +188,19 @@ class TablePlan:
         )
 
 
+def read_domain(domain: Any) -> Domain:
+    """Return a domain, read from its file where that is given."""
+    if isinstance(domain, Domain):
+        return domain
+    if not isinstance(domain, (str, os.PathLike, Mapping)):
+        raise TypeError(
+            f"domain must be a Domain, or a file of one, got {type(domain).__name__}; "
+            "give the records first and the domain second, and see Domain.from_json"
+        )
+    with located(f"cannot use the domain {_shown(domain)}"):
+        return Domain.from_json(domain)
+
+
 def make_plan(
     domain: Any,
     *,
@@ -202,14 +215,7 @@ def make_plan(
     strategy: StrategyResult | None = None,
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
-    if not isinstance(domain, Domain):
-        if not isinstance(domain, (str, os.PathLike, Mapping)):
-            raise TypeError(
-                f"domain must be a Domain, or a file of one, got "
-                f"{type(domain).__name__}; see Domain.from_json"
-            )
-        with located(f"cannot use the domain {_shown(domain)}"):
-            domain = Domain.from_json(domain)
+    domain = read_domain(domain)
     warn_if_read(domain, "domain")
     asked = _asked(domain, ways, tables)
     used = sorted({i for subset in asked for i in subset})
@@ -289,11 +295,16 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     for subset in found:
         cells = product_of(domain.shape[i] for i in subset)
         if cells > LIMITS.published_cells:
+            largest = max(subset, key=lambda i: domain.shape[i])
             raise ParameterError(
                 "tables",
                 f"must have at most {LIMITS.published_cells:,} cells each, but that of "
                 f"{', '.join(names[i] for i in subset)} has {magnitude(cells)}",
-                remedy="take fewer attributes, or bins that are wider",
+                remedy=(
+                    f"give {names[largest]!r}, which has {domain.shape[largest]:,} "
+                    "values, coarser ones, such as groups or wider bins",
+                    "take fewer attributes",
+                ),
             )
     return found
 

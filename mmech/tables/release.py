@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from mmech.domain.domain import Domain
-from mmech.domain.readers import read_cells
+from mmech.domain.parts import Part, file_of, read
+from mmech.domain.readers import read_table
 from mmech.exceptions import ParameterError, located
 from mmech.marginals.records import Records
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
@@ -20,11 +22,12 @@ from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
-from mmech.storage.codec import read, storable, write
+from mmech.storage.codec import read as read_file
+from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
-from mmech.tables.plan import TablePlan, make_plan
+from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
@@ -63,10 +66,11 @@ def release_tables(
 
     Parameters
     ----------
-    data : frame, array, list of rows, or path
+    data : frame, array, list of rows, path, or parts
         Records: frames of pandas, polars or pyarrow, and rows that are dicts, match
-        attributes by name; arrays and other rows hold the attributes in the order of
-        the domain. A path is a csv file with a header, read strictly. Sensitive.
+        attributes by name; arrays and other rows hold all attributes in the order of
+        the domain. A path is a csv or Parquet file, or a folder of them; `mmech.read`
+        takes files that are written in other ways, and returns parts. Sensitive.
     domain : Domain, or path
         The attributes and their values. Public.
     ways : int or sequence of int
@@ -168,6 +172,7 @@ def release_tables(
     True
     """
     cost, currency = one_cost(epsilon, rho)
+    domain = read_domain(domain)
     if keep is not None:
         check_writable(keep)
     say = _checked_callback(callback)
@@ -192,7 +197,9 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    codes, fits = _encoded(data, plan.domain, **plan.policies)
+    if isinstance(data, (str, os.PathLike)):  # other columns need not be there
+        data, domain = read(data, plan.domain), plan.domain
+    codes, fits = _encoded(data, plan.domain, domain, plan.policies)
     left_out = len(fits) - int(fits.sum())
     codes = codes if fits.all() else codes[fits]
     return release(
@@ -296,7 +303,7 @@ class MeasuredTables:
         ValueError
             If the file is damaged or holds something else.
         """
-        loaded: MeasuredTables = read(path, WHAT, cls)
+        loaded: MeasuredTables = read_file(path, WHAT, cls)
         mechanism = loaded.plan.mechanism()
         own = loaded.measurement.values.shape, loaded.measurement.entry.kind
         out = None if loaded.left_out is None else loaded.left_out.values.shape
@@ -360,12 +367,43 @@ def release(
         raise
 
 
-def _encoded(data: Any, domain: Domain, **policies: Any) -> Any:
-    if isinstance(data, (str, os.PathLike)):
-        with located(f"cannot use the data {os.fspath(data)!r}"):
-            cells = read_cells(data, domain.names)
-            return domain._encode(cells, domain.names, narrow=False, **policies)
-    return domain._encode(data, None, narrow=False, **policies)
+def _encoded(
+    data: Any, own: Domain, domain: Domain, policies: Mapping[str, Any]
+) -> Any:
+    """Return the codes of records, in part of the domain, and which are kept."""
+    if not isinstance(data, Iterator):
+        return _encoded_part(data, own, domain, 0, policies)
+    with ExitStack() as stack:
+        if isinstance(data, Generator):  # what is left must not be taken for all
+            stack.callback(data.close)
+        found = [_codes_of(part, own, domain, policies) for part in data]
+    if not found:
+        raise ValueError("the iterator of records has no part; read them anew")
+    codes, keep = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return codes, keep
+
+
+def _codes_of(
+    part: Any, own: Domain, domain: Domain, policies: Mapping[str, Any]
+) -> Any:
+    if not isinstance(part, Part):
+        raise TypeError(
+            "an iterator of records must yield parts as mmech.read does, got "
+            f"{type(part).__name__}; pass what read returns, or a frame"
+        )
+    first = part.chunk_id[1] if part.chunk_id else 0
+    with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
+        return _encoded_part(part.X, own, domain, first, policies)
+
+
+def _encoded_part(
+    X: Any, own: Domain, domain: Domain, first_row: int, policies: Mapping[str, Any]
+) -> Any:
+    table = read_table(X)
+    if table.names is None:
+        table.locate(domain.names, "domain")
+        table = replace(table, names=domain.names)
+    return own._encode(table, None, narrow=True, first_row=first_row, **policies)
 
 
 def _checked_callback(callback: Any) -> Callable[[str], None]:

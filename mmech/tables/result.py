@@ -524,7 +524,12 @@ def _text(value: Any) -> Any:
 def _values(
     attribute: Attribute, codes: Integers, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return raw values of cells; numbers are drawn within their bins."""
+    """Return raw values of cells; numbers and dates are drawn within their bins."""
+    if attribute.kind == "date":
+        days = attribute._first_days()
+        place = np.minimum(codes, len(days) - 2)
+        texts = rng.integers(days[place], days[place + 1]).astype("M8[D]").astype(str)
+        return np.where(codes > len(days) - 2, "?", texts)
     if attribute.kind != "numeric":
         return as_column(attribute.categories, codes)
     cuts = attribute.cut_points

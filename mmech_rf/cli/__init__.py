@@ -8,7 +8,6 @@ main     the parser of all commands, and the run of one
 common   options and their types
 files    csv tables, models and schemas
 models   fit, predict and predict-batch
-schemas  the commands that help to write a schema
 show     a saved model as text, page, picture or card
 compare  demo and evaluate
 =======  ==============================================

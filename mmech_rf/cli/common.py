@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from mmech.terminal import InputError, in_words, whole
-from mmech.writing import check_writable
+from mmech.cli.files import TABLE
+from mmech.terminal import in_words, whole
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
 
@@ -26,21 +25,15 @@ __all__ = [
     "add_forest",
     "among",
     "as_option",
-    "check_new",
-    "check_readable",
     "in_options",
     "listed_methods",
     "methods_of",
     "read_depth",
-    "read_memory",
     "read_probability",
     "read_settings",
 ]
 
 PROG = "mmech-rf"
-READ = ("data", "queries", "model", "schema")
-"""Arguments that name a file which is read."""
-
 MAX_TREES = 10**6
 """Trees of a forest above which a number is taken for a slip of the hand."""
 
@@ -82,37 +75,6 @@ def in_options(error: Exception, args: argparse.Namespace) -> str:
     return in_words(error, args, {**WORDS, **options, **getattr(args, "words", {})})
 
 
-def check_readable(args: argparse.Namespace) -> None:
-    """Raise for a file that cannot be opened, before the library is imported."""
-    for name in READ:
-        path = getattr(args, name, None)
-        folder = name == "data" and isinstance(path, str) and os.path.isdir(path)
-        if isinstance(path, str) and path != "-" and not folder:
-            with open(path, "rb"):
-                pass
-
-
-def check_new(args: argparse.Namespace, path: str) -> None:
-    """Raise, before the work starts, unless a file may be written.
-
-    It must not be one that the command reads, nor exist already without ``--force``.
-    """
-    target = check_writable(path)
-    if not target.exists():
-        return
-    for name in READ:
-        source = getattr(args, name, None)
-        if source and os.path.exists(source) and os.path.samefile(source, target):
-            raise InputError(
-                f"cannot write {path!r}: this command reads it; choose another name"
-            )
-    if not args.force:
-        raise InputError(
-            f"{path!r} exists already; choose another name, or overwrite it with "
-            "--force"
-        )
-
-
 # ---- methods ---------------------------------------------------------------
 
 
@@ -152,16 +114,12 @@ TEMPLATES = (
 
 HELP = {
     # records, queries, models
-    "fit data": "training records; sensitive: a csv or Parquet file, or a folder of "
-    "them; - reads the standard input",
-    "predict data": "records to classify; - reads the standard input",
-    "predict-batch data": "training records; sensitive; - reads the standard input",
-    "suggest data": "file with a header row; - reads the standard input",
-    "check data": "records; sensitive; - reads the standard input",
-    "check schema": "JSON file of the schema",
+    "fit data": f"training records; sensitive: {TABLE}",
+    "predict data": f"records to classify: {TABLE}",
+    "predict-batch data": f"training records; sensitive: {TABLE}",
     "predict model": f"file that `{PROG} fit` wrote",
     "show model": "file that `fit` saved",
-    "queries": "csv of queries; public",
+    "queries": f"queries; public: {TABLE}",
     "--data": f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
     "the first time "
     f"({', '.join(name for name in CATALOGUE if name not in BUILT_IN)}); or a csv "
@@ -172,20 +130,10 @@ HELP = {
     "for a csv file",
     "--unlabelled": f"for --method {among('recipe')} and semi-supervised recipes: "
     "records of other persons, whose classes are not looked at",
-    "--target": "column with the classes (default: the last column)",
-    "--queries": "the records are to be predicted: look at the attributes only",
-    "--read-values": "read categories, bounds and classes from the records, for "
-    "public data only: the result depends on single records",
     "--extra-columns": "what to do with columns that the schema does not name: leave "
     "them unread and say so, or stop",
-    "--sep": r"character between the fields of csv files, such as ';' or '\t' for tabs",
-    "--encoding": "encoding of csv files, such as latin-1",
-    "--multiline": "the csv file has quoted fields with line breaks; a quote that is "
-    "not closed may then swallow records (default: every line is a record, and one "
-    "that does not parse is an error)",
     "--bins": "number of bins of numeric attributes for which the schema gives only "
     "bounds",
-    "suggest --bins": "number of bins of numeric columns with --read-values",
     "--missing": "what to do with records that have missing values",
     "--handle-unknown": "what to do with values outside the schema: move a number to "
     "the nearest bound and stop at other values, stop at all, use the cell that the "
@@ -194,8 +142,6 @@ HELP = {
     "--handle-missing": "the same for empty fields",
     "--show-counts": "say how many of the records are used, n of N; sensitive: this "
     "number is not private, keep it to yourself",
-    "--memory": "most memory to use, such as 2G or 800M, at least 500M; where "
-    "distinct records need more, nothing is released (default: what it takes)",
     # what is promised
     "--epsilon": "privacy budget to spend, in nats; smaller is more private",
     "demo --epsilon": "privacy budget of every release, in nats; smaller is more "
@@ -266,7 +212,6 @@ HELP = {
     "fit --out": "file to save the model in, such as m.npz",
     "predict --out": "csv file for what is predicted (default: print it)",
     "predict-batch --out": "csv file for the labels (default: print them)",
-    "suggest --out": "file for the schema (default: print it)",
     "--proba": "probabilities of all classes in place of labels; models of the "
     "methods training, laplace and laplace-disjoint have none",
     "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
@@ -321,22 +266,6 @@ def read_depth(text: str) -> int | str:
         raise argparse.ArgumentTypeError(
             f"it must be a whole number >= 0 or auto, got {text!r}"
         ) from None
-
-
-def read_memory(text: str) -> int:
-    """Read a number of bytes, as ``800M`` or ``2G``."""
-    units = {"M": 2**20, "G": 2**30}
-    number, unit = text[:-1], units.get(text[-1:].upper(), 0)
-    try:
-        size = int(float(number) * unit)
-    except (ValueError, OverflowError):
-        size = 0
-    if not 500 * 2**20 <= size < 2**50:
-        raise argparse.ArgumentTypeError(
-            "it must be a number of megabytes or gigabytes, at least 500M, such as 2G, "
-            f"got {text!r}"
-        )
-    return size
 
 
 def read_settings(text: str) -> DrawnSettings:

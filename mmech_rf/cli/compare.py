@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from mmech.cli.files import add_csv, check_new, csv_format, opened
 from mmech.terminal import (
     InputError,
     Parser,
@@ -27,12 +28,10 @@ from mmech_rf.cli.common import (
     add,
     add_forest,
     as_option,
-    check_new,
     in_options,
     listed_methods,
     read_depth,
 )
-from mmech_rf.cli.files import add_csv, csv_format, opened
 from mmech_rf.methods import METHODS, Method
 
 if TYPE_CHECKING:

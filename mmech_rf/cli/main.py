@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from mmech.cli.schemas import Described, add_schema
 from mmech.terminal import command_line, run_command
 from mmech_rf.cli.common import PROG, in_options
 from mmech_rf.cli.compare import add_demo, add_evaluate
 from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch, add_recipes
-from mmech_rf.cli.schemas import add_schema
 from mmech_rf.cli.show import add_show
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
 
 __all__ = ["build_parser", "main"]
 
@@ -18,8 +22,8 @@ _DESCRIPTION = """\
 Random forests under differential privacy, on the matrix mechanism.
 
 All randomness that protects records comes from the operating system, so two
-runs differ; --seed fixes the forests and the splits only. Input and output files
-are csv with a header row, plain or .gz.
+runs differ; --seed fixes the forests and the splits only. Input files are csv
+with a header row, plain or .gz, or Parquet, or folders of them.
 """
 _EXAMPLES = f"""\
 examples:
@@ -69,7 +73,13 @@ def build_parser() -> argparse.ArgumentParser:
         add_predict_batch,
         add_show,
         add_recipes,
-        add_schema,
     ):
         add(commands)
+    add_schema(commands, Described(PROG, "schema", _read_schema))
     return parser
+
+
+def _read_schema(path: str) -> Schema:
+    from mmech_rf.evaluation import read_schema
+
+    return read_schema(path)

@@ -8,7 +8,9 @@ import os
 import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from zipfile import is_zipfile
 
+from mmech.cli.files import add_memory, check_output
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -30,7 +32,6 @@ from mmech_rf.cli.common import (
     as_option,
     listed_methods,
     methods_of,
-    read_memory,
     read_probability,
     read_settings,
 )
@@ -38,7 +39,6 @@ from mmech_rf.cli.files import (
     add_columns,
     add_output,
     answers_to_queries,
-    check_output,
     count_records,
     same_content,
     unlabelled_records,
@@ -244,7 +244,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add(command, "--show-counts", action="store_true")
-    add(command, "--memory", type=read_memory, metavar="SIZE")
+    add_memory(command, "distinct records")
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)
@@ -271,26 +271,29 @@ def _fit(args: argparse.Namespace) -> None:
     count_records(args, args.data, model)
     with showing(releasing(model)):
         model.release(**extra)
-        _save(model, args.out)
+        _keep("model", model, args.out, model.save)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
 
 
-def _save(model: ForestClassifier, out: str) -> None:
-    """Save a model that is paid for; if that fails, where it can be found."""
+def _keep(
+    what: str, model: ForestClassifier, out: str | None, write: Callable[[Any], None]
+) -> None:
+    """Write what is paid for; if that fails, write it where it can be found."""
     from mmech_rf.private.terms import cost_in_words
 
+    cost = cost_in_words(model.releases_)
     try:
-        model.save(out)
+        write(out)
     except OSError as error:
-        cost = cost_in_words(model.releases_)
-        other = os.path.join(tempfile.mkdtemp(prefix=PROG), os.path.basename(out))
+        name = f"{what}.csv" if out is None else os.path.basename(out)
+        other = os.path.join(tempfile.mkdtemp(prefix=PROG), name)
         try:
-            model.save(other)
-            error.add_note(f"{cost} is spent, and the model is kept in {other!r}")
+            write(other)
+            error.add_note(f"{cost} is spent; {what} kept in {other!r}")
         except OSError:
-            error.add_note(f"{cost} is spent, and the model is lost")
+            error.add_note(f"{cost} is spent; {what} lost")
         raise
 
 
@@ -361,7 +364,12 @@ def _predict(args: argparse.Namespace) -> None:
     check_output(args)
     from mmech_rf import load_model
 
-    model = load_model(args.model)
+    try:
+        model = load_model(args.model)
+    except ValueError as error:
+        if is_zipfile(args.data):
+            error.add_note(f"{args.data!r} may be the model, which comes first")
+        raise
     if model._terms.inferred:
         raise InputError(
             f"the model {args.model!r} was fitted without a schema and does not name "
@@ -394,7 +402,10 @@ def _predict_batch(args: argparse.Namespace) -> None:
         model.release()
     labels = answers_to_queries(args, args.queries, model)
     model.close()
-    write_table(args.out, [schema.target], ([label] for label in labels.tolist()))
+    rows = [[label] for label in labels.tolist()]
+    _keep(
+        "labels", model, args.out, lambda out: write_table(out, [schema.target], rows)
+    )
     trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "

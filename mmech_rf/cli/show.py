@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmech.cli.files import check_new
 from mmech.terminal import Parser, add_command, print_wrapped, whole
-from mmech_rf.cli.common import PROG, add, check_new
+from mmech_rf.cli.common import PROG, add
 
 if TYPE_CHECKING:
     from mmech_rf.private.shown import ShownForest

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
+from mmech.domain.parts import read_whole
 from mmech.domain.readers import CsvFormat
 from mmech.exceptions import ParameterError, located
 from mmech_rf import datasets
@@ -61,14 +62,14 @@ def load_records(
     Parameters
     ----------
     source : str or file object
-        Name of a set that `datasets.fetch` loads, path of a csv file with a header
-        row, or what is in such a file, in bytes.
+        Name of a set that `datasets.fetch` loads, path of a csv or Parquet file or of
+        a folder of them, or what is in a csv file, in bytes.
     schema_file : str, optional
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"
         What to do with records that have missing values.
-    multiline, sep, encoding
-        How a csv file is written, see `load_csv`.
+    multiline, sep, encoding, decimal, thousands, na
+        How a csv file is written, see `read`.
 
     Returns
     -------
@@ -96,10 +97,10 @@ def load_records(
         )
     if named:
         bunch = datasets.fetch(source)
+        schema, X, y = bunch.schema, bunch.data, bunch.target
     elif schema_file is not None:
-        bunch = datasets.load_csv(
-            source, read_schema(schema_file), decode=False, **form
-        )
+        schema = read_schema(schema_file)
+        X, y, _ = read_whole(source, schema, **form)
     elif path is not source or Path(path).exists():
         raise ParameterError(
             "schema_file",
@@ -111,19 +112,17 @@ def load_records(
             f"there is no data set and no file named {source!r}; choose from "
             f"{', '.join(CATALOGUE)}, or give the path of a csv file"
         )
-    schema: Schema = bunch.schema
     with located(f"cannot use the data {path!r}"):
         _, class_codes, index = schema.encode(
-            bunch.data, bunch.target, handle_missing=missing, return_index=True
+            X, y, handle_missing=missing, return_index=True
         )
     if index.size < 5:
         raise ValueError(
             f"{path!r} has {index.size} complete records; comparing needs at least 5"
         )
     # Columns after the attributes only decide which records to drop, as is done now.
-    X = bunch.data[index, : schema.n_features]
+    X, n_dropped = X[index, : schema.n_features], len(X) - index.size
     schema = replace(schema, required=())
-    n_dropped = len(bunch.target) - index.size
     name = source if named else Path(path).name
     return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
 

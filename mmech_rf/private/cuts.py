@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from mmech import Attribute, ParameterError
+from mmech.checks import nearest
 from mmech.domain.discretise import fine_grid
 from mmech.selection import epsilon_of_draw
 from mmech_rf.private.payments import Payments
@@ -34,7 +35,7 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
     bounded = {
         a.name: place
         for place, a in enumerate(schema.attributes)
-        if a.lower is not None
+        if a.kind == "numeric" and a.lower is not None
     }
     if isinstance(names, str) and names == "all":
         return list(bounded.values())
@@ -48,6 +49,14 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
             f"{names!r}; pass a tuple"
         )
     for name in names:
+        if name not in schema.names:
+            known = ", ".join(bounded) or "none has bounds"
+            raise ParameterError(
+                "private_bins",
+                "must name attributes of the schema",
+                repr(name),
+                nearest(name, bounded, f"choose from those with bounds: {known}"),
+            )
         if name not in bounded:
             raise ParameterError(
                 "private_bins",

@@ -66,7 +66,14 @@ def infer_schema(
         stacklevel=5,
     )
     X, y = validate_data(model, X, y, dtype=None)
-    check_classification_targets(y)
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        first = str(error).partition(". ")[0]
+        raise ValueError(
+            f"{first}; to predict numbers, cut them at public bounds, and predict the "
+            "ranges as classes"
+        ) from None
     _check_plain(X)
     if X.shape[0] and len(np.unique(y)) < 2:
         raise ValueError(

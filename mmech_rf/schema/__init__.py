@@ -13,6 +13,7 @@ files   schemas as files
 
 from mmech.domain.attribute import Attribute
 from mmech.domain.encoding import Misfit
+from mmech.domain.parts import Part, read
 from mmech_rf.schema.schema import Schema, check_schema
 
-__all__ = ["Attribute", "Misfit", "Schema", "check_schema"]
+__all__ = ["Attribute", "Misfit", "Part", "Schema", "check_schema", "read"]

@@ -155,6 +155,11 @@ class Schema(Domain):
         """Directions of the monotone attributes, by name; see `mmech.Attribute`."""
         return {a.name: a.monotone for a in self.attributes if a.monotone is not None}
 
+    def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
+        if not with_target:
+            return list(self.names), None
+        return [*self.names, *self.required], self.target
+
     # ---- records ---------------------------------------------------------------
 
     @overload
@@ -333,7 +338,12 @@ class Schema(Domain):
         return codes.astype(np.int64, copy=False)
 
     def check(
-        self, X: Any, y: Any = None, *, columns: Iterable[str] | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        columns: Iterable[str] | None = None,
+        handle_unknown: str = "clip",
     ) -> list[Misfit]:
         """List every cell that the schema cannot read, for the owner of the records.
 
@@ -342,8 +352,8 @@ class Schema(Domain):
 
         Parameters
         ----------
-        X, y, columns
-            As in `encode`.
+        X, y, columns, handle_unknown
+            As in `encode`. Numbers outside the bounds fit where they are clipped.
 
         Returns
         -------
@@ -358,11 +368,12 @@ class Schema(Domain):
         [Misfit(row=1, column='shape', value='squre',
                 problem='a value outside the domain of the attribute')]
         """
+        check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
         table = read_table(X, columns)
         features, required = table.locate(
             self.names, self._noun, self.required, read_required=y is not None
         )
-        found = self._misfits(table, features)
+        found = self._misfits(table, features, clip=handle_unknown == "clip")
         for name, position in zip(self.required, required, strict=False):
             values = table.column(position)
             missing = [MISSING if is_missing(value) else 0 for value in values]

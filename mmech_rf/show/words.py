@@ -50,8 +50,8 @@ def _ranges(
 ) -> Iterator[str]:
     """Yield runs of neighbouring cells; the cell of unknown numbers is none of them."""
     cuts = [number_text(cut) for cut in attribute.cut_points]
-    other = attribute.other_code if attribute.kind == "numeric" else None
-    unit = f" {printable(attribute.unit)}" if attribute.unit else ""
+    other = attribute.other_code if attribute.kind in ("numeric", "date") else None
+    unit = f" {printable(attribute.unit)}" if attribute.unit and cuts else ""
     runs = groupby(enumerate(codes), lambda pair: (pair[1] == other, pair[1] - pair[0]))
     for (is_other, _), run in runs:
         neighbours = [code for _, code in run]

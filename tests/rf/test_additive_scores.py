@@ -327,18 +327,22 @@ def test_noise_is_shrunk_and_signals_are_kept(level, rng):
     signal = noise[0].copy(), noise[1]
     signal[0][:, ::2] = np.where(signal[1][:, None], 3, signal[0][:, ::2])
     few, many = Fraction(1, 2), Fraction(1000)
-    found = {}
-    for kind, (codes, classes), cost in (
-        ("noise", noise, few),
-        ("signal", signal, many),
-    ):
-        values = released(sums, codes, classes, 2, cost=cost, rng=rng)
+
+    def spreads(records, cost):
+        values = released(sums, *records, 2, cost=cost, rng=rng)
         for least in (0, 0.4, 1):
             settings = DrawnSettings(least_kept=least)
-            found[kind, least] = spread(additive._scores(sums, values, settings))
-    assert found["noise", 0] < 0.35 * found["noise", 1]
-    assert found["noise", 0] <= found["noise", 0.4] < found["noise", 1]
-    assert found["signal", 0] == pytest.approx(found["signal", 1], rel=0.01)
+            yield spread(additive._scores(sums, values, settings))
+
+    kept = []
+    for _ in range(12):
+        nothing, least, everything = spreads(noise, few)
+        assert nothing <= least < everything
+        kept.append(nothing / everything)
+    # Below 0.2 on average, 0.16 from draw to draw: six standard errors, 1e-9.
+    assert np.mean(kept) < 0.5
+    nothing, _, everything = spreads(signal, many)
+    assert nothing == pytest.approx(everything, rel=0.01)
 
 
 @pytest.mark.parametrize("level", [0, 1])

@@ -27,11 +27,13 @@ from mmech_rf import (
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
+    fetch,
     load_model,
 )
 from mmech_rf.cli import models as _models
+from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
-from mmech_rf.datasets import load_csv
+from mmech_rf.datasets import DATASETS, load_csv
 from mmech_rf.private.public_model import PublicModel
 
 
@@ -171,7 +173,8 @@ def test_a_private_forest_predicts(run, files, stated):
     """Its cost is said, its trees are in the file, and a rule of one test is found."""
     policies = ["--neighbours", "replace", "--handle-missing", "drop"]
     code, out, err = run(*fit(files, "--method", "private", *stated, *policies))
-    assert (code, err) == (0, "")
+    assert (code, err.count("\n")) == (0, 1)
+    assert "records that are dropped count in no answer" in err
     text = " ".join(out.split())
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
     assert ("number of records measured" in text) == (not stated)
@@ -215,11 +218,27 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
     broken = 1
     outcome = run(*fit(files))
-    assert_refused(outcome, "no space left", "epsilon = 50 is spent, and the model is")
+    assert_refused(outcome, "no space left", "epsilon = 50 is spent; model ")
     assert f"kept in {places[1]!r}" in outcome[2]
     assert load_model(places[1]).privacy_statement_
     broken = 4
-    assert_refused(run(*fit(files)), "epsilon = 50 is spent, and the model is lost")
+    assert_refused(run(*fit(files)), "epsilon = 50 is spent; model lost")
+
+
+def test_labels_that_cannot_be_written_are_kept_elsewhere(
+    run, files, tmp_path, monkeypatch
+):
+    def full(path, header, rows):
+        if path == "labels.csv":
+            raise OSError("cannot write 'labels.csv': no space left")
+        write_table(path, header, rows)
+
+    monkeypatch.setattr(_models, "write_table", full)
+    monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
+    outcome = run(*batch(files, "--out", "labels.csv", epsilon=1))
+    assert_refused(outcome, "no space left", "epsilon = 1 is spent; labels kept in")
+    (kept,) = tmp_path.glob("mmech-rf*/labels.csv")
+    assert len(kept.read_text().splitlines()) > 1
 
 
 def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):
@@ -429,7 +448,29 @@ def test_a_header_that_would_swallow_records(run, files):
 
 # ---- real files --------------------------------------------------------------------
 
-REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
+REAL = {"heart": ("3", "6", "drop"), "nursery": ("5", "4", "error")}
+
+
+@pytest.fixture
+def real(request, tmp_path):
+    """Return files of a schema, four fifths of a set, the rest; and its classes."""
+
+    def write(name):
+        schema = fetch.load_schema(name)
+        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
+        if name in DATASETS:
+            bunch = DATASETS[name]()
+        else:
+            folder = request.getfixturevalue("data_dir")
+            bunch = load_csv(folder / f"{name}.csv.gz", schema)
+        rows = np.column_stack([bunch.data, bunch.target]).tolist()
+        header = [*bunch.feature_names, schema.target]
+        train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+        write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
+        write_rows(test, [header, *rows[::5]])
+        return tmp_path / "real.json", train, test, [row[-1] for row in rows[::5]]
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -440,11 +481,11 @@ REAL = {"heart": ("3", "6", "drop"), "mushroom": ("5", "4", "error")}
         for j, name in enumerate(REAL)
     ],
 )
-def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
+def test_real_files_with_ensembles(run, real, tmp_path, name, splits, mode):
     """Train on one part of a file at a large budget, predict the other."""
     q, size, missing = REAL[name]
-    train, test, truth = parts_of(data_dir / f"{name}.csv.gz", tmp_path)
-    options = ["--schema", data_dir / f"{name}.mrf_schema.json", "--epsilon", 20]
+    schema, train, test, truth = real(name)
+    options = ["--schema", schema, "--epsilon", 20]
     options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
     options += ["--handle-missing", missing, "--depth", 3, "--trees", 30]
     out = ("--out", tmp_path / "labels.csv")
@@ -465,27 +506,17 @@ def test_real_files_with_ensembles(run, data_dir, tmp_path, name, splits, mode):
     )
 
 
-def test_a_real_file_with_the_private_forest(run, data_dir, tmp_path):
+def test_a_real_file_with_the_private_forest(run, real, tmp_path):
     """One tree of thirteen attributes, without a word on trees."""
-    train, test, truth = parts_of(data_dir / "heart.csv.gz", tmp_path)
+    schema, train, test, truth = real("heart")
     model, labels = tmp_path / "m.npz", tmp_path / "labels.csv"
-    options = ["--schema", data_dir / "heart.mrf_schema.json", "--out", model]
+    options = ["--schema", schema, "--out", model]
     options += ["--epsilon", 20, "--handle-missing", "drop", "--method", "private"]
     code, _, err = run("fit", train, *options)
     assert code == 0, err
     code, _, err = run("predict", model, test, "--out", labels)
     assert code == 0, err
     assert accuracy(labels, truth) > 0.6
-
-
-def parts_of(path, folder):
-    """Write four fifths and the rest to files; return them and the classes of these."""
-    with gzip.open(path, "rt", newline="") as stream:
-        header, *rows = csv.reader(stream)
-    train, test = folder / "train.csv", folder / "test.csv"
-    write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
-    write_rows(test, [header, *rows[::5]])
-    return train, test, [row[-1] for row in rows[::5]]
 
 
 def accuracy(path, truth):

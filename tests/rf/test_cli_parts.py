@@ -5,8 +5,8 @@ import gzip
 import pytest
 from cli_cases import assert_refused, fit
 
+from mmech.cli.files import progress_words
 from mmech_rf import BatchTrainingClassifier, load_model
-from mmech_rf.cli.files import progress_words
 from mmech_rf.private.records import RecordParts
 
 
@@ -50,6 +50,27 @@ def test_a_parquet_file_is_fitted(run, files):
     path.write_bytes(path.read_bytes()[:-4])
     outcome = run(*fit_folder(files, path, "--force"))
     assert_refused(outcome, "fruit.parquet", "cut off")
+
+
+def test_every_command_reads_folders_and_parquet_files(run, files, folder):
+    csv = pytest.importorskip("pyarrow.csv")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = files / "fruit.parquet"
+    parquet.write_table(csv.read_csv(files / "fruit.csv"), path)
+    assert run(*fit(files, "--depth", 3))[0] == 0
+    predict = ("predict", files / "fruit.npz")
+    expected = sorted(run(*predict, files / "fruit.csv")[1].split())
+    check = ("schema", "check")
+    majority = ("--methods", "majority", "--repeats", 1, "--quiet")
+    for source in (folder, path):
+        assert sorted(run(*predict, source)[1].split()) == expected
+        assert run(*check, source, files / "fruit.json")[0] == 0
+        data = ("--data", source, "--schema", files / "fruit.json")
+        assert run("evaluate", *data, *majority)[0] == 0
+        batch = ("predict-batch", source, folder, "--schema", files / "fruit.json")
+        code, out, err = run(*batch, "--epsilon", 9, "--depth", 2)
+        assert (code, len(out.split())) == (0, len(expected))
+        assert ("these are the training records" in err) == (source == folder)
 
 
 def test_columns_of_all_files_are_looked_at(run, files, folder):

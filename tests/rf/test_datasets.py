@@ -2,10 +2,8 @@
 
 import csv
 import gzip
-import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,14 +17,6 @@ from mmech_rf.evaluation import load_records
 from mmech_rf.schema import Attribute, Schema
 
 RULES = [name for name in DATASETS if name != "iris"]
-
-
-@pytest.fixture
-def data_dir():
-    folder = os.environ.get("MMECH_DATA_DIR")
-    if not folder:
-        pytest.skip("MMECH_DATA_DIR does not name the folder of data files")
-    return Path(folder)
 
 
 def read_rows(path):

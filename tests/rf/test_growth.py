@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given
+from hypothesis import example, given
 from schema_cases import schema_of
 
 from mmech import (
@@ -98,7 +98,10 @@ def slow_apply(forest, codes):
 
 
 def slow_grow(schema, splits, seeds, depth):
-    """The same draws as the kernel, by recursion on copies."""
+    """The same draws as the kernel, by recursion on copies.
+
+    A forest that has multiway tests only draws its attributes from a permutation.
+    """
 
     def kind(attribute):
         ordered = attribute.kind != "categorical"
@@ -108,6 +111,8 @@ def slow_grow(schema, splits, seeds, depth):
 
     kinds = [kind(attribute) for attribute in schema.attributes]
     sizes = schema.domain_shape
+    if {"multiway"} >= {k for k, n in zip(kinds, sizes, strict=True) if n > 1}:
+        return as_tests(rf_reference.grow(sizes, seeds, depth))
     weights = []
     for attribute in schema.attributes:
         cuts = [1] * (attribute.size - 1)
@@ -150,12 +155,19 @@ def slow_grow(schema, splits, seeds, depth):
     return [subtree(everything, 0, int(seed)) for seed in seeds]
 
 
+def as_tests(trees):
+    """Multiway trees as tests, whose value is -1."""
+    return [t and (t[0], -1, as_tests(t[1])) for t in trees]
+
+
 def child_state(state, branch):
     return rf_reference.mix((state + (branch + 1) * rf_reference.GOLDEN) % 2**64)
 
 
 # ---- two-way tests -------------------------------------------------------------
 @given(schemas(), st.sampled_from(TWO_WAY), st.integers(0, 5), st.integers(0, 2**40))
+@example(schema_of("c2", "c3", "c2"), "threshold", 3, 0)
+@example(schema_of("c2", "n1", "c3", "c2"), "threshold", 3, 0)
 def test_growth_equals_the_recursion(schema, splits, depth, seed):
     forest = grow_random_forest(schema, 2, depth, splits=splits, seed=seed)
     seeds = np.random.SeedSequence(seed).generate_state(2, np.uint64)

@@ -6,6 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import reference as ref
+from entropy import system_entropy
 from replay import watched
 from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 
@@ -88,7 +90,7 @@ def forest_of(votes, errors):
 def test_intervals_hold_for_probabilities_without_noise(
     votes_of, cost, accounting, rng
 ):
-    """Of 95 % at least 90 %; 100 releases x 12 numbers, 0.9 is five standard errors."""
+    """At least 90 % of 95 %, a false alarm of 1e-6 by the spread of 100 releases."""
     rest = (1,) if votes_of is leaf_votes else (LABELS, COUNTS.sum())
     without = replace(released(COUNTS, cost, accounting, rng), values=COUNTS)
     truth = forest_of(*votes_of(without, *rest)).probabilities(CELLS)
@@ -97,16 +99,16 @@ def test_intervals_hold_for_probabilities_without_noise(
         measured = released(COUNTS, cost, accounting, rng)
         forest = forest_of(*votes_of(measured, *rest))
         lower, upper = forest.interval(CELLS, 0.95)
-        held.append((lower <= truth) & (truth <= upper))
-    assert np.mean(held) > 0.9
+        held.append(np.mean((lower <= truth) & (truth <= upper)))
+    assert np.mean(held) > 0.9 - ref.margin(held)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("level", range(4))
 def test_errors_of_scores_are_those_of_their_noise(level, rng):
-    """Between classes, of cells that records are in: 90 % and not all within 2 errors.
+    """Between classes, of cells that records are in: 90 % within 2 errors.
 
-    40 releases x 24 numbers.
+    A false alarm of 1e-6 by the spread of 40 releases.
     """
     domain_shape, n, cost = (2, 5, 20), 20_000, Fraction(1)
     sums = sums_from_coarse_to_fine(domain_shape)[level]
@@ -119,7 +121,7 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng):
         measured = paying("pure", cost, rng).release_sums(
             exact, sums.groups, cost, SUMS, GRID
         )
-        without = replace(measured, values=exact)
+        without, inside = replace(measured, values=exact), []
         found, truth = (
             additive._scores(sums, values, settings) for values in (measured, without)
         )
@@ -127,8 +129,9 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng):
             found.tables, truth.tables, found.errors[1:], strict=True
         ):
             apart = np.diff(own - true, axis=1) / additive.VOTE_STEPS
-            held.extend(np.abs(apart) <= 2 * np.hypot(*errors.T)[:, None] + 0.01)
-    assert np.mean(held) > 0.9
+            inside.extend(np.abs(apart) <= 2 * np.hypot(*errors.T)[:, None] + 0.01)
+        held.append(np.mean(inside))
+    assert np.mean(held) > 0.9 - ref.margin(held)
 
 
 def small_tasks(n_tasks):
@@ -149,6 +152,7 @@ def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks):
     """Of 90 % at least 65 %: 12 tasks had .87 and .97, one of them .38.
 
     The same trees vote with the exact counts that were released; scores stay noisy.
+    A share of so few tasks has no law: they draw the same noise in every run.
     """
     draws, n, held = [], 2000, []
 
@@ -172,7 +176,7 @@ def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks):
             settings=DrawnSettings(third_level=0.0),
         )
         draws.clear()
-        with watched(remember):
+        with watched(remember), system_entropy(np.random.default_rng(number).bytes):
             model.fit(codes, task.labels(codes, rng))
         exact = map(without_noise, draws)
         experts, k = model._experts, task.schema.n_classes

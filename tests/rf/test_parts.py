@@ -164,7 +164,7 @@ def test_parts_that_two_threads_count_at_once_count_once(name, begun, monkeypatc
     def slow_check(parts, *given):
         check(parts, *given)
         with suppress(threading.BrokenBarrierError):
-            both_checked.wait(1)
+            both_checked.wait(0.3)
 
     monkeypatch.setattr(RecordParts, "check", slow_check)
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from replay import entropy
 
-import mmech_rf.reading as reading
+import mmech.domain.parts as reading
+from mmech import Domain
+from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
-from mmech_rf.reading import NULL_PARTITION
 
 SCHEMA = Schema(
     [
@@ -37,7 +38,7 @@ POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
 def test_a_schema_is_needed():
-    with pytest.raises(TypeError, match="schema must be a Schema, got NoneType; read"):
+    with pytest.raises(TypeError, match="a Domain or a Schema, got NoneType; read"):
         read("records.csv", None)
 
 
@@ -444,3 +445,95 @@ def test_other_sources_are_refused(tmp_path):
     frame = frame_of("pandas").drop(columns="answer")
     with pytest.raises(ValueError, match="no column named 'answer'"):
         list(read(frame, SCHEMA))
+
+
+# ---- numbers as people write them ----------------------------------------------------
+
+GERMAN = {"sep": ";", "decimal": ",", "thousands": "."}
+
+
+@pytest.mark.parametrize(
+    ("form", "cell", "meant"),
+    [
+        ({}, "1.5", 1.5),
+        ({}, "1,5", None),
+        ({"decimal": ","}, "1,5", 1.5),
+        ({"decimal": ","}, "1.5", None),  # a group, or decimals of another file
+        (GERMAN, "1.234,5", 1234.5),
+        (GERMAN, "-12.345.678", -12345678),
+        (GERMAN, "1,5e3", 1500),
+        (GERMAN, "1.5", None),
+        (GERMAN, "1.5,2", None),
+        ({"thousands": ","}, "1,234.5", 1234.5),
+        ({"thousands": ","}, " 12,34,567 ", 1234567),
+        ({"thousands": ","}, "1,2", None),
+        ({"thousands": ","}, "1234,567", None),
+        ({"thousands": " "}, "12 345", 12345),
+        ({"thousands": "'"}, "1'000", 1000),
+        ({"na": "NA"}, "NA", "missing"),
+        ({"na": ["-", "n/a"]}, "n/a", "missing"),
+        ({"na": ["-", "n/a"]}, "NA", None),
+        ({}, "12 %", None),
+    ],
+)
+def test_numbers_are_read_as_the_file_writes_them(form, cell, meant, tmp_path):
+    """And what is not written so is no number, rather than another one."""
+    path = tmp_path / "a.csv"
+    path.write_text(f'colour;size\nred;"{cell}"\n'.replace(";", form.get("sep", ",")))
+    domain = Domain(
+        [
+            Attribute.categorical("colour", ["red"]),
+            Attribute.numeric("size", lower=-1e9, upper=1e9, n_bins=2),
+        ]
+    )
+    (part,) = read(path, domain, **form)
+    assert part.y is None
+    misfits = [misfit.problem for misfit in domain.check(part.X)]
+    if meant is None:
+        assert misfits == ["a value that is not a number"]
+    elif meant == "missing":
+        assert misfits == ["a missing value (empty, None or NaN)"]
+    else:
+        assert misfits == []
+        assert float(part.X[0, 1]) == meant
+
+
+def test_texts_are_left_as_they_are_unless_they_stand_for_nothing(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("size;colour;answer\n1,5;1,5;yes\n2,5;NA;no\n")
+    schema = Schema(
+        [Attribute.categorical("colour", ["1,5", "?"]), SCHEMA.attributes[1]],
+        ["yes", "no"],
+        target="answer",
+    )
+    (part,) = read(path, schema, sep=";", decimal=",", na=["NA"])
+    assert part.X.tolist() == [["1,5", "1.5"], ["", "2.5"]]
+    bunch = datasets.load_csv(path, schema, sep=";", decimal=",", na=["NA"])
+    assert bunch.data.tolist() == part.X.tolist()
+    assert bunch.target.tolist() == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"decimal": "ab"}, "decimal must be one character, no letter and no digit"),
+        ({"thousands": "3"}, "thousands must be one character"),
+        ({"thousands": "."}, "thousands must be another character than decimal"),
+        ({"decimals": ","}, "of csv files; did you mean 'decimal'"),
+    ],
+)
+def test_marks_that_no_number_has(form, words, tmp_path):
+    (tmp_path / "a.csv").write_text("size\n1\n")
+    domain = Domain([Attribute.numeric("size", lower=0, upper=10)])
+    with pytest.raises((ValueError, TypeError), match=words):
+        next(read(tmp_path / "a.csv", domain, **form))
+
+
+def test_a_column_that_holds_lists_is_named(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for value, kind in ((["red"], "list<"), ({"a": 1}, "struct<")):
+        columns = {"colour": [value], "size": [1], "answer": ["no"]}
+        parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match=f"column 'colour' holds several.*{kind}"):
+            next(read(tmp_path / "a.parquet", SCHEMA))

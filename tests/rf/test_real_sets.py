@@ -1,12 +1,12 @@
-"""The sets of the matrix-random-forest paper, read from csv by their schemas."""
+"""The sets of the matrix-random-forest paper, built in or read from csv."""
 
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 
-from mmech_rf import Schema
-from mmech_rf.datasets import load_csv
+from mmech_rf import fetch
+from mmech_rf.datasets import DATASETS, load_csv
 
 # name: cells of the domain, records that remain, records per class
 PAPER = {
@@ -24,26 +24,39 @@ PAPER = {
 }
 
 
+@pytest.fixture
+def encoded(request):
+    """Return complete records of a set, and their classes, in codes of a schema."""
+
+    def encode(name, schema):
+        if name in DATASETS:
+            bunch = DATASETS[name]()
+        else:
+            folder = request.getfixturevalue("data_dir")
+            bunch = load_csv(folder / f"{name}.csv.gz", schema)
+        return schema.encode(bunch.data, bunch.target, handle_missing="drop")
+
+    return encode
+
+
 @pytest.mark.parametrize("name", PAPER)
-def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
+def test_sets_of_the_paper_have_its_cells_and_records(name, encoded):
     n_cells, n_records, n_per_class = PAPER[name]
-    schema = Schema.from_json(data_dir / f"{name}.mrf_schema.json")
-    bunch = load_csv(data_dir / f"{name}.csv.gz", schema)
-    codes, classes = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    schema = fetch.load_schema(name)
+    codes, classes = encoded(name, schema)
     assert schema.n_cells == n_cells
     assert codes.shape == (n_records, schema.n_features)
     assert Counter(schema.decode_target(classes).tolist()) == n_per_class
 
 
 @pytest.mark.parametrize("name", ["heart", "adult", "iris"])
-def test_bins_of_equal_width_inside_the_documented_bounds(name, data_dir):
-    schema = Schema.from_json(data_dir / f"{name}.schema.json", n_bins=4)
+def test_bins_of_equal_width_inside_the_documented_bounds(name, encoded):
+    schema = fetch.load_schema(name, n_bins=4)
     numeric = [a for a in schema.attributes if a.kind == "numeric"]
     for attribute in numeric:
         assert attribute.size == 4
         width = (attribute.upper - attribute.lower) / 4
         edges = [attribute.lower, *attribute.cut_points, attribute.upper]
         assert [b - a for a, b in pairwise(edges)] == (pytest.approx([width] * 4))
-    bunch = load_csv(data_dir / f"{name}.csv.gz", schema)
-    codes, _ = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    codes, _ = encoded(name, schema)
     assert len(codes) == {"heart": 297, "adult": 45_222, "iris": 150}[name]

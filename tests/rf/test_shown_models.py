@@ -40,6 +40,7 @@ SCHEMA = Schema(
     ["no", "yes", "maybe"],
     target="sold",
 )
+BEGUN = Attribute.date("begun", "2025-01-09", "2025-04-08", other="none")
 CELLS = list(itertools.product(*VALUES.values()))
 LABELS = ["yes" if c == "red" else "maybe" if on == "y" else "no" for _, c, on in CELLS]
 MODELS = [
@@ -99,6 +100,8 @@ def outcomes(rules, record):
             "age b or c",
         ),
         (Attribute.ordinal("size", [*"abcde"]), [1, 2, 3], "size b to d"),
+        (BEGUN, [1, 2, 3], "begun 2025-02 to 2025-04"),
+        (BEGUN, [0, 4], "begun 2025-01 or none"),
         (Attribute.ordinal("size", [*"abcde"]), [0, 3, 4], "size a, d or e"),
         (Attribute.categorical("c", [*"abcd"]), [0, 1, 3], "c not c"),
         (Attribute.categorical("c", [*"abcd"]), [2, 0], "c a or c"),
@@ -390,3 +393,23 @@ def test_show_refuses_what_is_no_model(tmp_path, capsys):
     path.write_text("no")
     assert main(["show", str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("cls", "options"), MODELS)
+def test_dates_are_attributes_of_every_forest(cls, options, tmp_path):
+    schema = Schema(
+        [
+            Attribute.date("begun", "2025-01-01", "2026-06-30", "quarter", other="?"),
+            Attribute.categorical("on", ["n", "y"]),
+        ],
+        ["early", "late"],
+    )
+    X = [[f"2025-{m:02}-17", on] for m in range(1, 13) for on in "ny"] + [["", "n"]]
+    y = ["early" if day < "2025-07" else "late" for day, _ in X]
+    model = cls(schema, epsilon=400, handle_missing="category", **options)
+    model = model.fit(X * 50, y * 50)
+    assert (model.predict(X[:-1]) == y[:-1]).mean() == 1
+    model.save(tmp_path / "m.npz")
+    loaded = load_model(tmp_path / "m.npz")
+    assert loaded.schema_ == schema
+    assert "2025-Q2" in loaded.describe() or "2025-Q3" in loaded.describe()

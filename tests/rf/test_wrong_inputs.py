@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse
 
@@ -47,11 +48,18 @@ SCHEMA = Schema([COLOUR, AGE], ["no", "yes"])
 X, Y = [["red", 20], ["blue", 70], ["red", 90]], ["no", "yes", "yes"]
 FRAME = pd.DataFrame(X, columns=["colour", "age"])
 HEADER = "colour,age,class\n"
+SEVERAL = "column 'colour' holds several values in each cell .*; put each of them in a"
+UNBOUNDED = Domain([Attribute.numeric("age", cut_points=[30, 60])])
+NO_BOUNDS = "infinity, or a .*; look at all .*, then correct it, or choose handle_unk"
 
 
 def fitted(ledger, X=X, y=Y, schema=SCHEMA, cls=BatchTrainingClassifier, **options):
     small = {"n_trees": 2, "depth": 1} if cls is BatchTrainingClassifier else {}
     return cls(schema, epsilon=1, ledger=ledger, **small, **options).fit(X, y)
+
+
+def with_bins(name):
+    return fitted(None, cls=PrivateForestClassifier, private_bins=[name])
 
 
 def released(values, **options):
@@ -154,7 +162,17 @@ RECORDS = [
     (lambda: datasets.load_csv(file(HEADER + "red,2\n"), SCHEMA), "line 2 of the fi"),
     (lambda: datasets.load_csv(file(HEADER + '"red,2,no\n'), SCHEMA), "multiline=Tr"),
     (lambda: datasets.load_csv(file(HEADER + "red,2,SECRET\n"), SCHEMA), "row 0 of y"),
-    (lambda: mmech_rf.load_model(file("x", "m.npz")), "is not a model file or is dam"),
+    (lambda: mmech_rf.load_model(file("x", "m.npz")), "this is not a whole ZIP archi"),
+    (lambda: DOMAIN.encode(Y), "give X before y"),
+    (lambda: DOMAIN.encode(FRAME.rename(columns=str.upper)), "mean 'COLOUR'\\?"),
+    (lambda: DOMAIN.encode(pa.table({"colour": [["red"]], "age": [1]})), SEVERAL),
+    (lambda: DOMAIN.encode(pa.table({"colour": [{"a": 1}], "age": [1]})), SEVERAL),
+    (lambda: DOMAIN.encode([["red", "1.234,5"]]), "not a number.* decimal=, thousands"),
+    (lambda: DOMAIN.encode([["red", "12 %"]]), "'age' of X holds a value that is not"),
+    (lambda: UNBOUNDED.encode([[math.inf]], handle_unknown="error"), NO_BOUNDS),
+    (lambda: DOMAIN.encode([["red", 130]], handle_unknown="error"), "widen the bounds"),
+    (lambda: with_bins("agee"), "agee.*; did you mean 'age'\\?"),
+    (lambda: with_bins("colour"), "with public bounds, got colour; give the attribute"),
 ]  # fmt: skip
 
 ENGINE = [
@@ -244,6 +262,12 @@ SPENDING = [
         lambda ledger: fitted(ledger, cls=BatchPredictionClassifier).predict([["red"]]),
         "X has 1 columns",
     ),
+    (
+        lambda ledger: PrivateForestClassifier(epsilon=1, ledger=ledger).fit(
+            [[0.0], [1.0]], [0.5, 1.5]
+        ),
+        "Unknown label type: continuous; .* predict the ranges as classes",
+    ),
 ]  # fmt: skip
 
 
@@ -276,6 +300,7 @@ def test_calls(call, words, tmp_path, monkeypatch):
     assert re.search(words, message), message
 
 
+@pytest.mark.filterwarnings("ignore:schema=None reads")
 @pytest.mark.parametrize(("call", "words"), SPENDING)
 def test_calls_that_would_spend(call, words):
     ledger = PrivacyLedger(2)

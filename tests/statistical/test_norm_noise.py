@@ -148,7 +148,11 @@ def test_variances_of_equal_totals():
 
 
 @pytest.mark.parametrize(
-    ("name", "neighbours"), [("groups", "add_remove"), ("equal totals", "replace")]
+    ("name", "neighbours"),
+    [
+        pytest.param("groups", "add_remove", marks=pytest.mark.slow),
+        ("equal totals", "replace"),
+    ],
 )
 def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, watch_all):
     """The case of ``python -m mmech.audit``.

@@ -118,7 +118,9 @@ def test_a_whole_private_forest():
     assert bound.refutes(0.2)
 
 
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize(
+    "neighbours", ["replace", pytest.param("add_remove", marks=pytest.mark.slow)]
+)
 def test_tables(neighbours):
     """A correct release is refuted once in 10 ** 6 runs; some epsilon is found."""
     case = command.tables_case(8.0, neighbours)

@@ -1,5 +1,7 @@
 """The command ``mmech tables``: files in, files out, errors in one sentence."""
 
+import gzip
+import io
 import json
 import os
 import re
@@ -47,6 +49,7 @@ def folder(tmp_path, monkeypatch):
     )
     frame.to_csv("in.csv", index=False)
     Path("wrong.csv").write_text("sex,size,age\nf,s,300\n", encoding="utf-8")
+    Path("odd.csv").write_text("sex,size,age\nf,s,3.5\n", encoding="utf-8")
     Path("short.csv").write_text("sex,size,age\nf,s\n", encoding="utf-8")
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
@@ -199,6 +202,111 @@ def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
     assert sorted(folder.rglob("*")) == before
 
 
+LOUD = "--domain d.json --epsilon 1e6 --out made"
+"""So little noise that released counts are those of the file."""
+WRITTEN = {
+    "separators, encoding and decimals": (
+        "in.csv",
+        "sex;größe;age\nf;s;30,5\nm;l;1.060,0\nm;l;NA\n".encode("latin-1"),
+        r"--sep ';' --encoding latin-1 --decimal , --thousands . --na NA",
+    ),
+    "line breaks in quotes": (
+        "in.csv",
+        'sex,größe,age,note\nf,s,30.5,"a\nb"\nm,l,1060,\nm,l,,\n'.encode(),
+        "--multiline --memory 1G",
+    ),
+    "a folder": ("parts/sex=m/in.csv", "größe,age\nl,1060\nl,\n".encode(), ""),
+    "the standard input": (
+        "-",
+        "sex,größe,age\nf,s,30.5\nm,l,1060\nm,l,\n".encode(),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_records_are_read_as_for_forests(case, folder, capsys, monkeypatch):
+    name, data, options = WRITTEN[case]
+    domain = json.loads(json.dumps(DOMAIN).replace("size", "größe"))
+    domain["features"][2] |= {"upper": 2000, "cut_points": [1000], "other": "?"}
+    del domain["features"][2]["n_bins"]
+    Path("d.json").write_text(json.dumps(domain), encoding="utf-8")
+    if name == "-":
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    else:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(data)
+    if name.startswith("parts"):
+        first = Path("parts/sex=f/in.csv.gz")
+        first.parent.mkdir()
+        first.write_bytes(gzip.compress("größe,age\ns,30.5\n".encode()))
+        name = "parts"
+    line = f"tables {name} {LOUD} --ways 1 --handle-missing category {options}"
+    code, _, err = run(line, capsys)
+    assert code == 0, err
+    assert pd.read_csv("made/sex.csv")["count"].tolist() == [1, 2]
+    assert pd.read_csv("made/age.csv")["count"].tolist() == [1, 1, 1]
+    assert pd.read_csv("made/größe.csv")["count"].tolist() == [1, 0, 2]
+
+
+def test_parquet_files_are_read(folder, capsys):
+    pytest.importorskip("pyarrow")
+    pd.read_csv("in.csv").to_parquet("in.parquet")
+    assert run(f"tables in.parquet {LOUD} --ways 1", capsys)[0] == 0
+    counts = pd.read_csv("in.csv")["sex"].value_counts()[["f", "m"]]
+    assert pd.read_csv("made/sex.csv")["count"].tolist() == counts.tolist()
+
+
+def test_columns_outside_the_tables_need_not_be_there(folder, capsys):
+    assert run(f"tables other.csv {LOUD} --table size,sex", capsys)[0] == 0
+
+
+def test_memory_is_bounded(folder, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["mmech.cli.main"], "CODE", 2**30)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --memory 1G --out made"
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "the records do not fit into --memory" in err
+    assert "nothing was released" in err
+
+
+def test_a_domain_is_suggested_and_checked(folder, capsys):
+    header = '"","sex","größe","age"'.replace(",", ";")
+    text = f"{header}\n" + "".join(
+        f'"{i}";"f";"s{i % 20}";"{30 + 100 * (i == 5)}"\n' for i in range(60)
+    )
+    Path("r.csv").write_text(text, encoding="utf-8")
+    code, out, err = run("schema suggest r.csv", capsys)
+    assert code == 0
+    assert "the separator is taken to be ';'; pass --sep ';'" in err
+    assert "the first column has no name and is left out; R and pandas" in err
+    entries = json.loads(out)["features"]
+    assert [entry["name"] for entry in entries] == ["sex", "größe", "age"]
+    assert "target" not in json.loads(out)
+    code, out, err = run("schema suggest r.csv --read-values --out r.json", capsys)
+    assert (code, out) == (0, "")
+    assert Domain.from_json("r.json").shape == (1, 20, 2)
+    domain = json.loads(json.dumps(DOMAIN).replace("size", "größe"))
+    Path("d.json").write_text(json.dumps(domain), encoding="utf-8")
+    code, out, err = run("schema check r.csv d.json --sep ';'", capsys)
+    assert code == 1
+    assert "for the owner of the records only" in err
+    lines = out.splitlines()
+    assert lines[1].startswith("column 'größe': a value outside the domain")
+    assert lines[2] == "  's0' in 3 rows, first in row 0"
+    assert lines[10] == "  and 12 other values"
+    # A number out of bounds counts as the nearest one.
+    assert lines[11] == (
+        "column 'age': 1 row outside the bounds count as the nearest number within"
+    )
+    assert lines[12] == "0 of 60 records fit the domain 'd.json'."
+    assert run("schema check in.csv d.json", capsys)[0] == 2
+    Path("n.csv").write_text('sex,größe,age\nf,s,"1,5"\n', encoding="utf-8")
+    code, out, _ = run("schema check n.csv d.json", capsys)
+    assert "column 'age': a value that is not a number, in 1 row" in out
+    assert run("schema check n.csv d.json --decimal ,", capsys)[0] == 0
+
+
 USUAL = "tables in.csv --domain d.json --ways 2 --epsilon 1 --out made"
 
 WRONG = {
@@ -240,13 +348,22 @@ WRONG = {
         "--handle-missing category",
     ),
     "an unknown option": (f"{USUAL} --speed", "--speed"),
+    "a mistyped option": (f"{USUAL} --epsilonn 1", "did you mean '--epsilon'?"),
+    "a mistyped attribute": (USUAL.replace("ways 2", "table sexx"), "mean 'sex'?"),
+    "a mark of numbers": (f"{USUAL} --decimal x", "--decimal must be one character"),
+    "a number in another form": (
+        f"{USUAL} --decimal ,".replace("in.csv", "odd.csv"),
+        "read the file with the --decimal, --thousands or --na that it is written with",
+    ),
+    "one mark for two": (f"{USUAL} --thousands .", "another character than --decimal"),
     "an output that is a file": (USUAL.replace("made", "in.csv"), "it is a file"),
     "an output that is not empty": (USUAL.replace("made", "full"), "not empty"),
     "an output in no folder": (USUAL.replace("made", "a/b/c"), "no folder"),
     "a value out of bounds": (
         USUAL.replace("in.csv", "wrong.csv") + " --handle-unknown error",
-        "holds a number outside the bounds of the attribute, or infinity; widen the "
-        "bounds of the domain, or choose --handle-unknown",
+        "holds a number outside the bounds of the attribute, or infinity; look at all "
+        "that do not fit with `mmech schema check`, then correct it, widen the bounds "
+        "of the domain, or choose --handle-unknown",
     ),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
     "a column that is missing": (

@@ -2,13 +2,17 @@
 
 import json
 import re
+from datetime import date, timedelta
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mmech
-from mmech import Attribute, Domain
+from mmech import Attribute, Domain, release_tables
 from mmech.exceptions import DomainTooLargeError, ParameterError
 
 COLOUR = Attribute.categorical("colour", ["red", "green", "?"])
@@ -190,12 +194,12 @@ def test_numbers_out_of_bounds_move_to_the_nearest_bin():
 
 
 def test_all_that_does_not_fit_is_listed_for_its_owner():
+    expected = [(1, "size", "huge"), (2, "age", 130), (3, "size", "")]
+    found = PLAIN.check(MISFITS, handle_unknown="drop")
+    assert [(m.row, m.column, m.value) for m in found] == expected
+    # A number that is clipped fits.
     found = PLAIN.check(MISFITS)
-    assert [(m.row, m.column, m.value) for m in found] == [
-        (1, "size", "huge"),
-        (2, "age", 130),
-        (3, "size", ""),
-    ]
+    assert [(m.row, m.column, m.value) for m in found] == expected[::2]
     assert PLAIN.check(MISFITS[:1]) == []
 
 
@@ -356,3 +360,147 @@ def test_the_class_of_a_schema_is_one_more_attribute():
     assert domain.names == (*Domain.from_json(FEATURES).names, "ill")
     assert domain.attributes[-1].categories == (False, True)
     assert Domain.from_json(domain.to_json()) == domain
+
+
+# ---- dates ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unit", "labels"),
+    [
+        ("day", ("2024-12-30", "2024-12-31", "2025-01-01", "2025-01-02")),
+        ("week", ("2025-W01",)),
+        ("month", ("2024-12", "2025-01")),
+        ("quarter", ("2024-Q4", "2025-Q1")),
+        ("year", ("2024", "2025")),
+    ],
+)
+def test_dates_are_cells_of_the_calendar(unit, labels):
+    attribute = Attribute.date("d", "2024-12-30", "2025-01-02", unit, other="none")
+    assert attribute.labels == (*labels, "none")
+    assert (attribute.size, attribute.other_code) == (len(labels) + 1, len(labels))
+    domain = Domain([attribute])
+    days = ["2024-12-30", "2024-12-31", "2025-01-01", "2025-01-02"]
+    as_text = domain.encode([[day] for day in days])
+    whole = {"day": [0, 1, 2, 3], "week": [0, 0, 0, 0]}.get(unit, [0, 0, 1, 1])
+    assert as_text.ravel().tolist() == whole
+    stamps = pd.to_datetime(days)
+    for column in (
+        stamps,
+        stamps.tz_localize("Europe/Berlin"),
+        stamps.date,
+        np.array(days, "M8[D]"),
+        [f"{day}T23:59:59.5+02:00" for day in days],
+        [f" {day} 00:00" for day in days],
+        pa.array(stamps),
+        pa.array(stamps.date),
+        pa.array(days).dictionary_encode(),
+    ):
+        frame = (
+            {"d": column} if isinstance(column, list) else pd.DataFrame({"d": column})
+        )
+        if isinstance(column, (pa.Array, pa.ChunkedArray)):
+            frame = pa.table({"d": column})
+        assert domain.encode(frame).ravel().tolist() == whole
+    assert domain.encode([[label] for label in labels]).ravel().tolist() == list(
+        range(len(labels))
+    )
+    assert Domain.from_json(domain.to_json()) == domain
+
+
+@given(
+    day=st.dates(),
+    lower=st.dates(date(1700, 1, 1), date(2100, 1, 1)),
+    length=st.integers(0, 3000),
+    unit=st.sampled_from(["day", "week", "month", "quarter", "year"]),
+)
+def test_a_date_is_in_its_period_or_the_nearest(day, lower, length, unit):
+    upper = lower + timedelta(days=length)
+    domain = Domain([Attribute.date("d", lower, upper, unit)])
+    nearest = min(max(day, lower), upper)
+    named = {
+        "day": nearest.isoformat(),
+        "week": "{}-W{:02}".format(*nearest.isocalendar()),
+        "month": f"{nearest:%Y-%m}",
+        "quarter": f"{nearest.year}-Q{-(-nearest.month // 3)}",
+        "year": f"{nearest.year}",
+    }[unit]
+    ((code,),) = domain.encode([[day]])
+    assert domain.attributes[0].labels[code] == named
+    misfits = domain.check([[day]], handle_unknown="error")
+    assert bool(misfits) == (nearest != day)
+    assert domain.check([[day]]) == []
+
+
+def test_what_is_no_date_is_said_to_be_none():
+    domain = Domain([Attribute.date("d", "2025-01-01", "2025-12-31")])
+    rows = [["31.12.2025"], ["12/31/2025"], [20250101], ["2025"], [True], ["SECRET"]]
+    for row in rows:
+        with pytest.raises(
+            ValueError, match="row 0, column 'd' of X holds a value that"
+        ):
+            domain.encode([row])
+    words = (
+        "that is not a date; look at all .*, then correct it, write dates as 2026-01"
+    )
+    with pytest.raises(ValueError, match=words):
+        domain.encode(rows)
+    for missing in ("", "?", None, float("nan"), pd.NaT, np.datetime64("NaT")):
+        with pytest.raises(ValueError, match="holds a missing value"):
+            domain.encode([[missing]])
+    with pytest.raises(
+        ValueError, match="a date outside the bounds of the attribute; "
+    ):
+        domain.encode([["2026-01-01"]], handle_unknown="error")
+    found = domain.encode([["SECRET"], ["2025-02-03"]], handle_unknown="drop")
+    assert found.tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: Attribute.date("d", "2025", "2026-01-01"),
+            "lower of attribute 'd' must",
+        ),
+        (lambda: Attribute.date("d", "2026-01-01", None), "upper of .*, got None"),
+        (lambda: Attribute.date("d", "2026-01-02", "2026-01-01"), "must not be after"),
+        (
+            lambda: Attribute.date("d", "1000-01-01", "2026-01-01", "day"),
+            "at most 100,0",
+        ),
+        (
+            lambda: Attribute.date("d", "2025-01-01", "2026-01-01", "months"),
+            "unit of attribute 'd' must be one of .*; did you mean 'month'",
+        ),
+        (
+            lambda: Attribute.date("d", "2025-01-01", "2026-01-01", n_bins=3),
+            "'d' is a date and takes no n_bins; it needs lower, upper and unit",
+        ),
+        (
+            lambda: Domain.from_json(
+                {"features": [{"name": "d", "type": "date", "lower": "2025-01-01"}]}
+            ),
+            "attribute 'd', which is date, needs 'upper'; add it",
+        ),
+    ],
+)
+def test_dates_that_cannot_be_described(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_dates_make_tables_whose_synthetic_dates_lie_within():
+    domain = Domain([Attribute.date("d", "2025-01-20", "2025-03-05", other="none")])
+    rows = [["2025-01-25"]] * 3 + [["2025-03-01"]] * 2 + [[""]]
+    released = release_tables(
+        rows, domain, ways=1, epsilon=1e6, handle_missing="category"
+    )
+    table = released.table("d", frame="dict")
+    assert table["d"].tolist() == ["2025-01", "2025-02", "2025-03", "none"]
+    assert table["count"].tolist() == [3, 0, 2, 1]
+    records = released.sample(400, frame="dict")["d"].tolist()
+    codes = domain.encode([[day] for day in records], handle_missing="category")
+    assert np.bincount(codes[:, 0], minlength=4)[1] == 0
+    known = sorted(day for day in records if day != "?")
+    assert "2025-01-20" <= known[0] < known[-1] <= "2025-03-05"

@@ -26,6 +26,7 @@ from mmech import (
     noisy_release,
 )
 from mmech.integer_strategy import IntegerBlock, integer_strategy
+from mmech.release import in_64_bits
 from mmech.structure.exact import column_sums
 
 
@@ -164,6 +165,12 @@ def test_exact_answers_that_overflow_are_paid_for(entry, kind, currency):
         mechanism.measure(counts)
     # The refusal tells about the counts: for free, it could be asked for again.
     assert ledger.spent == 1
+
+
+@pytest.mark.parametrize("value", [2**62 + 1, -(2**62) - 1, 2.0**54, -(2.0**54)])
+def test_values_too_large_are_refused_on_both_sides(value):
+    with pytest.raises(ValueError, match=r"must be below .* is spent"):
+        in_64_bits(np.array([0, value]))
 
 
 def test_large_answers_that_fit_are_exact():

@@ -441,6 +441,9 @@ def test_logarithms_are_exact_of_any_size():
         ]
         assert logarithms(scores, rate, rests).tolist() == expected
         assert weighted_choice(logarithms(scores, rate, rests)) == 2
+    for rests in ([0, 2**63 - 1], [0, 1 - 2**63]):
+        found = logarithms(np.array([0, 2]), 2, np.array(rests))
+        assert found.tolist() == [0, 4 + rests[1]]
 
 
 def test_the_best_is_rarely_missed_by_much():

@@ -4,6 +4,12 @@
 seed and a callback; tests that use it register it and take it out again.
 """
 
+import functools
+import io
+import re
+import time
+from contextlib import redirect_stderr
+
 import numpy as np
 import pytest
 
@@ -20,8 +26,9 @@ from mmech import (
     all_marginals,
     loss,
     optimize,
+    terminal,
 )
-from mmech.strategies import StrategyResult
+from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import (
     PRIVACY,
     Skip,
@@ -230,3 +237,26 @@ def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
     whole = optimize(workload, **options)
     assert whole.n_iter > 1
     assert whole.loss < short.loss
+
+
+class Screen(io.StringIO):
+    """What a person looks on."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
+    at_once = functools.partial(terminal.showing, delay=0, pause=0)
+    monkeypatch.setattr(deadline, "showing", at_once)
+    screen, words = Screen(), "a table, optimize: pidentity, "
+
+    def wait(_):
+        end = time.monotonic() + 60
+        while words not in screen.getvalue() and time.monotonic() < end:
+            time.sleep(0.001)
+
+    with redirect_stderr(screen), terminal.showing(lambda: "a table", 0, 0):
+        optimize(AllRange(8), template="pidentity", callback=wait)
+    assert re.search(words + r"\d+ steps, \d+ s", screen.getvalue())
+    assert screen.getvalue().endswith("\r")

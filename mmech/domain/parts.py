@@ -1,9 +1,9 @@
 """Records of files, frames and iterators in parts, so that memory stays bounded.
 
-A part is a table of so many rows, its labels, and a name that no other part has: the
-file and the rows in it. Files are read as strictly as `datasets.load_csv` reads them:
-every line is a record by itself. pyarrow reads the plain ones where it is installed,
-and our own reader the others, with the same outcome.
+A part is a table of so many rows, its labels where the description has classes, and a
+name that no other part has: the file and the rows in it. pyarrow reads plain csv files
+where it is installed, and our own reader the others, with the same outcome: every line
+is a record by itself.
 """
 
 from __future__ import annotations
@@ -21,14 +21,31 @@ from typing import Any, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.domain import readers
-from mmech.domain.readers import CsvFormat, in_memory, read_table
+from mmech.domain.domain import Domain
+from mmech.domain.readers import (
+    CsvFormat,
+    check_flat,
+    check_format,
+    column_error,
+    in_memory,
+    read_table,
+    read_vector,
+)
 from mmech.exceptions import located
-from mmech_rf.schema import Schema, check_schema
 
-__all__ = ["Part", "read"]
+__all__ = [
+    "Part",
+    "columns_of",
+    "expected_rows",
+    "file_of",
+    "parquet_schema",
+    "read",
+    "read_whole",
+]
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 """Endings of files that are read."""
@@ -44,21 +61,22 @@ _BLOCK = 2**24
 
 
 class Part(NamedTuple):
-    """A part of the records, for `count` of an estimator.
+    """A part of the records, for `release_tables` or `count` of an estimator.
 
     Attributes
     ----------
     X : table of pyarrow, object array, or frame of the type that was given
-        Attributes of the schema, followed by its required columns. Sensitive.
-    y : column of pyarrow, array or series
-        Class labels. Sensitive.
+        Attributes of the domain; where labels are read, followed by the columns that
+        a schema requires. Sensitive.
+    y : column of pyarrow, array, series or None
+        Class labels of a schema. Sensitive.
     chunk_id : tuple or None
         File, first row and row after the last. None for frames and iterators without
         a name.
 
     Examples
     --------
-    >>> from mmech_rf import Part
+    >>> from mmech import Part
     >>> X, y, chunk_id = Part([["x"], ["y"]], ["0", "1"], ("data.csv", 0, 2))
     >>> chunk_id
     ('data.csv', 0, 2)
@@ -69,43 +87,59 @@ class Part(NamedTuple):
     chunk_id: tuple[str, int, int] | None
 
 
-_PLAIN: CsvFormat = {"multiline": False, "sep": ",", "encoding": "utf-8"}
+_PLAIN = {"multiline": False, "sep": ",", "encoding": "utf-8", "decimal": "."}
 
 
 def read(
     source: Any,
-    schema: Schema,
+    domain: Domain,
+    /,
     *,
     chunk_rows: int = 2**20,
     name: str | None = None,
+    with_target: bool = True,
     **form: Unpack[CsvFormat],
 ) -> Iterator[Part]:
     r"""Read records, a part at a time.
 
     Parameters
     ----------
-    source : path, sequence of paths, frame, or iterable of frames or pairs
+    source : path, sequence of paths, file, frame, or iterable of frames or pairs
         CSV files with a header row, plain or compressed with gzip, and Parquet files,
         which need pyarrow (``pip install mmech[arrow]``); of a folder all such files
         in it, in the order of their names, but for those whose name begins with ``_``
         or a dot. Folders below it that are called ``column=value`` give that column to
-        the files in them, as Hive and Spark write partitions. Else a frame of pandas,
-        polars or pyarrow with the class in it, a ``pyarrow.dataset``, or an iterable of
-        such frames or of pairs (X, y).
-    schema : Schema
+        the files in them, as Hive and Spark write partitions. An open binary file
+        is csv. Else a frame of pandas, polars or pyarrow, of a schema with the class in
+        it, a ``pyarrow.dataset``, or an iterable of such frames or of pairs (X, y).
+    domain : Domain or Schema
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
         Most rows of a part; pairs (X, y) are a part each.
     name : str, default=None
         Name of a frame or an iterable. Parts are named by it and their rows, so that
         they are counted once. A file is named by its real path.
-    multiline, sep, encoding
-        How csv files are written, as in `datasets.load_csv`.
+    with_target : bool, default=True
+        Whether the class of a schema is read, and the columns that it requires.
+    multiline : bool, default=False
+        Whether quoted fields of csv files may hold line breaks. A quote that is not
+        closed may then swallow the lines up to the next one.
+    sep : str, default=","
+        Character between the fields.
+    encoding : str, default="utf-8"
+        Name that Python has for the encoding.
+    decimal : str, default="."
+        Character before the decimals, in columns of numeric attributes.
+    thousands : str, optional
+        Character between groups of digits, in columns of numeric attributes. Numbers
+        with a group of one digit, or of more than three, are not read.
+    na : str or sequence of str, optional
+        Texts that stand for a missing value, such as ``"NA"``, in all columns.
 
     Yields
     ------
     Part
-        X, y and chunk_id, for `count` of an estimator.
+        X, y and chunk_id, for `release_tables` or `count` of an estimator.
 
     Raises
     ------
@@ -120,35 +154,83 @@ def read(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from mmech_rf import Attribute, PrivateForestClassifier, Schema, read
-    >>> schema = Schema([Attribute.categorical("a", ["x", "y"])], ["0", "1"])
-    >>> model = PrivateForestClassifier(schema, epsilon=1, n_records=3)
-    >>> text = "class,a\n1,x\n0,y\n1,x\n"
+    >>> from mmech import Attribute, Domain, read, release_tables
+    >>> domain = Domain([Attribute.numeric("size", lower=0, upper=9, n_bins=3)])
+    >>> text = "size;year\n1,5;2020\n8,25;2021\n"
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = pathlib.Path(folder, "data.csv").write_text(text)
-    ...     for X, y, chunk_id in read(folder, schema, chunk_rows=2):
-    ...         model = model.count(X, y, chunk_id=chunk_id)
-    >>> model.release().choice_.n_records
-    3.0
+    ...     parts = read(folder, domain, sep=";", decimal=",")
+    ...     released = release_tables(parts, domain, ways=1, epsilon=1)
+    >>> released
+    Tables(1 tables of 1 attributes, epsilon=1)
     """
     check_integer(chunk_rows, "chunk_rows")
-    check_schema(schema)
+    check_format(form)
+    if not isinstance(domain, Domain):
+        raise TypeError(
+            f"read needs a Domain or a Schema, got {type(domain).__name__}; read one "
+            "with its from_json"
+        )
+    wanted = _Wanted(domain, with_target=with_target)
     if _is_path(source) or (
         isinstance(source, (list, tuple)) and all(map(_is_path, source))
     ):
         if name is not None:
             raise ValueError(f"name is for frames, and files have one, got {name!r}")
-        return _parts(_files(source), schema, chunk_rows, form)
+        return _parts(_files(source), wanted, chunk_rows, form)
     if form:
         raise ValueError(
             f"{', '.join(form)} is for csv files, got {type(source).__name__}; leave "
             "it out"
         )
-    return _of_memory(_frames(source), schema, chunk_rows, name)
+    return _of_memory(_frames(source), wanted, chunk_rows, name)
+
+
+def read_whole(
+    source: Any,
+    domain: Domain,
+    /,
+    *,
+    with_target: bool = True,
+    **form: Unpack[CsvFormat],
+) -> Part:
+    """Return all records of files in one part, its values an object array.
+
+    Parameters and errors are those of `read`.
+    """
+    parts = list(read(source, domain, with_target=with_target, **form))
+    X = np.concatenate([_cells(part.X) for part in parts])
+    if parts[0].y is None:
+        return Part(X, None, None)
+    return Part(X, np.concatenate([read_vector(part.y) for part in parts]), None)
+
+
+def _cells(X: Any) -> NDArray[np.object_]:
+    """Return the values of a table as an object array."""
+    if isinstance(X, np.ndarray):
+        return X
+    table = read_table(X)
+    cells = np.empty((table.n_rows, table.n_columns), dtype=object)
+    for j in range(table.n_columns):
+        cells[:, j] = table.column(j)
+    return cells
+
+
+class _Wanted:
+    """Columns to read: those of X, the class if it is read, and which hold numbers."""
+
+    def __init__(self, domain: Domain, *, with_target: bool) -> None:
+        features, target = domain._columns(with_target=with_target)
+        self.features = features
+        self.target = target
+        self.names = features if target is None else [*features, target]
+        self.numbers = {a.name for a in domain.attributes if a.kind == "numeric"}
+        self.noun = domain._noun
 
 
 def _is_path(source: Any) -> bool:
-    return isinstance(source, (str, os.PathLike))
+    """Whether a source is a path, or a file that can be read again."""
+    return isinstance(source, (str, os.PathLike)) or hasattr(source, "seek")
 
 
 # ---- frames --------------------------------------------------------------------------
@@ -178,14 +260,14 @@ def _is_frame(source: Any) -> bool:
 
 
 def _of_memory(
-    frames: Iterable[Any], schema: Schema, chunk_rows: int, name: str | None
+    frames: Iterable[Any], wanted: _Wanted, chunk_rows: int, name: str | None
 ) -> Iterator[Part]:
     first = 0
     for frame in frames:
-        if isinstance(frame, tuple) and len(frame) == 2:
+        if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
             parts: Iterable[tuple[Any, Any, int]] = [(*frame, len(frame[1]))]
         elif _is_frame(frame):
-            parts = _slices(frame, schema, chunk_rows)
+            parts = _slices(frame, wanted, chunk_rows)
         else:
             raise TypeError(
                 "an iterable source must yield frames of pandas, polars or pyarrow, or "
@@ -197,56 +279,68 @@ def _of_memory(
 
 
 def _slices(
-    frame: Any, schema: Schema, chunk_rows: int
+    frame: Any, wanted: _Wanted, chunk_rows: int
 ) -> Iterator[tuple[Any, Any, int]]:
-    table = read_table(frame)
-    table.locate([schema.target], "schema")
+    table, target = read_table(frame), wanted.target
+    table.locate([] if target is None else [target], wanted.noun)
     for start in range(0, max(table.n_rows, 1), chunk_rows):
         if hasattr(frame, "iloc"):
             part = frame.iloc[start : start + chunk_rows]
         else:
             part = frame.slice(start, chunk_rows)
-        yield part, part[schema.target], len(part[schema.target])
+        n_rows = min(chunk_rows, table.n_rows - start)
+        yield part, None if target is None else part[target], n_rows
 
 
 # ---- files ---------------------------------------------------------------------------
 
 
 def _parts(
-    files: list[tuple[Path, Keys]], schema: Schema, chunk_rows: int, form: CsvFormat
+    files: list[tuple[Any, Keys]], wanted: _Wanted, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Part]:
-    names = [*schema.feature_names, *schema.required, schema.target]
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
         # By its real path: other names of one file must not count it again.
-        name, first = os.path.realpath(path), 0
-        given = {key: value for key, value in keys.items() if key in names}
-        with located(f"cannot use the data {os.fspath(path)!r}"):
-            for table in _tables(path, names, given, chunk_rows, form):
-                X, y = _split(table, names, given)
-                yield Part(X, y, (name, first, first + len(y)))
-                first += len(y)
+        name = os.path.realpath(path) if isinstance(path, Path) else name_of(path)
+        first = 0
+        given = {key: value for key, value in keys.items() if key in wanted.names}
+        with located(f"cannot use the data {name_of(path)!r}"):
+            for table in _tables(path, wanted, given, chunk_rows, form):
+                X, y = _split(table, wanted, given)
+                yield Part(X, y, (name, first, first + len(X)))
+                first += len(X)
             if not first:
                 # Nobody learns from a part that is not there.
-                yield Part(
-                    np.empty((0, len(names) - 1), object),
-                    np.empty(0, object),
-                    (name, 0, 0),
-                )
+                X = np.empty((0, len(wanted.features)), object)
+                y = None if wanted.target is None else np.empty(0, object)
+                yield Part(X, y, (name, 0, 0))
             if _state(path) != state:
                 raise ValueError(
                     "the file changed while it was read; count all parts anew"
                 )
 
 
-def _split(table: Any, names: list[str], keys: Keys) -> tuple[Any, Any]:
+def name_of(path: Any) -> str:
+    """Return what messages call a file."""
+    return str(getattr(path, "name", "a file") if hasattr(path, "seek") else path)
+
+
+def file_of(part: Part, otherwise: str) -> str:
+    """Return what messages call the file of a part: its path, as short as may be."""
+    if part.chunk_id is None:
+        return otherwise
+    return min(part.chunk_id[0], os.path.relpath(part.chunk_id[0]), key=len)
+
+
+def _split(table: Any, wanted: _Wanted, keys: Keys) -> tuple[Any, Any]:
     """Return attributes and labels, with the columns that the folders' names give."""
+    names, d = wanted.names, len(wanted.features)
     if isinstance(table, np.ndarray):
         cells = np.empty((len(table), len(names)), dtype=object)
         cells[:, [j for j, name in enumerate(names) if name not in keys]] = table
         for name, value in keys.items():
             cells[:, names.index(name)] = value
-        return cells[:, :-1], cells[:, -1]
+        return cells[:, :d], None if wanted.target is None else cells[:, d]
     import pyarrow
 
     if keys and isinstance(table, pyarrow.RecordBatch):
@@ -254,17 +348,22 @@ def _split(table: Any, names: list[str], keys: Keys) -> tuple[Any, Any]:
     for name, value in keys.items():
         column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
         table = table.append_column(name, column.dictionary_encode())
-    return table.select(names[:-1]), table.column(names[-1])
+    y = None if wanted.target is None else table.column(wanted.target)
+    return table.select(wanted.features), y
 
 
 Keys = dict[str, str | None]
 """Columns that the names of folders give, and their value."""
 
 
-def _files(source: Any) -> list[tuple[Path, Keys]]:
+def _files(source: Any) -> list[tuple[Any, Keys]]:
     """Return all files of a source, each once, with the columns of their folders."""
-    found: list[tuple[Path, Keys]] = []
-    for entry in map(Path, [source] if _is_path(source) else source):
+    found: list[tuple[Any, Keys]] = []
+    for given in [source] if _is_path(source) else source:
+        if hasattr(given, "seek"):
+            found.append((given, {}))
+            continue
+        entry = Path(given)
         if entry.is_dir():
             for path in sorted(entry.rglob("*")):
                 *folders, name = path.relative_to(entry).parts
@@ -277,9 +376,10 @@ def _files(source: Any) -> list[tuple[Path, Keys]]:
             raise FileNotFoundError(f"there is no file {os.fspath(entry)!r}")
     if not found:
         raise FileNotFoundError(
-            f"source has no files that end in {', '.join(TABLES)}; name some"
+            f"{source!r:.60} has no files that end in {', '.join(TABLES)}; name some"
         )
-    if len({path.resolve() for path, _ in found}) < len(found):
+    paths = [path for path, _ in found if isinstance(path, Path)]
+    if len({path.resolve() for path in paths}) < len(paths):
         raise ValueError("source names a file twice; every record counts once")
     return found
 
@@ -293,19 +393,22 @@ def _keys(folders: list[str]) -> Keys:
     }
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Any) -> tuple[int, int] | None:
+    if not isinstance(path, Path):
+        return None
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
 
 def columns_of(source: Any, **form: Unpack[CsvFormat]) -> list[str]:
-    """Return the names of the columns that the files of a source have, each once."""
-    found: dict[str, None] = {}
+    """Return the names of the columns of files, and those that only later ones have."""
+    found: list[str] = []
     for path, keys in _files(source):
-        with located(f"cannot use the data {os.fspath(path)!r}"):
-            columns = _columns(path, form)
-        found.update(dict.fromkeys([*columns, *keys]))
-    return list(found)
+        with located(f"cannot use the data {name_of(path)!r}"):
+            columns = [*_columns(path, form), *keys]
+        known = set(found)
+        found += [name for name in columns if name not in known]
+    return found
 
 
 def expected_rows(source: Any) -> int | None:
@@ -315,12 +418,10 @@ def expected_rows(source: Any) -> int | None:
     """
     total = 0
     for path, _ in _files(source):
-        if path.name.endswith(".gz"):
+        if name_of(path).endswith(".gz") or not isinstance(path, Path):
             return None
         if path.name.endswith(".parquet"):
-            from pyarrow import parquet
-
-            with _sound_parquet():
+            with _sound_parquet() as parquet:
                 total += parquet.read_metadata(path).num_rows
             continue
         with path.open("rb") as stream:
@@ -329,25 +430,24 @@ def expected_rows(source: Any) -> int | None:
     return total
 
 
-def _columns(path: Path, form: CsvFormat) -> list[str]:
+def _columns(path: Any, form: CsvFormat) -> list[str]:
     """Return the names of the columns of a file."""
-    if not path.name.endswith(".parquet"):
+    if not name_of(path).endswith(".parquet"):
         return readers.read_header(path, **form)
-    if _arrow() is None:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
-        )
-    from pyarrow import parquet
+    return list(parquet_schema(path).names)
 
-    with _sound_parquet():
-        return list(parquet.read_schema(path).names)
+
+def parquet_schema(path: Any) -> Any:
+    """Return what a Parquet file declares of its columns, for pyarrow."""
+    with _sound_parquet() as parquet:
+        return parquet.read_schema(path)
 
 
 def _tables(
-    path: Path, names: list[str], keys: Keys, chunk_rows: int, form: CsvFormat
+    path: Any, wanted: _Wanted, keys: Keys, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Any]:
     """Yield so many rows at a time, of the columns that no folder gives."""
-    wanted = [name for name in names if name not in keys]
+    names = [name for name in wanted.names if name not in keys]
     columns = _columns(path, form)
     for key in keys:
         if key in columns:
@@ -355,12 +455,13 @@ def _tables(
                 f"the file has a column {key!r}, and its folder is called {key}=...; "
                 "only one of them can say it"
             )
-    if path.name.endswith(".parquet"):
-        batches = _ahead(_of_parquet(path, columns, wanted, chunk_rows))
-    elif form.items() - _PLAIN.items() or _arrow() is None or not _is_plain(path):
-        batches = _by_lines(path, wanted, chunk_rows, form)
+    if name_of(path).endswith(".parquet"):
+        batches = _ahead(_of_parquet(path, columns, names, chunk_rows))
+    elif _is_other(form) or _arrow() is None or not _is_plain(path):
+        rows = readers.read_rows(path, names, wanted.numbers, **form)
+        batches = _by_lines(rows, len(names), chunk_rows)
     else:
-        batches = _of_plain_csv(path, columns, wanted, chunk_rows)
+        batches = _of_plain_csv(path, columns, names, chunk_rows)
     for batch in batches:
         for start in range(0, len(batch), chunk_rows):
             if isinstance(batch, np.ndarray):
@@ -369,12 +470,16 @@ def _tables(
                 yield batch.slice(start, chunk_rows)
 
 
+def _is_other(form: CsvFormat) -> bool:
+    """Whether a csv file may be written otherwise than pyarrow reads it."""
+    return any(value not in (None, (), _PLAIN.get(key)) for key, value in form.items())
+
+
 def _by_lines(
-    path: Path, names: list[str], chunk_rows: int, form: CsvFormat
+    rows: Iterator[tuple[int, list[str]]], n_columns: int, chunk_rows: int
 ) -> Iterator[Any]:
-    rows = readers.read_rows(path, names, **form)
     while fields := [cells for _, cells in islice(rows, chunk_rows)]:
-        table = np.empty((len(fields), len(names)), dtype=object)
+        table = np.empty((len(fields), n_columns), dtype=object)
         table[:] = fields
         yield table
 
@@ -387,14 +492,14 @@ def _arrow() -> Any:
     return pyarrow
 
 
-def _is_plain(path: Path, block_size: int = _BLOCK) -> bool:
+def _is_plain(path: Any, block_size: int = _BLOCK) -> bool:
     """Whether pyarrow reads a file as our own reader does, each line as a record.
 
     It has no quotes, no lone carriage returns, which end a line for pyarrow, no bytes
     that are not UTF-8, which pyarrow leaves alone in columns that nobody asks for, and
     no line longer than our reader takes for a field.
     """
-    if path.name.endswith(".gz") or not path.stat().st_size:
+    if name_of(path).endswith(".gz") or not (state := _state(path)) or not state[0]:
         return False
     longest = csv.field_size_limit()
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -451,16 +556,16 @@ def _of_plain_csv(
 def _of_parquet(
     path: Path, columns: list[str], names: list[str], chunk_rows: int
 ) -> Iterator[Any]:
-    from pyarrow import parquet
-
     for name in names:
-        if (count := columns.count(name)) != 1:
-            found = f"{count} columns" if count else "no column"
-            raise ValueError(
-                f"the file has {found} named {name!r}, but the schema needs "
-                "exactly one; rename the column or use another schema"
-            )
-    with _sound_parquet(), parquet.ParquetFile(path, read_dictionary=names) as file:
+        if columns.count(name) != 1:
+            raise column_error(name, columns)
+    declared = parquet_schema(path)
+    for name in names:
+        check_flat(declared.field(name).type, name)
+    with (
+        _sound_parquet() as parquet,
+        parquet.ParquetFile(path, read_dictionary=names) as file,
+    ):
         yield from file.iter_batches(batch_size=chunk_rows, columns=names)
 
 
@@ -474,11 +579,16 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _sound_parquet() -> Iterator[None]:
-    import pyarrow
+def _sound_parquet() -> Iterator[Any]:
+    """Give the module that reads Parquet files, and word what it raises."""
+    if (pyarrow := _arrow()) is None:
+        raise ImportError(
+            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
+        )
+    from pyarrow import parquet
 
     try:
-        yield
+        yield parquet
     except (pyarrow.ArrowInvalid, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the operating system
             raise

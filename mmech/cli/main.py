@@ -10,6 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmech.cli.files import (
+    TABLE,
+    add_csv,
+    add_memory,
+    check_memory,
+    check_readable,
+    parts_of,
+)
+from mmech.cli.schemas import Described, add_schema
 from mmech.terminal import (
     InputError,
     Parser,
@@ -26,6 +35,8 @@ from mmech.terminal import (
 )
 
 if TYPE_CHECKING:
+    from mmech.domain.domain import Domain
+    from mmech.domain.parts import Part
     from mmech.privacy.ledger import PrivacyLedger
     from mmech.tables import TablePlan
 
@@ -33,11 +44,14 @@ __all__ = ["build_parser", "main"]
 
 PROG = "mmech"
 
+CODE = 4
+"""Memory: bytes of a value as a code, with the copy that is measured."""
+
 _DESCRIPTION = """\
 The matrix mechanism of differential privacy.
 
 All randomness that protects records comes from the operating system, so two runs
-differ. Input files are csv with a header row, plain or .gz.
+differ. Input files are csv with a header row, plain or .gz, or Parquet.
 """
 _EXAMPLES = f"""\
 example:
@@ -94,7 +108,7 @@ _WORDS = {
     "domain": "domain",
     "other": '"other"',
     "tables": "--table",
-    "Domain.check": None,
+    "Domain.check": f"`{PROG} schema check`",
 }
 """What is in files, and what Python calls it."""
 
@@ -114,7 +128,14 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tables(commands)
     _add_resume(commands)
     _add_budget(commands)
+    add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
+
+
+def _read_domain(path: str) -> Domain:
+    from mmech.tables.plan import read_domain
+
+    return read_domain(path)
 
 
 def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -127,7 +148,12 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=_TABLES_EXAMPLES,
     )
     add = command.add_argument
-    add("data", metavar="CSV", nargs="?", help="records; not needed for --dry-run")
+    add(
+        "data",
+        metavar="CSV",
+        nargs="?",
+        help=f"records: {TABLE}; not needed for --dry-run",
+    )
     add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
     which = command.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -180,6 +206,8 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
             help=f"what to do with {what}; drop leaves the record out of all tables, "
             f"and releases about how many there are (default: {choices[0]})",
         )
+    add_memory(command, "records, a few bytes for each attribute,")
+    add_csv(command)
 
 
 def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
@@ -279,9 +307,7 @@ def _tables(args: argparse.Namespace) -> None:
             "the records and --out are needed to release tables; give both, or "
             "--dry-run to see the errors to expect"
         )
-    for path in (args.domain, *([] if args.data is None else [args.data])):
-        with open(path, "rb"):  # before anything that takes time
-            pass
+    check_readable(args)
     ledger = None if args.ledger is None else _opened(args)
     if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:
         say(
@@ -297,15 +323,21 @@ def _tables(args: argparse.Namespace) -> None:
     said = ["starting"]
     with showing(lambda: said[-1]), _keeping(kept):
         from mmech.tables import release_tables
+        from mmech.tables.plan import read_domain
         from mmech.tables.result import check_new_folder
 
         if args.out is not None:
             check_new_folder(args.out)
+        domain = read_domain(args.domain)
+        tables = args.tables and [_names(table) for table in args.tables]
+        used = set().union(*tables or ())
+        if used and used <= set(domain.names):  # other columns need not be there
+            domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(
-            None if args.dry_run else args.data,
-            args.domain,
+            None if args.dry_run else _records(args, domain, said),
+            domain,
             ways=args.ways,
-            tables=args.tables and [_names(table) for table in args.tables],
+            tables=tables,
             epsilon=args.epsilon,
             rho=args.rho,
             neighbours=args.neighbours,
@@ -326,6 +358,22 @@ def _tables(args: argparse.Namespace) -> None:
         _print_statement(args)
     if ledger is not None:
         print_wrapped(f"Left in {args.ledger!r}: {_left(ledger)}.")
+
+
+def _records(
+    args: argparse.Namespace, domain: Domain, said: list[str]
+) -> Iterator[Part]:
+    """Return the records in parts, as long as their codes fit into memory."""
+    parts = parts_of(args, args.data, domain, said)
+
+    def bounded() -> Iterator[Part]:
+        held = 0
+        for part in parts:
+            held += len(part.X) * len(domain.shape) * CODE
+            check_memory(args.memory, held, "the records")
+            yield part
+
+    return bounded()
 
 
 @contextmanager

@@ -1,0 +1,257 @@
+"""Files of commands: how records are read, in what memory, and what is written."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+from mmech.terminal import InputError
+from mmech.writing import check_writable, replacing
+
+if TYPE_CHECKING:
+    from mmech.domain.domain import Domain
+    from mmech.domain.parts import Part
+    from mmech.domain.readers import CsvFormat
+
+__all__ = [
+    "STANDARD_INPUT",
+    "TABLE",
+    "add_csv",
+    "add_memory",
+    "check_memory",
+    "check_new",
+    "check_output",
+    "check_readable",
+    "csv_format",
+    "opened",
+    "parts_of",
+    "progress_words",
+    "read_header",
+    "writing",
+]
+
+READ = ("data", "queries", "model", "schema", "domain")
+"""Arguments that name a file which is read."""
+
+_FOLDERS = ("data", "queries")
+"""Those that may also name a folder, or the standard input."""
+
+PART = 2**20
+"""Rows that are read at a time, where no bound on memory says less."""
+
+PROGRAM = 400 * 2**20
+"""Memory: bytes of the program itself, with its libraries, and of what a release takes
+whatever the records."""
+
+CELL = 300
+"""Memory: bytes of a field in text, with what is read ahead of it."""
+
+
+STANDARD_INPUT = "- reads the standard input"
+TABLE = f"a csv or Parquet file, or a folder of them; {STANDARD_INPUT}"
+"""What an argument may name, in words."""
+
+# ---- options ---------------------------------------------------------------
+
+_CSV = {
+    "--sep": (",", "C", r"character between fields, such as ';' or '\t' (default: ,)"),
+    "--encoding": ("utf-8", "NAME", "encoding, such as latin-1 (default: utf-8)"),
+    "--decimal": (".", "C", "character before decimals, such as ',' (default: .)"),
+    "--thousands": (None, "C", "character between groups of digits (default: none)"),
+}
+"""Options of csv files: their default, what they take, and what they are for."""
+
+_NA = "text for a missing value, such as NA; may be repeated (default: empty fields)"
+_MULTILINE = (
+    "the csv file has quoted fields with line breaks; a quote that is not closed may "
+    "then swallow records (default: every line is a record, and one that does not "
+    "parse is an error)"
+)
+
+
+def add_csv(command: argparse.ArgumentParser) -> None:
+    """Add how csv files are written."""
+    for name, (default, metavar, text) in _CSV.items():
+        command.add_argument(name, default=default, metavar=metavar, help=text)
+    command.add_argument("--na", action="append", metavar="TEXT", help=_NA)
+    command.add_argument("--multiline", action="store_true", help=_MULTILINE)
+
+
+def add_memory(command: argparse.ArgumentParser, what: str) -> None:
+    """Add a bound on memory; `what` is held in it, in words."""
+    command.add_argument(
+        "--memory",
+        type=_read_memory,
+        metavar="SIZE",
+        help=f"most memory to use, such as 2G or 800M, at least 500M; where {what} "
+        "need more, nothing is released (default: what it takes)",
+    )
+
+
+def _read_memory(text: str) -> int:
+    """Read a number of bytes, as ``800M`` or ``2G``."""
+    units = {"M": 2**20, "G": 2**30}
+    number, unit = text[:-1], units.get(text[-1:].upper(), 0)
+    try:
+        size = int(float(number) * unit)
+    except (ValueError, OverflowError):
+        size = 0
+    if not 500 * 2**20 <= size < 2**50:
+        raise argparse.ArgumentTypeError(
+            "it must be a number of megabytes or gigabytes, at least 500M, such as 2G, "
+            f"got {text!r}"
+        )
+    return size
+
+
+def csv_format(args: argparse.Namespace) -> CsvFormat:
+    """Return how the csv files of a command are written."""
+    return {
+        "multiline": args.multiline,
+        "sep": "\t" if args.sep == r"\t" else args.sep,
+        "encoding": args.encoding,
+        "decimal": args.decimal,
+        "thousands": args.thousands,
+        "na": tuple(args.na or ()),
+    }
+
+
+# ---- files -----------------------------------------------------------------
+
+
+class _Piped(io.BytesIO):
+    """What came through the standard input, to be read more than once."""
+
+    name = "-"
+
+
+def opened(args: argparse.Namespace, path: str) -> Any:
+    """Return a path; of ``-`` the content of the standard input."""
+    if path != "-":
+        return path
+    if not hasattr(args, "piped"):
+        args.piped = _Piped(sys.stdin.buffer.read())
+    return args.piped
+
+
+def check_readable(args: argparse.Namespace) -> None:
+    """Raise for a file that cannot be opened, before the library is imported."""
+    for name in READ:
+        path = getattr(args, name, None)
+        table = name in _FOLDERS and (path == "-" or os.path.isdir(path or ""))
+        if isinstance(path, str) and not table:
+            with open(path, "rb"):
+                pass
+
+
+def check_new(args: argparse.Namespace, path: str) -> None:
+    """Raise, before the work starts, unless a file may be written.
+
+    It must not be one that the command reads, nor exist already without ``--force``.
+    """
+    target = check_writable(path)
+    if not target.exists():
+        return
+    for name in READ:
+        source = getattr(args, name, None)
+        if source and os.path.exists(source) and os.path.samefile(source, target):
+            raise InputError(
+                f"cannot write {path!r}: this command reads it; choose another name"
+            )
+    if not args.force:
+        raise InputError(
+            f"{path!r} exists already; choose another name, or overwrite it with "
+            "--force"
+        )
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Raise before any budget is spent, rather than after it."""
+    check_readable(args)
+    if args.out is not None:
+        check_new(args, args.out)
+
+
+@contextmanager
+def writing(path: str | None) -> Iterator[TextIO]:
+    """Give a stream to the file, whole or not at all, or to the standard output."""
+    if path is None:
+        yield sys.stdout
+        return
+    opening: Any = gzip.open if path.endswith(".gz") else open
+    form = {"encoding": "utf-8", "newline": ""}
+    with replacing(path) as unfinished, opening(unfinished, "wt", **form) as stream:
+        yield stream
+
+
+def read_header(args: argparse.Namespace, path: str) -> list[str]:
+    """Return the names of the columns; nothing below them is looked at."""
+    from mmech.domain.parts import columns_of
+
+    header = columns_of(opened(args, path), **csv_format(args))
+    if not header:
+        raise InputError(
+            f"the data {path!r} are empty; the first line must name the columns"
+        )
+    return header
+
+
+# ---- parts -----------------------------------------------------------------
+
+
+def parts_of(
+    args: argparse.Namespace, path: str, domain: Domain, said: list[str]
+) -> Iterator[Part]:
+    """Return the records of a file or folder in parts; `said` gets how far it is."""
+    from mmech.domain.parts import expected_rows, read
+
+    source = opened(args, path)
+    columns = len(domain.attributes) + 1
+    rows = _rows_within(args.memory, columns)
+    expected = expected_rows(source)
+    parts = read(source, domain, chunk_rows=rows, **csv_format(args))
+
+    def told() -> Iterator[Part]:
+        started, total = time.monotonic(), 0
+        for part in parts:
+            yield part
+            total += len(part.X)
+            seconds = time.monotonic() - started
+            said.append(progress_words(total, expected, seconds))
+
+    return told()
+
+
+def progress_words(n_read: int, expected: int | None, seconds: float) -> str:
+    """Return how far reading is, for the person at the terminal.
+
+    How many records there are may be private, and is not for who looks over a shoulder.
+    """
+    if not expected or not n_read:
+        return "reading"
+    done = min(n_read / expected, 1)
+    left = seconds * (1 / done - 1)
+    return f"reading: [{'#' * round(20 * done):20}] {done:.0%}, {left:.0f} s left"
+
+
+def _rows_within(memory: int | None, columns: int) -> int:
+    """Return how many rows may be read at a time."""
+    if memory is None:
+        return PART
+    return min(PART, max(1000, (memory - PROGRAM) // (CELL * columns)))
+
+
+def check_memory(memory: int | None, needed: int, what: str) -> None:
+    """Raise before anything is released where records take more than may be used."""
+    if memory is not None and needed > memory - PROGRAM:
+        raise InputError(
+            f"{what} do not fit into --memory with all that is computed from them; "
+            "raise it, or cut attributes into fewer values; nothing was released"
+        )

@@ -1,0 +1,469 @@
+"""The commands that help to write a domain, or a schema, and to see what does not fit.
+
+A schema is a domain with classes. `Described` says which of the two a program is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mmech.checks import nearest
+from mmech.cli.files import (
+    STANDARD_INPUT,
+    TABLE,
+    add_csv,
+    check_output,
+    check_readable,
+    csv_format,
+    opened,
+    read_header,
+    writing,
+)
+from mmech.limits import LIMITS
+from mmech.terminal import (
+    InputError,
+    Parser,
+    add_command,
+    printable,
+    say,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from mmech.domain.attribute import Attribute
+    from mmech.domain.domain import Domain
+    from mmech.domain.encoding import Misfit
+
+__all__ = ["Described", "add_schema"]
+
+
+class Described(NamedTuple):
+    """What a program describes records by.
+
+    Attributes
+    ----------
+    prog : str
+        Name of the program.
+    noun : {"domain", "schema"}
+        What the file is called.
+    read : callable
+        Reads it from a path; errors name it.
+    """
+
+    prog: str
+    noun: str
+    read: Callable[[str], Domain]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether one column is the class."""
+        return self.noun == "schema"
+
+
+MAX_NUMERIC_CATEGORIES = 10
+"""A column of more distinct numbers becomes numeric where values are read."""
+
+MAX_SHOWN = 80
+"""A longer value of a cell is cut off where it is printed."""
+
+MOST_VALUES = 8
+"""Distinct values that are shown of a column; with what frames them, ten lines."""
+
+SEPARATORS = ",;\t|"
+"""Characters that are tried between the names of the columns."""
+
+_SUGGEST = """\
+Print a {noun} to fill in, as JSON, from the names of the columns, which also tell
+whether one may be numeric, and the types that a Parquet file declares. The records are
+not read: what is in it must come from public documentation, and the template is refused
+until it is filled in.
+"""
+_ENTRIES = """\
+How to fill it in, by entry of "features":
+  categories
+      {"name": "sex", "type": "categorical", "categories": ["f", "m"]}
+  with an order
+      {"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}
+  bins of equal width between public bounds
+      {"name": "age", "type": "numeric", "lower": 0, "upper": 120, "n_bins": 6}
+  cut points, (c1, c2] and so on
+      {"name": "age", "type": "numeric", "cut_points": [25, 45, 65]}
+  bins of equal public probability, from published quantiles
+      {"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
+       "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}
+  dates, in days, weeks, months, quarters or years
+      {"name": "admitted", "type": "date", "lower": "2026-01-01",
+       "upper": "2026-12-31", "unit": "month"}
+
+An entry may have "other": a name for one more cell, or one of the categories,
+that takes unknown or missing values (--handle-unknown category).
+"""
+_CLASSES = """\
+One with an order may have "monotone": 1 where later classes are known to get
+no less likely from value to value, or -1 where they get no more likely;
+predictions keep to it.
+
+The classes are written as they are here: text, numbers, or true and false. A
+"type" of "target", "int", "bool" or "str", converts them: {"name": "sold",
+"type": "int", "categories": ["0", "1"]}.
+"""
+_CHECK = """\
+List what does not fit a {noun}, column by column, with its first row and its value, and
+say how many of the records fit.
+
+For the eyes of the owner of the records: what is printed holds values of single records
+and is outside the privacy guarantee. It spends no budget.
+"""
+_STATUS = """\
+A number outside the bounds counts as the nearest one and fits, unless
+--handle-unknown says otherwise in the command that releases.
+
+Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
+possible.
+"""
+_READ_VALUES = (
+    "read categories, bounds and classes from the records, for public data only: the "
+    "result depends on single records"
+)
+_FOR_THE_OWNER = (
+    "for the owner of the records only: what follows shows single records, outside the "
+    "privacy guarantee"
+)
+_LEAK = (
+    "PrivacyLeakWarning: categories, bounds and classes are read from the records, "
+    "which voids the privacy guarantee unless the records are public; write them from "
+    "documentation instead"
+)
+
+
+def add_schema(
+    commands: argparse._SubParsersAction[Parser], described: Described
+) -> None:
+    """Add ``schema`` and its own commands."""
+    prog, noun, _ = described
+    more = f"  {prog} schema check new.csv mine.json --queries\n" + (
+        "      records to predict, without a column for the class\n"
+    )
+    command = add_command(
+        commands,
+        "schema",
+        lambda args: command.print_help(),
+        short=f"write a {noun}: what is public about the records",
+        description=f"A {noun} lists what is public about records: attributes with "
+        "their categories, or bounds and cut points"
+        + (", and the classes." if described.has_classes else "."),
+        epilog=f"examples:\n  {prog} schema suggest mine.csv\n"
+        f"  {prog} schema check mine.csv mine.json\n",
+    )
+    inner: argparse._SubParsersAction[Parser] = command.add_subparsers(
+        title="commands", metavar="COMMAND", parser_class=Parser
+    )
+    suggest = add_command(
+        inner,
+        "suggest",
+        _suggest,
+        short="print a template from the names of the columns",
+        description=_SUGGEST.format(noun=noun),
+        epilog=f"{_ENTRIES}{_CLASSES * described.has_classes}\nexamples:\n"
+        f"  {prog} schema suggest mine.csv --out mine.json\n"
+        f"  {prog} schema suggest public.csv --read-values --out public.json\n"
+        "      categories and bounds as the file has them, for public data only\n",
+    )
+    add = suggest.add_argument
+    add("data", metavar="CSV", help=f"a csv or Parquet file; {STANDARD_INPUT}")
+    if described.has_classes:
+        add("--target", metavar="NAME", help="column with the classes (default: last)")
+    add("--read-values", action="store_true", help=_READ_VALUES)
+    number, limits = (
+        "bins of numbers with --read-values (default: 10)",
+        (1, LIMITS.bins),
+    )
+    add("--bins", type=whole(*limits), default=10, metavar="N", help=number)
+    add("--out", metavar="FILE", help=f"file for the {noun} (default: print it)")
+    add("--force", action="store_true", help="overwrite the output file if it exists")
+    add_csv(suggest)
+    suggest.set_defaults(described=described)
+    check = add_command(
+        inner,
+        "check",
+        _check,
+        short="list what of a file does not fit; for the owner's eyes",
+        description=_CHECK.format(noun=noun),
+        epilog=f"{_STATUS}\nexamples:\n  {prog} schema check mine.csv mine.json\n"
+        f"{more * described.has_classes}",
+    )
+    add = check.add_argument
+    add("data", metavar="CSV", help=f"records; sensitive: {TABLE}")
+    add(noun, metavar=noun.upper(), help=f"JSON file of the {noun}")
+    if described.has_classes:
+        add("--queries", action="store_true", help="look at the attributes only")
+    add_csv(check)
+    check.set_defaults(described=described)
+
+
+# ---- suggest ---------------------------------------------------------------
+
+
+def _suggest(args: argparse.Namespace) -> None:
+    check_output(args)
+    described: Described = args.described
+    kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
+    if kinds and args.read_values:
+        raise InputError(
+            "--read-values reads csv files only, got a Parquet file; leave it out"
+        )
+    header = list(kinds) or _header(args)
+    header = _named(header, args)
+    target = None
+    if described.has_classes:
+        target = header[-1] if args.target is None else args.target
+        if target not in header:
+            hint = nearest(target, header, f"choose from {', '.join(header)}")
+            raise InputError(f"{args.data!r} has no column named {target!r}; {hint}")
+    repeated = [name for name in header if header.count(name) > 1 or not name]
+    if repeated or len(header) < 1 + described.has_classes:
+        columns = "two columns, each" if described.has_classes else "one column,"
+        raise InputError(
+            f"{args.data!r} needs at least {columns} with a name of its own; "
+            "correct the first line"
+        )
+    document = (
+        _read(args, header, target)
+        if args.read_values
+        else _template(kinds or {}, header, target, described.prog)
+    )
+    with writing(args.out) as stream:
+        stream.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def _header(args: argparse.Namespace) -> list[str]:
+    """Return the names of the columns; unless it is given, find the separator."""
+    given, refusal = args.sep, None
+    header: list[str] = []
+    for args.sep in SEPARATORS if given == "," else [given]:
+        try:
+            header = read_header(args, args.data)
+        except ValueError as error:
+            refusal = refusal or error
+        if len(header) > 1:
+            break
+    else:
+        args.sep = given
+        if refusal is not None:
+            raise refusal
+    if args.sep != given:
+        sep = r"'\t'" if args.sep == "\t" else repr(args.sep)
+        say(
+            f"{args.described.prog}: the separator is taken to be {sep}; pass --sep "
+            f"{sep} to the other commands"
+        )
+    return header
+
+
+def _named(header: list[str], args: argparse.Namespace) -> list[str]:
+    """Return the columns but for a first one without a name."""
+    if len(header) < 2 or header[0]:
+        return header
+    say(
+        f"{args.described.prog}: the first column has no name and is left out; R and "
+        "pandas write names of rows so"
+    )
+    return header[1:]
+
+
+def _template(
+    kinds: Mapping[str, str | None],
+    header: Sequence[str],
+    target: str | None,
+    prog: str,
+) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "note": "Fill in every list and bound from public documentation, never from "
+        f"the records; `{prog} schema suggest --help` shows all kinds of entries. "
+        "Types are guessed from names.",
+        "features": [
+            _entry(name, kinds.get(name)) for name in header if name != target
+        ],
+    }
+    if target is not None:
+        document["target"] = {"name": target, "categories": []}
+    return document
+
+
+_NUMERIC = re.compile(
+    "age|amount|area|balance|capital|count|distance|duration|height|hours|income|length"
+    "|gain|loss|minutes|months|number|num|price|pressure|rate|ratio|salary|score|speed"
+    "|temperature|time|total|volume|wage|weight|width|years?"
+)
+_ORDINAL = re.compile("degree|education|grade|level|rank|stage")
+_DATE = re.compile("dates?|datetime|timestamp")
+"""Words of names that mean a number, an order or a date; who fills it in decides."""
+
+
+def _entry(name: str, kind: str | None) -> dict[str, Any]:
+    """Return a template of an attribute; without a declared kind its name tells."""
+    if kind is None:
+        words = re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
+        guesses = {"date": _DATE, "numeric": _NUMERIC, "ordinal": _ORDINAL}
+        kind = next(
+            (k for k, pattern in guesses.items() if any(map(pattern.fullmatch, words))),
+            "categorical",
+        )
+    if kind == "date":
+        bounds = {"lower": None, "upper": None, "unit": "month"}
+        return {"name": name, "type": kind, **bounds}
+    if kind == "numeric":
+        return {"name": name, "type": kind, "lower": None, "upper": None}
+    return {"name": name, "type": kind, "categories": []}
+
+
+def _declared(path: str) -> dict[str, str | None]:
+    """Return the columns of a Parquet file and the kinds that its schema declares.
+
+    Only the schema is read: a dictionary of values is data, as records are.
+    """
+    from mmech.domain.parts import parquet_schema
+    from mmech.exceptions import located
+
+    with located(f"cannot use the data {path!r}"):
+        declared = parquet_schema(path)
+    from pyarrow import types as kinds
+
+    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+
+    def kind_of(declared: Any) -> str:
+        if kinds.is_date(declared) or kinds.is_timestamp(declared):
+            return "date"
+        return "numeric" if any(f(declared) for f in numbers) else "categorical"
+
+    return {field.name: kind_of(field.type) for field in declared}
+
+
+def _read(
+    args: argparse.Namespace, header: Sequence[str], target: str | None
+) -> dict[str, Any]:
+    say(f"{args.described.prog}: {_LEAK}")
+    from mmech.domain.attribute import distinct_values
+    from mmech.domain.domain import Domain
+    from mmech.domain.readers import read_cells
+    from mmech.exceptions import located
+
+    with located(f"cannot use the data {args.data!r}"):
+        source, form = opened(args, args.data), csv_format(args)
+        cells = read_cells(source, header, header, **form)
+    columns = dict(zip(header, cells.T, strict=True))
+    domain = Domain(
+        tuple(
+            _attribute(name, columns[name], args.bins)
+            for name in header
+            if name != target
+        ),
+        read_from_records=True,
+    )
+    document: dict[str, Any] = json.loads(str(domain.to_json()))
+    if target is not None:
+        labels, has_missing = distinct_values(columns[target], f"column {target!r}")
+        if has_missing:
+            raise InputError(
+                f"column {target!r} of {args.data!r}, the class, has empty fields; "
+                "remove such records"
+            )
+        document["target"] = {"name": target, "categories": labels}
+    return document
+
+
+def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
+    """Describe a column of text: numeric where it is many numbers."""
+    import numpy as np
+
+    from mmech.domain.attribute import infer_attribute
+    from mmech.domain.values import number_values
+
+    numbers, bad = number_values(values)
+    present = numbers[~np.isnan(numbers)]
+    many = len(set(present.tolist())) > MAX_NUMERIC_CATEGORIES
+    if bad.any() or not many or math.isinf(np.abs(present).max()):
+        return infer_attribute(name, values, n_bins)
+    attribute = infer_attribute(name, present, n_bins)
+    return attribute if present.size == numbers.size else replace(attribute, other="?")
+
+
+# ---- check -----------------------------------------------------------------
+
+
+def _check(args: argparse.Namespace) -> None:
+    check_readable(args)
+    from mmech.domain.encoding import CLIPPED
+    from mmech.domain.parts import read_whole
+
+    described: Described = args.described
+    path = getattr(args, described.noun)
+    domain = described.read(path)
+    with_target = not getattr(args, "queries", False)
+    form = csv_format(args)
+    records = read_whole(
+        opened(args, args.data), domain, with_target=with_target, **form
+    )
+    if not with_target:
+        domain = replace(domain, required=())  # type: ignore[call-arg]
+    given = () if records.y is None else (records.y,)
+    misfits = domain.check(records.X, *given, handle_unknown="error")
+    clipped = [misfit for misfit in misfits if misfit.problem in CLIPPED]
+    misfits = [misfit for misfit in misfits if misfit.problem not in CLIPPED]
+    say(f"{described.prog}: {_FOR_THE_OWNER}")
+    for line in (*_summary(misfits), *_beyond(clipped)):
+        print(printable(line))
+    n, n_fit = len(records.X), len(records.X) - len({m.row for m in misfits})
+    print(f"{n_fit:,} of {n:,} records fit the {described.noun} {path!r}.")
+    if misfits:
+        sys.stdout.flush()
+        raise SystemExit(1)
+
+
+def _summary(misfits: Iterable[Misfit]) -> list[str]:
+    """Return lines on every column and problem, most frequent values first."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for row, column, value, problem in misfits:
+        values = found.setdefault((column, problem), {})
+        values.setdefault(_shown(value), []).append(row)
+    lines = ["Rows are counted from 0, below the header."] if found else []
+    for (column, problem), values in found.items():
+        number = sum(map(len, values.values()))
+        lines.append(f"column {column!r}: {problem}, in {_rows(number)}")
+        ordered = sorted(values.items(), key=lambda entry: -len(entry[1]))
+        for value, rows in ordered[:MOST_VALUES]:
+            where = f"row {rows[0]}"
+            if len(rows) > 1:
+                where = f"{_rows(len(rows))}, first in row {rows[0]}"
+            lines.append(f"  {value} in {where}")
+        if len(values) > MOST_VALUES:
+            lines.append(f"  and {len(values) - MOST_VALUES:,} other values")
+    return lines
+
+
+def _beyond(clipped: Iterable[Misfit]) -> list[str]:
+    """Return a line on every column that has numbers outside its bounds."""
+    numbers: dict[str, int] = {}
+    for misfit in clipped:
+        numbers[misfit.column] = numbers.get(misfit.column, 0) + 1
+    return [
+        f"column {column!r}: {_rows(number)} outside the bounds count as the nearest "
+        "number within"
+        for column, number in numbers.items()
+    ]
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'s' if number > 1 else ''}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
