@@ -24,10 +24,13 @@ from mmech.testing import watch_draws
 
 
 def pytest_configure(config):
-    """Choose the noise of tests, and where their files go.
+    """Choose the noise and the examples of tests, and where their files go.
 
-    Files, some megabytes, are written into memory: a disk is waited for.
+    Slow runs draw fresh examples. Files, some megabytes, are written into memory: a
+    disk is waited for.
     """
+    if "not slow" not in config.option.markexpr:
+        settings.load_profile("fresh")
     if SEED == 0:
         config.pluginmanager.register(SameEveryTime())
     memory = Path("/dev/shm")
@@ -62,6 +65,7 @@ settings.register_profile(
 settings.register_profile(
     "thorough", settings.get_profile("mmech"), max_examples=500
 )  # pytest --hypothesis-profile=thorough
+settings.register_profile("fresh", settings.get_profile("mmech"), derandomize=False)
 settings.load_profile("mmech")
 
 

@@ -68,7 +68,7 @@ class Report:
     --------
     >>> from mmech import Identity, Prefix, report
     >>> report(Prefix(4), Identity(4), epsilon=1.0).rmse
-    2.23606797749979
+    2.23607
     """
 
     loss: float
