@@ -300,7 +300,9 @@ def runner(case):
 
 RECIPES = dict(recipes()) | {
     "entropy": Recipe(score="entropy", n_trees=2),
-    "gain": Recipe(score="gain", n_trees=2, splits="threshold", candidates="sqrt"),
+    "gain": Recipe(
+        score="gain-and-ratio", n_trees=2, splits="threshold", candidates="sqrt"
+    ),
     "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
     "selective": Recipe(pruning="selective", n_trees=3),
     "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import make_classification
 from sklearn.utils import Bunch
 
 from mmech_rf import Attribute, Schema, datasets
@@ -112,6 +113,43 @@ def parity(order: int, n_records: int) -> Any:
         name=f"parity of {order}",
     )
 
+
+def synthetic(informative: int, noise: int, n_records: int) -> Any:
+    """Return records of ``sklearn.datasets.make_classification``, two even classes.
+
+    Fletcher and Islam 2017 say which features are informative and which are noise, all
+    else by default; the seed is ours. Bounds are public, -8 and 8: others are clipped.
+    """
+    data, target = make_classification(
+        n_records, informative + noise, n_informative=informative, n_redundant=0,
+        random_state=0,
+    )  # fmt: skip
+    names = [f"x{i}" for i in range(informative + noise)]
+    schema = Schema(
+        [Attribute.numeric(n, lower=-8, upper=8, n_bins=GRID) for n in names], [0, 1]
+    )
+    return Bunch(data=data, target=target, schema=schema, feature_names=names)
+
+
+SYNTHETIC = {
+    "synth-a": (5, 0, 30_000),
+    "synth-b": (10, 0, 30_000),
+    "synth-c": (15, 0, 30_000),
+    "synth-d": (10, 5, 30_000),
+    "synth-e": (5, 10, 30_000),
+    "synth-f": (5, 5, 30_000),
+    "synth-g": (10, 10, 30_000),
+    "syn5d": (5, 0, 3_000),
+    "syn10d": (10, 0, 3_000),
+    "syn15d": (15, 0, 3_000),
+}
+"""Sets of Fletcher and Islam 2017, and of Huang et al. 2022, whose sources leave open
+what is informative: informative features, noise, records."""
+
+SOURCES |= {
+    name: Source(name, built_in=partial(synthetic, *sizes))
+    for name, sizes in SYNTHETIC.items()
+}
 
 PARITIES = {
     f"parity of {order}, {n} records": (order, n)

@@ -998,6 +998,84 @@ RECIPES = (
         "2**GRID * unit",
         (f"{RECIPE_SHARES}::test_an_added_record_moves_scores_within_the_window",),
     ),
+    Mutant(
+        "windows of gain ratios without the node's own entropy",
+        "mmech_rf/literature/scores.py",
+        "2 * window + 2, ratio=True",
+        "window, ratio=True",
+        (f"{RECIPE_SHARES}::test_an_added_record_moves_scores_within_the_window",),
+    ),
+    Mutant(
+        "a second ensemble that counts the labels of records",
+        "mmech_rf/literature/fitting.py",
+        "more = count_leaves(second, public, labels, counts.shape[1], all_of_them)",
+        "more = count_leaves(second, self.codes, self.class_codes, counts.shape[1], "
+        "np.ones((len(self.codes), n_trees), np.int64))",
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "trees that share the records at the price of one",
+        "mmech_rf/literature/fitting.py",
+        'self.times = n_paid if recipe.records == "all" else 1',
+        "self.times = 1",
+        (f"{RECIPE_DRAWS}::test_a_neighbour_looks_the_same_and_is_paid_for",),
+    ),
+    Mutant(
+        "trees that are removed at the price of one removal each",
+        "mmech_rf/literature/fitting.py",
+        "epsilon / forest.n_trees, window=1",
+        "epsilon, window=1",
+        (f"{RECIPE_DRAWS}::test_one_output_of_trees_that_are_removed",),
+    ),
+    Mutant(
+        "trees that are removed for their exact votes",
+        "mmech_rf/literature/fitting.py",
+        "if removed and len(kept) > 1:",
+        "if right[1] > right[0] and len(kept) > 1:",
+        (f"{RECIPE_DRAWS}::test_one_output_of_trees_that_are_removed",),
+    ),
+    Mutant(
+        "nodes that stop at exact sizes whatever they show",
+        "mmech_rf/literature/grow.py",
+        'if self.recipe.selection == "exact":\n'
+        '                if self.recipe.stopping == "size":\n'
+        "                    stopped = "
+        "self._sizes_of_nodes(tree.size) <= LEAF_RECORDS\n",
+        'if self.recipe.stopping == "size":\n'
+        "                stopped = "
+        "self._sizes_of_nodes(tree.size) <= LEAF_RECORDS\n"
+        '            if self.recipe.selection == "exact":\n'
+        "                pass\n",
+        (f"{RECIPE_DRAWS}::test_nothing_public_depends_on_records",),
+    ),
+    Mutant(
+        "paths that do not end by their support",
+        "mmech_rf/literature/grow.py",
+        "(left < sizes[attribute]) & bool(levels)",
+        "(left < 0)",
+        (f"{RECIPE_DRAWS}::test_paths_of_a_tree_end_one_by_one",),
+    ),
+    Mutant(
+        "two outcomes in place of a child per value",
+        "mmech_rf/literature/grow.py",
+        'self._two_way = self._ordered | (self.recipe.splits == "binary")',
+        "self._two_way = np.ones(self._sizes.size, np.bool_)",
+        (f"{RECIPE_DRAWS}::test_one_tree_is_that_of_the_source",),
+    ),
+    Mutant(
+        "two levels more than leaves of ten records",
+        "mmech_rf/literature/recipe.py",
+        "math.ceil(math.log(leaves, branching))))",
+        "math.ceil(math.log(leaves, branching))) + 2)",
+        (f"{RECIPE_SHARES}::test_levels_follow_from_public_numbers",),
+    ),
+    Mutant(
+        "logarithms to the number of cells of numbers",
+        "mmech_rf/literature/recipe.py",
+        "else 2\n                    for a",
+        "else a.size\n                    for a",
+        (f"{RECIPE_SHARES}::test_levels_follow_from_public_numbers",),
+    ),
 )
 
 TABLE = tomllib.loads(Path(__file__).with_name("drawn.toml").read_text("utf-8"))

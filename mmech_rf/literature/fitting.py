@@ -13,16 +13,17 @@ from mmech.noise import LAPLACE
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, measure
-from mmech.selection import select
+from mmech.selection import choose_rows
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
 from mmech_rf.literature.budgets import Budget
-from mmech_rf.literature.grow import Grower
+from mmech_rf.literature.grow import Grower, grow_by_support
 from mmech_rf.literature.leaves import count_leaves, draw_leaf_labels, release_levels
 from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
-from mmech_rf.literature.votes import first_trees, join, leaf_votes
+from mmech_rf.literature.votes import join, keyed_numbers, leaf_votes, tree_of
+from mmech_rf.private.voting import weight_votes
 from mmech_rf.workloads import training_workload
 
 __all__ = ["Fitting"]
@@ -67,26 +68,45 @@ class Fitting:
 
     def trees(self, n_trees: int, epsilon: Fraction) -> tuple[Forest, Floats]:
         """Release all trees and their leaves."""
-        recipe = self.recipe
-        budget = self.budget(n_trees, epsilon)
-        self.times = n_trees if recipe.records == "all" else 1
+        recipe, first = self.recipe, n_trees
+        if recipe.structure in ("two-phase", "two-ensembles"):
+            first = max(1, math.floor(recipe.first_phase * n_trees))
+        # The second of two ensembles costs nothing.
+        n_paid = first if recipe.structure == "two-ensembles" else n_trees
+        budget = self.budget(n_paid, epsilon)
+        self.times = n_paid if recipe.records == "all" else 1
         if self.sampled:
             what = f"{n_trees} trees of random samples of the records"
             self._charge(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
         weights = multiplicities(
-            recipe.records, len(self.codes), n_trees, recipe.sample, self.noise
+            recipe.records, len(self.codes), n_paid, recipe.sample, self.noise
         )
-        if recipe.structure != "two-phase":
-            return self._phase(weights, budget, 1)
-        first = max(1, math.floor(recipe.first_phase * n_trees))
         forest, counts = self._phase(weights[:, :first], budget, 1)
         if first == n_trees:
             return forest, counts
+        if recipe.structure == "two-ensembles":
+            return self._second_ensemble(forest, counts, n_trees - first, budget)
         labels = counts.argmax(axis=1)
         predicted = labels[forest.apply(self.codes) + forest.leaf_offsets[:-1]]
         wrong = (predicted != self.class_codes[:, None]).sum(axis=1)
         later, more = self._phase(weights[:, first:] * wrong[:, None], budget, first)
         return join([forest, later]), np.concatenate([counts, more])
+
+    def _second_ensemble(
+        self, forest: Forest, counts: Floats, n_trees: int, budget: Budget
+    ) -> tuple[Forest, Floats]:
+        """Add trees whose leaves count the labels that the first ensemble gives."""
+        public = self.unlabelled
+        assert public is not None  # the recipe asks for them
+        votes = weight_votes(
+            forest, leaf_votes(forest, counts, self.recipe.vote), public
+        )
+        ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
+        labels = (votes + 1e-9 * ties).argmax(axis=1)
+        all_of_them = np.ones((len(public), n_trees), np.int64)
+        second = self._structure(all_of_them, budget, 1, second=True)
+        more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
+        return join([forest, second]), np.concatenate([counts, more])
 
     def _phase(
         self, weights: Integers, budget: Budget, unit: int
@@ -94,16 +114,29 @@ class Fitting:
         forest = self._structure(weights, budget, unit)
         return forest, self._leaves(forest, weights, budget, unit)
 
-    def _structure(self, weights: Integers, budget: Budget, unit: int) -> Forest:
+    def _structure(
+        self, weights: Integers, budget: Budget, unit: int, second: bool = False
+    ) -> Forest:
         recipe, n_trees = self.recipe, weights.shape[1]
         if not recipe.draws:
+            if recipe.depth == "support":
+                return grow_by_support(
+                    self.schema,
+                    n_trees,
+                    recipe.support(
+                        self.schema, float(budget.counts[-1]), self.n_records
+                    ),
+                    self.rng,
+                )
             return grow_random_forest(
                 self.schema, n_trees, self.n_levels, splits=recipe.splits, seed=self.rng
             )
         codes, class_codes, ledger = self.codes, self.class_codes, self.ledger
+        sized = None
         if self.unlabelled is not None:
             codes = self.unlabelled
             if recipe.selection == "exact":  # from all public attributes
+                sized = self._labelled(weights, second)
                 codes = np.concatenate([codes, self.codes])
             else:
                 # Of this fit: who has a label in another one may have none here.
@@ -135,7 +168,20 @@ class Fitting:
             pay=pay,
             release=self._noisy,
             rng=self.rng,
+            sized=sized,
         ).grow(budget.tests, stops)
+
+    def _labelled(self, weights: Integers, second: bool) -> Integers:
+        """Return which records have labels in which tree, those without them first.
+
+        Random samples stay hidden: all records count.
+        """
+        assert self.unlabelled is not None  # the recipe asks for them
+        if self.sampled:
+            weights = np.ones_like(weights)
+        n_others = len(self.codes) if second else len(self.unlabelled)
+        others = np.zeros((n_others, weights.shape[1]), np.int64)
+        return np.concatenate([weights, others] if second else [others, weights])
 
     def _leaves(
         self, forest: Forest, weights: Integers, budget: Budget, unit: int
@@ -181,21 +227,36 @@ class Fitting:
     def selected(
         self, forest: Forest, counts: Floats, epsilon: Fraction
     ) -> tuple[Forest, Floats]:
-        """Draw how many of the trees vote, for the records that they get right."""
-        right = np.zeros(forest.n_trees, np.int64)
+        """Remove trees one by one, where the others are drawn to do better without.
+
+        A tree is kept or removed by the exponential mechanism, for the records that
+        the remaining trees get right; the last one is kept.
+        """
+        if forest.n_trees == 1:
+            return forest, counts
+        what = "which trees are removed, one by one"
+        self._charge(
+            LedgerEntry(epsilon, what, "exponential", self.outer.factor), self.ledger
+        )
         rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
         saying = leaf_votes(forest, counts, self.recipe.vote)
-        votes = np.zeros((len(self.codes), counts.shape[1]))
+        votes = sum(saying[rows[:, tree]] for tree in range(forest.n_trees))
+        kept = list(range(forest.n_trees))
         for tree in range(forest.n_trees):
-            votes += saying[rows[:, tree]]
-            right[tree] = (votes.argmax(axis=1) == self.class_codes).sum()
-        chosen, entry = select(
-            right, epsilon, "epsilon", released="how many of the trees vote",
-            monotone=True, relation=self.outer, ledger=self.ledger, noise=self.noise,
-        )  # fmt: skip
-        self.model._note(entry)
-        kept = first_trees(forest, chosen + 1)
-        return kept, counts[: kept.n_leaves]
+            without = votes - saying[rows[:, tree]]
+            right = [
+                (one.argmax(axis=1) == self.class_codes).sum()
+                for one in (votes, without)
+            ]
+            removed = choose_rows(
+                np.array([right]), epsilon / forest.n_trees, window=1,
+                relation=self.outer, noise=self.noise,
+            )[0]  # fmt: skip
+            if removed and len(kept) > 1:
+                kept.remove(tree)
+                votes = without
+        leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
+        return join([tree_of(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 
     # ---- paying and noise ------------------------------------------------------
 

@@ -19,11 +19,11 @@ from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
-from mmech_rf.literature.recipe import Recipe
+from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
 from mmech_rf.literature.scores import Score
 from mmech_rf.schema import Schema
 
-__all__ = ["Grower", "Pay", "Release"]
+__all__ = ["Grower", "Pay", "Release", "grow_by_support"]
 
 
 HISTOGRAM_ENTRIES = 2**23
@@ -64,6 +64,8 @@ class Grower:
     pay: Pay  # called before the nodes of a level are drawn or measured
     release: Release  # adds noise to counts that were paid for
     rng: np.random.Generator  # public: which attributes are candidates where
+    # Weights by which exact tests stop, where those that they follow from are others.
+    sized: Integers | None = None
     _sizes: Integers = field(init=False)
     _starts: Integers = field(init=False)
     _ordered: Flags = field(init=False)
@@ -82,6 +84,7 @@ class Grower:
         tree, record = np.nonzero(self.weights.T)
         self._record = record
         self._weight = self.weights[record, tree]
+        self._sized = (self.weights if self.sized is None else self.sized)[record, tree]
         self._node = tree.astype(np.int64)
 
     def _log_widths(self) -> Integers:
@@ -112,7 +115,10 @@ class Grower:
             stopped = np.zeros(tree.size, np.bool_)
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
-            if self.recipe.selection != "exact":
+            if self.recipe.selection == "exact":
+                if self.recipe.stopping == "size":
+                    stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
+            else:
                 what = f"tests of level {number + 1}"
                 if self.recipe.selection == "noisy-counts":
                     self.pay(cost, what, "laplace", self.unit * len(self._sizes))
@@ -150,11 +156,16 @@ class Grower:
         )  # fmt: skip
         return counts
 
-    def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
-        """Return which nodes are too small, by noisy numbers of records."""
+    def _sizes_of_nodes(self, n_nodes: int) -> Integers:
+        """Return exact numbers of records, which are public if attributes are."""
         inside = self._node >= 0
         counts = np.zeros(n_nodes, np.int64)
-        np.add.at(counts, self._node[inside], self._weight[inside])
+        np.add.at(counts, self._node[inside], self._sized[inside])
+        return counts
+
+    def _stopped(self, n_nodes: int, cost: Fraction) -> Flags:
+        """Return which nodes are too small, by noisy numbers of records."""
+        counts = self._sizes_of_nodes(n_nodes)
         what = "numbers of records of nodes"
         self.pay(cost, what, "laplace", self.unit)
         noisy = self.release(counts, Fraction(self.unit), cost, what)
@@ -373,6 +384,33 @@ class Grower:
         """Return the branch that codes of an attribute take."""
         failed = codes > value if self._ordered[a] else codes != value
         return np.where(value < 0, codes, failed)
+
+
+def grow_by_support(
+    schema: Schema, n_trees: int, support: float, rng: np.random.Generator
+) -> Forest:
+    """Grow random trees with a child per value whose paths end one by one.
+
+    A path of cells 1 in s holds ``support / s`` times the records that a leaf needs if
+    records are spread evenly; it goes on by a random attribute whose children do. The
+    first test is always there. Public.
+    """
+    sizes = np.array(schema.domain_shape, np.int64)
+    tree, free = np.arange(n_trees), np.ones((n_trees, sizes.size), np.bool_)
+    left, levels = np.full(n_trees, support), list[Level]()
+    while tree.size:
+        order = np.where(free, rng.random(free.shape), -1.0)
+        attribute = order.argmax(axis=1)
+        stopped = (left < sizes[attribute]) & bool(levels) | ~free.any(axis=1)
+        attribute[stopped] = -1
+        value = np.full(tree.size, -1)
+        levels.append(Level(tree, attribute, value))
+        parent = np.repeat(np.arange(tree.size), children_of(attribute, value, sizes))
+        tree, free = tree[parent], free[parent]
+        left = left[parent] / sizes[attribute[parent]]
+        free[np.arange(parent.size), attribute[parent]] = False
+    ordered = tuple(a.kind != "categorical" for a in schema.attributes)
+    return lay_out(levels, schema.domain_shape, ordered)
 
 
 def children_of(attribute: Integers, value: Integers, sizes: Integers) -> Integers:

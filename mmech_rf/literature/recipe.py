@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech.storage.codec import storable
@@ -26,7 +28,7 @@ GUARANTEES = {
 VOTES = ("hard", "weight", "mean", "probabilistic", "most-confident", "log-odds")
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "structure": ("random", "drawn", "two-phase"),
+    "structure": ("random", "drawn", "two-phase", "two-ensembles"),
     "splits": ("multiway", "threshold", "binary"),
     "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
     "score": SCORES,
@@ -43,7 +45,8 @@ DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support")
 N_TREES = ("log-records", "support")
 
 LEAF_RECORDS = 10
-"""Stopping by public size: about so many records are in a leaf, two levels above."""
+"""Stopping by size: about so many records are in a leaf; exactly, where tests are exact
+and attributes public."""
 
 SELECTION_SHARE = Fraction(1, 10)
 """Share of epsilon that the draw of which trees vote costs, under "selective"."""
@@ -53,8 +56,10 @@ WORDS = {
     ("structure", "drawn"): "Tests are drawn from the records.",
     ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
     "the trees says how much every record weighs in the others.",
+    ("structure", "two-ensembles"): "A first ensemble releases its leaves and labels "
+    "the records without labels; they label the leaves of a second ensemble, for free.",
     ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
-    "mechanism.",
+    "mechanism, among the candidates of a node.",
     ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
     "then one of the attributes; every draw is paid for.",
     ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
@@ -74,13 +79,23 @@ WORDS = {
     "Laplace noise and made consistent by least squares.",
     ("leaves", "matrix"): "Class counts of all leaves are released through the matrix "
     "mechanism.",
-    ("stopping", "size"): "The depth is limited by the public number of records.",
+    ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
+    "records, or exactly where attributes are public.",
     ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
     ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
     "with those of a node above.",
-    ("pruning", "selective"): "How many of the trees vote is drawn, paid for.",
+    ("pruning", "selective"): "Trees are removed one by one: whether the others do "
+    "better without it is drawn for each tree, and paid for.",
 }
 """What a choice says in `Recipe.describe`."""
+
+ONE_CANDIDATE = (
+    "Attribute and cut are drawn together, by the exponential mechanism, among the "
+    "candidates of a node.",
+    "The attribute of a node is public and random; its cut is drawn by the exponential "
+    "mechanism.",
+)
+"""What nodes with a single candidate say otherwise."""
 
 
 NUMBERS = {
@@ -89,9 +104,9 @@ NUMBERS = {
     "attributes": "as deep as there are attributes",
     "half": "half as deep as there are attributes",
     "half-or-log": "half as deep as there are attributes, or the logarithm of the "
-    "number of records",
+    "number of records less one",
     "fletcher-islam": "so deep that half of the attributes are tested",
-    "support": "as deep as leaves have signal",
+    "support": "every path as deep as its leaf has signal",
 }
 """What a rule for a number says in `Recipe.describe`."""
 
@@ -103,17 +118,20 @@ class Recipe:
 
     Attributes
     ----------
-    structure : {"random", "drawn", "two-phase"}
+    structure : {"random", "drawn", "two-phase", "two-ensembles"}
         Where tests come from. In two phases, the trees of the first say how much every
-        record weighs in the others: as often as they are wrong about it.
+        record weighs in the others: as often as they are wrong about it. The first of
+        two ensembles labels ``X_unlabelled``, which label the leaves of the second.
     n_trees : int, "log-records" or "support"
         Number of trees; the logarithm of the number of records; or as many as
         leave signal in leaves, for random multiway trees that share epsilon.
     depth : int or str
         Levels of tests: a number, the number of "attributes", "half" of it,
-        "half-or-log" of the records, "fletcher-islam", or as long as "support" lasts.
+        "half-or-log" of the records, "fletcher-islam", or as long as the expected
+        "support" of a path is more than noise.
     stopping : {"depth", "size", "noisy-counts"}
-        What limits the depth further: a public number of records, or noisy ones.
+        What limits the depth further: about 10 records in a leaf, by their public
+        number, or exactly for exact tests; or noisy numbers of records.
     splits : {"multiway", "threshold", "binary"}
         Two outcomes for all tests ("binary"), or a child per value for attributes
         without order ("threshold"), or for all ("multiway", random tests only).
@@ -123,7 +141,7 @@ class Recipe:
         How a test is drawn; "exact" for ``guarantee="labels"`` only, and with random
         samples only where tests come from unlabelled records: an exact test shows who
         was sampled, and the price of samples assumes that nothing does.
-    score : {"median", "max", "gini", "entropy", "gain"}
+    score : {"median", "max", "gini", "entropy", "gain-and-ratio"}
         What makes a test good, see `mmech_rf.literature.scores`.
     cuts : {"exponential", "class-means"}
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
@@ -139,7 +157,7 @@ class Recipe:
     sample : Fraction
         Probability of a record to be in a Bernoulli sample.
     first_phase : Fraction
-        Share of the trees that are grown first, in two phases.
+        Share of the trees that are grown first, in two phases or two ensembles.
     leaves : {"laplace", "exponential", "permute-and-flip", "levels", "matrix"}
         What is released of the leaves.
     vote : str
@@ -288,9 +306,16 @@ class Recipe:
             ),
             (
                 "unlabelled",
-                self.unlabelled and self.structure != "drawn",
-                "records without labels are for {structure='drawn'} only",
+                self.unlabelled and self.structure not in ("drawn", "two-ensembles"),
+                "records without labels are for {structure='drawn'} or "
+                "'two-ensembles' only",
                 "leave it out",
+            ),
+            (
+                "structure",
+                self.structure == "two-ensembles" and not (exact and self.unlabelled),
+                "a second ensemble has public attributes and records without labels",
+                "use {selection='exact'} with {unlabelled=True}",
             ),
             (
                 "vote",
@@ -340,7 +365,7 @@ class Recipe:
             self.stopping == "size"
             or self.depth in ("half-or-log", "support")
             or isinstance(self.n_trees, str)
-            or (self.draws and self.score in ("entropy", "gain"))
+            or (self.draws and self.score in ("entropy", "gain-and-ratio"))
         )
 
     @property
@@ -361,23 +386,43 @@ class Recipe:
             return math.isqrt(n_attributes - 1) + 1
         return min(int(self.candidates), n_attributes)
 
+    def branching(self, schema: Schema) -> float:
+        """Return the mean number of children, over attributes."""
+        multiway = self.splits == "multiway"
+        return float(
+            np.mean(
+                [
+                    a.size
+                    if multiway or (a.kind == "categorical" and self.splits != "binary")
+                    else 2
+                    for a in schema.attributes
+                ]
+            )
+        )
+
     def trees(self, schema: Schema, epsilon: float, n_records: float) -> int:
         """Return the number of trees, from public numbers."""
         if self.n_trees == "log-records":
             return max(1, math.ceil(math.log(n_records)))
         if self.n_trees == "support":
             # Fletcher and Islam 2015: as many as leave two levels with signal.
-            delta = sum(schema.domain_shape) / schema.n_features
-            most = n_records / delta**2
-            fits = most * epsilon / (math.sqrt(2) * schema.n_classes)
+            most = n_records / self.branching(schema) ** 2
+            fits = self.support(schema, epsilon, most)
             return min(max(math.ceil(fits) - 1, 1), schema.n_features)
         return int(self.n_trees)
+
+    def support(self, schema: Schema, epsilon: float, n_records: float) -> float:
+        """Return how many leaves of a tree of epsilon may have more signal than noise.
+
+        Records over theta, the noise of a leaf (Fletcher and Islam 2015).
+        """
+        return n_records * epsilon / (math.sqrt(2) * schema.n_classes)
 
     def n_levels(self, schema: Schema, epsilon: float, n_records: float) -> int:
         """Return how many levels have tests, from public numbers."""
         d = schema.n_features
         n_trees = self.trees(schema, epsilon, n_records)
-        branching = sum(schema.domain_shape) / d
+        branching = self.branching(schema)
         if self.depth == "attributes":
             levels = d
         elif self.depth == "half":
@@ -388,13 +433,16 @@ class Recipe:
             ordered = sum(a.kind != "categorical" for a in schema.attributes)
             levels = max(1, fletcher_islam_depth(ordered, d - ordered))
         elif self.depth == "support":
-            theta = math.sqrt(2) * schema.n_classes * n_trees / epsilon
-            levels = max(1, int(math.log(max(n_records / theta, 1), branching)))
+            # Paths over small attributes first are the longest.
+            support = self.support(schema, epsilon / n_trees, n_records)
+            sizes = np.cumprod(np.sort(np.array(schema.domain_shape, float)))
+            levels = max(1, int((sizes <= support).sum()))
         else:
             levels = int(self.depth)
-        if self.stopping == "size":
-            per_leaf = n_records / (LEAF_RECORDS * n_trees)
-            levels = min(levels, max(1, math.ceil(math.log2(max(per_leaf, 1)))) + 2)
+        if self.stopping == "size" and self.selection != "exact":
+            parts = n_trees if self.records == "disjoint" else 1
+            leaves = max(n_records / (LEAF_RECORDS * parts), 1)
+            levels = min(levels, max(1, math.ceil(math.log(leaves, branching))))
         return levels
 
     def budget(self, epsilon: Any, n_levels: int) -> Budget:
@@ -452,12 +500,22 @@ class Recipe:
         lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
         for part in fields(self):
             words = WORDS.get((part.name, getattr(self, part.name)))
+            if part.name == "selection" and (words and self.candidates == 1):
+                words = words.replace(*ONE_CANDIDATE)
             if words and (part.name != "selection" or self.draws):
                 lines.append(words)
         if self.draws:
             rule = self.levels if isinstance(self.levels, str) else "stated"
+            some = {
+                "all": "all attributes",
+                "sqrt": "random attributes, the square root of how many there are",
+            }
+            looked = some.get(str(self.candidates), "random attributes, {} for each")
+            words = looked.format(self.candidates)
+            cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
-                f"Tests are compared by {self.score}; shares of levels: {rule}."
+                f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
+                f"are compared by {self.score}; shares of levels: {rule}."
             )
         trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
         depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")

@@ -11,8 +11,12 @@ median   -abs(n(left) - n(right))                                [-1, 1]
 max      sum_v max_c n(v, c)                                     [0, 1]
 gini     -sum_v (n(v) - sum_c n(v, c)^2 / n(v))                  (-2, 0]
 entropy  -sum_v n(v) H(v), in bits                               log2(kN + 1) + 1.44
-gain     (n H - sum_v n(v) H(v)) / log2(number of children)      twice that
+gain     (1 + 1 / log2(number of children)) / 2 of the gain,     twice that
+         n H - sum_v n(v) H(v): the mean of gain and gain ratio
 =======  ======================================================  ====================
+
+The last is "gain-and-ratio"; the information of a split is that of even children, which
+is public. For one node the entropy ranks tests as the information gain does.
 
 Fractions are counted on a grid of 2^-6, rounded term by term. Counts of entropies
 are clamped at a public N.
@@ -50,7 +54,7 @@ class Score:
     term: Callable[[Integers], Integers]
     window: int  # that an added record moves all scores within
     contrast: bool = False  # minus the difference of two terms, not their sum
-    divided: bool = False  # gains over the node, by the logarithm of their children
+    ratio: bool = False  # gains over the node, and ratios by the number of children
     grid: int = 1  # units of the score to one record, or bit
 
     @property
@@ -63,17 +67,16 @@ class Score:
         one, other = self.term(left), self.term(right)
         if self.contrast:
             return -abs(one - other)
-        if self.divided:
+        if self.ratio:
             return one + other - self.term(left + right)
         return one + other
 
     def multiway(self, children: Integers) -> Integers:
         """Return the scores of tests with a child per value, from (..., values, k)."""
         found = self.term(children).sum(axis=-1)
-        if self.divided:
-            n = children.shape[-2]
-            scale = round(2**16 * math.log2(n))
-            return (found - self.term(children.sum(axis=-2))) * 2**16 // scale
+        if self.ratio:
+            mean = round(2**15 * (1 + 1 / math.log2(children.shape[-2])))
+            return (found - self.term(children.sum(axis=-2))) * mean // 2**16
         return found
 
 
@@ -110,7 +113,7 @@ def _n_log_n(most: int) -> tuple[Integers, int]:
     return table, int(steps.max() - steps.min() + overshoot)
 
 
-SCORES = ("median", "max", "gini", "entropy", "gain")
+SCORES = ("median", "max", "gini", "entropy", "gain-and-ratio")
 
 
 def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Score:
@@ -136,5 +139,5 @@ def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Sco
     term = partial(_entropy, table, most)
     if name == "entropy":
         return Score(term, window, grid=2**GRID)
-    # The node and one child change, and a quotient is rounded down.
-    return Score(term, 2 * window + 2, divided=True, grid=2**GRID)
+    # The node and one child change, and a product is rounded down.
+    return Score(term, 2 * window + 2, ratio=True, grid=2**GRID)

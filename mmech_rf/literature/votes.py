@@ -17,7 +17,7 @@ from mmech_rf.literature.recipe import VOTES
 from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.private.voting import weight_votes
 
-__all__ = ["RecipeVotes", "first_trees", "join", "leaf_votes", "pruned"]
+__all__ = ["RecipeVotes", "join", "keyed_numbers", "leaf_votes", "pruned", "tree_of"]
 
 
 @storable("RecipeVotes")
@@ -50,7 +50,7 @@ class RecipeVotes(Experts):
         # The largest of log p + Gumbel noise is a class drawn with probability p; the
         # noise is a keyed hash, so that a record always gets the same answer.
         logs = np.log(np.maximum(votes / self.forest.n_trees, 1e-300))
-        return logs - np.log(-np.log(_hashed(codes, votes.shape[1], self.key)))
+        return logs - np.log(-np.log(keyed_numbers(codes, votes.shape[1], self.key)))
 
     def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k): shares of the votes."""
@@ -60,7 +60,7 @@ class RecipeVotes(Experts):
         return _shares(votes)
 
 
-def _hashed(codes: Integers, n_classes: int, key: int) -> Floats:
+def keyed_numbers(codes: Integers, n_classes: int, key: int) -> Floats:
     """Return numbers in (0, 1) that follow from a record, a class and a key."""
     mixed = np.full((codes.shape[0], n_classes), key, np.uint64)
     with np.errstate(over="ignore"):
@@ -101,7 +101,7 @@ def pruned(forest: Forest, counts: Floats, epsilon: float) -> Floats:
 
     References
     ----------
-    .. [1] Fletcher, Islam, "A differentially private decision forest", AusDM 2015.
+    .. [1] Fletcher, Islam, "A differentially private decision forest", AI 2015.
     """
     paths, below = _node_counts(forest, counts)
     _, n_leaves = _node_counts(forest, np.ones((counts.shape[0], 1)))
@@ -130,22 +130,23 @@ def leaf_votes(forest: Forest, counts: Floats, vote: str) -> Floats:
     return np.asarray(best / best.sum(axis=1, keepdims=True))
 
 
-def first_trees(forest: Forest, n_trees: int) -> Forest:
-    """Return the first trees of a forest."""
-    nodes = forest.node_offsets[n_trees]
+def tree_of(forest: Forest, tree: int) -> Forest:
+    """Return one tree of a forest, as a forest."""
+    start, stop = forest.node_offsets[tree : tree + 2]
+    feature, child = forest.feature[start:stop], forest.child[start:stop]
     return Forest(
         forest.domain_shape,
-        forest.feature[:nodes],
-        forest.child[:nodes],
-        forest.node_offsets[: n_trees + 1],
-        forest.leaf_offsets[: n_trees + 1],
-        None if forest.value is None else forest.value[:nodes],
+        feature,
+        np.where(feature < 0, child, child - start),
+        np.array([0, stop - start]),
+        np.array([0, np.diff(forest.leaf_offsets)[tree]]),
+        None if forest.value is None else forest.value[start:stop],
         forest.ordered,
     )
 
 
 def join(forests: list[Forest]) -> Forest:
-    """Return the trees of several forests, with two-way tests, as one forest."""
+    """Return the trees of several forests, as one forest."""
     shifts = np.cumsum([0, *(forest.n_nodes for forest in forests)])
     children = [
         np.where(one.feature < 0, one.child, one.child + shift)
@@ -165,6 +166,8 @@ def join(forests: list[Forest]) -> Forest:
         np.concatenate(children),
         np.concatenate([[0], *nodes]),
         np.concatenate([[0], *leaves]),
-        np.concatenate([np.asarray(one.value) for one in forests]),
+        None
+        if first.value is None
+        else np.concatenate([np.asarray(one.value) for one in forests]),
         first.ordered,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy._data import load
-from benchmarks.recipes.__main__ import Row, accuracy
+from benchmarks.recipes.__main__ import Row, measures
 from mmech_rf import RecipeForestClassifier, recipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.statistical]
@@ -21,10 +21,10 @@ def most_accuracy(name, recipe, epsilon, n_splits=8, choices=""):
     bunch = load(name)
     if bunch is None:
         pytest.skip("the folder of the data sets is not there")
-    row = Row(name, recipe, str(epsilon), choices, "0", "")
+    row = Row(name, recipe, str(epsilon), choices)
     orders = map(np.random.default_rng, range(n_splits))
     n = len(bunch.target)
-    found = [accuracy(row, bunch, o.permutation(n), False) for o in orders]
+    found = [measures(row, bunch, o.permutation(n), False)[0] for o in orders]
     return np.mean(found) + 2 * np.std(found, ddof=1) / len(found) ** 0.5
 
 

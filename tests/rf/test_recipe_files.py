@@ -96,7 +96,7 @@ def test_records_without_labels_on_the_command_line(files, capsys):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda text: None, r"cannot open '.*bad\.csv': No such file"),
+        (lambda text: None, r"there is no file '.*bad\.csv'"),
         (lambda text: text.replace("safety", "airbags"), r"no column named 'safety'"),
         (
             lambda text: text.replace("safety", "safety,class", 1).replace(

@@ -104,6 +104,46 @@ def test_depths_are_those_of_fletcher_and_islam(s, r, depth):
     assert recipe.trees(schema_of(s, r), 1.0, 1000.0) == 100
 
 
+@pytest.mark.parametrize(
+    ("name", "schema", "n_records", "levels"),
+    [
+        ("jpw", schema_of(4, 0), 1235, 2),  # log2 is 10, and half of 4 attributes 2
+        ("jpw", schema_of(0, 8), 17, 3),  # log2 of 17, less one, and not 4
+        ("spe", schema_of(9, 0), 1000, 4),  # 10 of the 100 records of a tree: 16 leaves
+        ("spe", schema_of(9, 0), 80, 1),
+        ("sspe-2", schema_of(9, 0), 80, 9),  # until exact sizes stop it
+        ("rana", schema_of(16, 0), 300, 5),  # log2 of 30: trees share the records
+    ],
+)
+def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
+    assert recipes()[name].n_levels(schema, 1.0, n_records) == levels
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("spe", "The attribute of a node is public and random; its cut is drawn by"),
+        ("guan", "Attribute and cut are drawn together"),
+        (
+            "patil-singh",
+            "all attributes; splits: threshold. Tests are compared by gini",
+        ),
+        ("dprf-thesis", "how many there are at 10 cut points each"),
+        ("pte", "label the leaves of a second ensemble, for free"),
+        ("fi-2015", "every path as deep as its leaf has signal"),
+    ],
+)
+def test_descriptions_tell_candidates_splits_and_stops(name, words):
+    assert words in recipes()[name].describe()
+
+
+def test_preset_numbers_are_those_of_their_sources():
+    found = recipes()
+    assert (found["liu"].depth + 1, found["liu"].n_trees) == (5, 90)
+    assert found["dprf-thesis"].grid == 10
+    assert (found["rana"].score, found["rana"].n_trees) == ("entropy", 10)
+
+
 def test_the_number_of_trees_follows_from_public_support():
     recipe = recipes()["fi-2015"]
     assert recipe.trees(NURSERY, 1.0, 12960) == 8
@@ -310,6 +350,12 @@ def test_what_is_not_private_is_refused_with_what_is(name):
     assert not ledger.entries
 
 
+@pytest.mark.parametrize("name", ["top", "ssrdt"])
+def test_names_without_an_algorithm_are_refused(name):
+    with pytest.raises(ParameterError, match="the sources say no more of it than"):
+        find_recipe(name)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -323,7 +369,7 @@ def test_what_is_not_private_is_refused_with_what_is(name):
         ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
         (
-            {"recipe": "ssrdt", "neighbours": "labels", "handle_unknown": "drop"},
+            {"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
             "^handle_unknown and handle_missing cannot be 'drop' for neighbours=",
         ),
     ],

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
 from mmech_rf.literature import scores
 from mmech_rf.literature.budgets import RULES
+from mmech_rf.literature.grow import grow_by_support
 from mmech_rf.literature.leaves import draw_leaf_labels
 from mmech_rf.literature.recipe import CHOICES
 
@@ -33,7 +35,9 @@ OTHERS = CELLS[::3]
 
 VARIANTS = {
     "entropy": Recipe(score="entropy", n_trees=2),
-    "gain": Recipe(score="gain", n_trees=2, splits="threshold", candidates="sqrt"),
+    "gain": Recipe(
+        score="gain-and-ratio", n_trees=2, splits="threshold", candidates="sqrt"
+    ),
     "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
     "selective": Recipe(pruning="selective", n_trees=3),
     "shared medians": Recipe(score="median", records="all", n_trees=2),
@@ -324,8 +328,10 @@ ENUMERATED = [
 
 @pytest.mark.parametrize("name", ENUMERATED)
 def test_all_outputs_for_all_neighbours(name):
-    recipe = SMALL[name].replace(n_trees=1, candidates=SMALL[name].candidates)
-    recipe = recipe.replace(depth=1, stopping="depth")
+    # The second tree of two ensembles costs nothing, and one of two may be removed.
+    several = SMALL[name].structure == "two-ensembles"
+    several |= SMALL[name].pruning == "selective"
+    recipe = SMALL[name].replace(n_trees=1 + several, depth=1, stopping="depth")
     relation = "labels" if recipe.guarantee == "labels" else "add_remove"
     extra = {"X_unlabelled": [["0", "1"], ["2", "0"]]} if recipe.unlabelled else {}
     model = tiny(recipe, relation=relation)
@@ -418,6 +424,196 @@ def test_tests_follow_from_noisy_numbers_alone(name):
             model.fit(rows, [label] * number)
         found.append(model._experts.forest)
     same("forests", *found)
+
+
+# ----------------------------------------------- one tree by hand, without noise
+# Ten records: color, size and class. By size, (no, yes): 0 (3, 0), 1 (2, 1), 2 (0, 1),
+# 3 (0, 3). By color: a (3, 1), b (0, 3), c (2, 1).
+TEN = [
+    ("a", "0", "no"), ("a", "0", "no"), ("a", "1", "no"), ("a", "3", "yes"),
+    ("b", "1", "yes"), ("b", "2", "yes"), ("b", "3", "yes"),
+    ("c", "0", "no"), ("c", "1", "no"), ("c", "3", "yes"),
+]  # fmt: skip
+COLOR = Attribute.categorical("color", ["a", "b", "c"])
+SIZE = Attribute.ordinal("size", ["0", "1", "2", "3"])
+IS_B = Attribute.categorical("b", ["t", "f"])
+IS_SMALL = Attribute.categorical("small", ["t", "f"])
+
+# ID3. Root: size<=1 has leaves (5, 1) and (0, 4): 9 right, Gini 1.67, entropy 3.9, gain
+# 6.1; color has (3, 1), (0, 3), (2, 1): 8, 2.83, 6.0 and 4.0, times .82 with its ratio.
+# Class means of size, .4 and 2.4, meet at 1.4, next to the same cut. Small ones: color
+# leaves nobody mixed, size<=0 does. The others are all of one class: the first test.
+ID3 = {
+    "size<=1 & color=a": (3, 0), "size<=1 & color=b": (0, 1),
+    "size<=1 & color=c": (2, 0), "size>1 & color=a": (0, 1),
+    "size>1 & color=b": (0, 2), "size>1 & color=c": (0, 1),
+}  # fmt: skip
+# Two outcomes: color=b, (0, 3) and (5, 2), has 8 right and Gini 2.86 at the root. Among
+# small ones it leaves nobody mixed.
+CART = {
+    "size<=1 & color=b": (0, 1), "size<=1 & color!=b": (5, 0),
+    "size>1 & color=a": (0, 1), "size>1 & color!=a": (0, 3),
+}  # fmt: skip
+# Medians first: size<=1 (6 and 4) and color=a (4 and 6), of which size has the smaller
+# Gini. Small ones: color=a and size<=0 halve them, with Gini 1.33 both: the first.
+# Others: color=b halves them.
+MEDIANS = {
+    "size<=1 & color=a": (3, 0), "size<=1 & color!=a": (2, 1),
+    "size>1 & color=b": (0, 2), "size>1 & color!=b": (0, 2),
+}  # fmt: skip
+# Two attributes of two values each, in any order, are the four cells.
+CELLS_OF_TWO = {
+    "b=t & small=t": (0, 1), "b=t & small=f": (0, 2),
+    "b=f & small=t": (5, 0), "b=f & small=f": (0, 2),
+}  # fmt: skip
+# Sizes alone, 3, 3, 1 and 3 records: 6 and 4, then 3 and 3, 1 and 3.
+SIZES = {
+    "size<=1 & size<=0": (3, 0), "size<=1 & size>0": (2, 1),
+    "size>1 & size<=2": (0, 1), "size>1 & size>2": (0, 3),
+}  # fmt: skip
+# Others have sizes 0 (6), 1 (2), 2 and 3: they alone part into 6 and 4, then 2 and 2.
+OTHER_SIZES = ["0"] * 6 + ["1", "1", "2", "3"]
+OF_OTHERS = {"size<=0": (3, 0), "size>0 & size<=1": (2, 1), "size>0 & size>1": (0, 4)}
+# Exact medians of all, twice as many others and those above: sizes 0 (15), 1 (7), 2 (3)
+# and 3 (5) part into 15 and 15. Ten of the first tree have labels, which stop at once
+# unless 11 do: an eleventh, b of size 2. Then none of the parts has more than 10.
+OF_ALL = {"size<=0": (3, 0), "size>0": (2, 6)}
+# The 12 others of size 0 are labelled no, the 8 larger ones yes; of the 20 in the
+# second tree the 12 could part, but have one size.
+LABELLED = {"size<=0": (12, 0), "size>0": (0, 8)}
+
+BOTH, SIZE_ALONE, TWO = (COLOR, SIZE), (SIZE,), (IS_B, IS_SMALL)
+TRACES = {
+    **dict.fromkeys(["patil-singh", "hou", "rana"], (BOTH, [ID3])),
+    **dict.fromkeys(["friedman-schuster", "sulq-id3"], (BOTH, [ID3])),
+    **dict.fromkeys(["guan", "li-gini", "max-tree", "zhang", "liu"], (BOTH, [CART])),
+    **dict.fromkeys(["diprime", "dprf-thesis"], (BOTH, [MEDIANS])),
+    **dict.fromkeys(["jpw", "bojarski", "fi-2015", "fi-2021"], (TWO, [CELLS_OF_TWO])),
+    "spe": (SIZE_ALONE, [SIZES]),
+    "sspe-1": (SIZE_ALONE, [OF_OTHERS]),
+    "sspe-2": (SIZE_ALONE, [OF_ALL]),
+    "pte": (SIZE_ALONE, [OF_ALL, LABELLED]),
+}
+
+
+def without_noise(draw, sample):
+    """The best candidate, exact counts, every record once in each tree."""
+    if draw.kind in ("exponential_rows", "exponential", "permute_and_flip"):
+        rows = np.array([row.argmax() for row in row_probabilities(draw)])
+        return rows if draw.kind == "exponential_rows" else rows[0]
+    if draw.kind == "samples":
+        return np.ones((len(TEN), 1), np.int64)
+    if draw.kind == "assignment":
+        return np.zeros(draw.exact, np.int64)
+    return draw.exact if draw.kind == "laplace" else sample()
+
+
+def columns(attributes, rows):
+    made = {
+        "color": [row[0] for row in rows],
+        "size": [row[1] for row in rows],
+        "b": ["tf"[row[0] != "b"] for row in rows],
+        "small": ["tf"[row[1] > "1"] for row in rows],
+    }
+    return np.array([made[attribute.name] for attribute in attributes], object).T
+
+
+@pytest.mark.parametrize("name", list(recipes()))
+def test_one_tree_is_that_of_the_source(name):
+    attributes, trees = TRACES[name]
+    schema, recipe = Schema(attributes, ("no", "yes")), recipes()[name]
+    depth = 3 if recipe.selection == "exact" else 2
+    if recipe.depth != "support":
+        recipe = recipe.replace(depth=depth)
+    recipe = recipe.replace(n_trees=len(trees))
+    model = RecipeForestClassifier(
+        schema, epsilon=50, recipe=recipe, n_records=1000, random_state=0,
+        neighbours="labels" if recipe.guarantee == "labels" else "add_remove",
+    )  # fmt: skip
+    exact = recipe.selection == "exact"
+    rows = [*TEN, ("b", "2", "yes")] if exact else TEN
+    others = np.array(OTHER_SIZES * (1 + exact), object)[:, None]
+    extra = {"X_unlabelled": others} if recipe.unlabelled else {}
+    with watched(without_noise):
+        model.fit(columns(attributes, rows), [row[2] for row in rows], **extra)
+    for tree, expected in enumerate(trees):
+        first, last = model.forest_.leaf_offsets[tree : tree + 2]
+        counts = np.rint(model.leaf_counts_[first:last]).astype(int).tolist()
+        paths = model.forest_.leaf_paths(tree, schema=schema)
+        paths = [re.sub(r"(b|small)!=t", r"\1=f", path) for path in paths]
+        paths = [re.sub(r"(b|small)!=f", r"\1=t", path) for path in paths]
+        found = {
+            frozenset(p.split(" & ")): c for p, c in zip(paths, counts, strict=True)
+        }
+        if recipe.leaves in ("exponential", "permute-and-flip"):
+            expected = {
+                p: (int(c[0] >= c[1]), int(c[0] < c[1])) for p, c in expected.items()
+            }
+        assert found == {
+            frozenset(p.split(" & ")): list(c) for p, c in expected.items()
+        }
+
+
+def test_paths_of_a_tree_end_one_by_one():
+    """Fletcher and Islam 2015, attributes of 2, 2 and 4 values and a support of 7.
+
+    A half has a support of 3.5: enough for the other two values, not for four. A fourth
+    has 1.75, enough for none.
+    """
+    schema = Schema(
+        [
+            Attribute.categorical(n, list(v))
+            for n, v in {"p": "01", "q": "01", "r": "0123"}.items()
+        ],
+        ("no", "yes"),
+    )
+    forest = grow_by_support(schema, 200, 7.0, np.random.default_rng(0))
+    ends = {
+        frozenset(condition.split("=")[0] for condition in path.split(" & "))
+        for tree in range(200)
+        for path in forest.leaf_paths(tree, schema=schema)
+    }
+    assert ends == {frozenset(names) for names in ("p", "q", "r", "pq")}
+
+
+def test_one_output_of_trees_that_are_removed():
+    """Which trees stay follows from the draws, which cost a tenth of epsilon in all."""
+    recipe = recipes()["guan"].replace(n_trees=2, depth=1, vote="hard")
+    for labels in (["no", "yes", "yes", "yes"], ["no"] * 4):
+        kept = []
+
+        def watcher(draw, sample, kept=kept):
+            if draw.kind == "exponential_rows" and draw.exact.shape == (1, 2):
+                kept.append(draw)
+                return np.array([1])
+            return sample()
+
+        model = RecipeForestClassifier(
+            Schema((IS_B,), ("no", "yes")), epsilon=50, recipe=recipe, n_records=4
+        )
+        with watched(watcher):
+            model.fit(np.array([["t"]] * 4, object), labels)
+        rates = sum(Fraction(draw.public["rate"]) for draw in kept)  # to one record
+        assert len(kept) == 2
+        assert 4.99 < rates <= 5
+        assert model.forest_.n_trees == 1
+
+
+def test_trees_are_removed_where_others_do_better():
+    """A tree of one record says no, one of three says yes; no comes first if equal."""
+    recipe = recipes()["guan"].replace(n_trees=2, depth=1, vote="hard")
+    model = RecipeForestClassifier(
+        Schema((IS_B,), ("no", "yes")), epsilon=50, recipe=recipe, n_records=4
+    )
+
+    def watcher(draw, sample):
+        places = np.array([0, 1, 1, 1])
+        return places if draw.kind == "assignment" else without_noise(draw, sample)
+
+    with watched(watcher):
+        model.fit(np.array([["t"]] * 4, object), ["no", "yes", "yes", "yes"])
+    assert model.forest_.n_trees == 1
+    assert model.leaf_counts_.sum(axis=0).tolist() == [0, 3]
 
 
 # -------------------------------------------------------------------- random samples
@@ -600,6 +796,6 @@ def test_a_gain_ratio_goes_from_nothing_to_one():
     assert entropy_of(1000) == 0
     assert gain / entropy_of(1000, 1) == 1
     assert 0.01 < gain < 0.012
-    score = scores.score_for("gain", 2, 2000)
+    score = scores.score_for("gain-and-ratio", 2, 2000)
     children = np.array([[[1000, 0], [0, 0], [0, 0]], [[1000, 0], [0, 1], [0, 0]]])
     assert abs(np.diff(score.multiway(children))[0]) <= score.window
