@@ -239,7 +239,10 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_
             inside = (table["lower"] <= truth) & (truth <= table["upper"])
             held.setdefault(("ranges", level), []).append(inside.mean())
     for (_, level), shares in held.items():
-        assert level - ref.margin(shares) <= np.mean(shares) <= 0.995
+        assert level - ref.margin(shares) <= np.mean(shares)
+    # Not by being endless: of hundreds of counts, a tenth is expected outside.
+    every = [share for (_, level), own in held.items() if level == 0.9 for share in own]
+    assert np.mean(every) < 1
 
 
 @pytest.mark.parametrize("persons", [1, 3])
