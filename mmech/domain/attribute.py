@@ -117,8 +117,8 @@ class Attribute:
         The categories; for a numeric attribute, optional names of its bins.
     lower, upper : float, optional
         Public bounds of a numeric attribute. Values outside them are unknown.
-        Without bounds every finite number is known. Of a date, which needs both: its
-        first and its last day, as dates or as text, ``"2026-01-31"``.
+        Without bounds every finite number is known. A date needs both: the first and
+        the last day, as dates or as text, ``"2026-01-31"``.
     cut_points : sequence of float, default=()
         Increasing inner edges :math:`c_1 < c_2 < \dots` of the bins
         :math:`(-\infty, c_1], (c_1, c_2], \dots` of a numeric attribute. When
@@ -140,11 +140,11 @@ class Attribute:
         or for a number or a date the name of one more cell after the others. A
         categorical attribute with a category ``"?"`` uses that one by default.
     monotone : {1, -1}, optional
-        Public knowledge on classes, for an attribute with an order. Of two records
-        that differ in this attribute alone, the one further on in the order of its
-        cells is never less likely to have one of the later classes (1), or never more
-        likely (-1): of two classes the second one, of several any number of the last
-        ones in the order in which the schema lists them. The cell for unknown and
+        Public knowledge on classes, for an attribute with an order. If two records
+        differ in this attribute alone, the one further on in the order of its cells is
+        never less likely to have one of the later classes (1), or never more likely
+        (-1). Later classes are the second of two, or any number of the last ones in the
+        order in which the schema lists them. The cell for unknown and
         missing values stands outside that order. Classifiers of `mmech_rf` keep to it,
         or refuse it.
     integer : bool, optional

@@ -73,7 +73,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
     "numeric": ("lower", "upper"),
     "date": _DATE_KEYS,
 }
-"""Of these, what is needed where there are no cut points."""
+"""Keys that an entry needs if it has no cut points."""
 
 _OWN = ("other", "monotone")
 """What entries of any type may have."""

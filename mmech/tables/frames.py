@@ -25,7 +25,7 @@ FRAMES = {
 
 
 def kind_of_frame(data: Any) -> str | None:
-    """Return the kind of frame that data are, ``None`` for what is no frame."""
+    """Return the kind of frame that data are, or ``None`` if they are no frame."""
     library = type(data).__module__.partition(".")[0]
     return library if library in FRAMES and library != "dict" else None
 

@@ -133,7 +133,7 @@ def counted(
 
 
 def _gap_weights(n_labels: int, most: int, rate: int) -> Integers:
-    """Return weights of labels whose score is so far from that of the best, (n,).
+    """Return weights of labels by the distance of their score from the best, (n,).
 
     Whole numbers, so that sums of them are exact. The first, of the best label, is the
     power of two that keeps sums within 64 bits. There are at most `MOST_GAPS`.

@@ -37,8 +37,8 @@ is two levels but for that share.
 
 Where something was released before that predicts a class for every record, leaves
 may stand for it in place of a class of their own. That a record is predicted right
-is a property of the record alone, and a tree scores it once as before: n(c) only gets
-one more c. So a tree is drawn that knows where to trust the earlier prediction, and
+is a property of the record alone, and a tree scores it once: n(c) only gets one
+more c. So a tree is drawn that knows where to trust the earlier prediction, and
 where to do better (Kohavi's trees with naive Bayes in their leaves).
 
 References

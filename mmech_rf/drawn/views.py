@@ -254,7 +254,7 @@ class Views:
 def _cells_within(view: View | ScoreView, finer: View | ScoreView) -> Integers | None:
     """Return which cell of a view each of a finer one is in; None if it is not finer.
 
-    Of two views of one attribute, or of one score.
+    Both are views of one attribute, or of one score.
     """
     if isinstance(view, ScoreView) or isinstance(finer, ScoreView):
         if not set(view.cuts) <= set(finer.cuts):

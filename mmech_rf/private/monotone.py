@@ -66,7 +66,7 @@ class MonotoneGrid:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self.attributes = attributes
-        # Of one value they have no direction, and would be axes, of which NumPy has 64.
+        # Skip attributes of one value: NumPy allows 64 axes.
         directed = (a.monotone is not None and a.size > 1 for a in attributes)
         self.places = [i for i, monotone in enumerate(directed) if monotone]
         self.shape = tuple(attributes[i].size for i in self.places)
