@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import threading
@@ -23,6 +24,7 @@ __all__ = [
     "Parser",
     "add_command",
     "command_line",
+    "finishing",
     "in_words",
     "paragraphs",
     "printable",
@@ -168,6 +170,46 @@ def showing(
         done.set()
         thread.join()
         _shown.remove(doing)
+
+
+@contextmanager
+def finishing(spent: Callable[[], str]) -> Iterator[None]:
+    """Let the first Ctrl-C wait once a budget is spent; the second one interrupts.
+
+    Parameters
+    ----------
+    spent : callable
+        Returns what is spent, in words, or an empty text. An interruption before
+        anything is spent takes effect at once.
+
+    Notes
+    -----
+    Python delivers signals to the main thread alone, and a program may have a handler
+    of its own: elsewhere, and there, nothing changes.
+    """
+    standard = signal.default_int_handler
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not standard
+    ):
+        yield
+        return
+
+    def wait(number: int, frame: Any) -> None:
+        words = spent()
+        signal.signal(signal.SIGINT, standard)
+        if not words:
+            standard(number, frame)
+        say(
+            f"\n{words} is spent, so the work goes on to its end; interrupt again to "
+            "stop and lose it"
+        )
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, standard)
 
 
 # ---- options ---------------------------------------------------------------

@@ -23,6 +23,7 @@ from mmech import MatrixMechanism, Measurement, PrivacyLedger, QueryMatrix
 from mmech.domain.domain import warn_if_read
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
 from mmech.privacy.ledger import LedgerEntry
+from mmech.terminal import finishing
 from mmech.threads import one_blas_thread
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.ensembles import Ensemble
@@ -162,6 +163,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released.
+        KeyboardInterrupt
+            At once before the first release. Later the first Ctrl-C only says what is
+            spent and the fit goes on to its end; a second one loses it.
 
         Warns
         -----
@@ -188,15 +192,21 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         for name in before:
             if name in _PRIVATE_STATE or (name.endswith("_") and name[0] != "_"):
                 delattr(self, name)
+
+        def spent(words: str) -> str:
+            paid = vars(self).get("releases_", ())
+            return words.format(cost_in_words(paid), len(paid)) if paid else ""
+
         try:
-            self._fit(X, y)
+            with finishing(lambda: spent("{}")):
+                self._fit(X, y)
         except BaseException as stop:
-            paid = vars(self).get("releases_")
-            if paid and paid is not before.get("releases_"):
-                stop.add_note(
-                    f"{cost_in_words(paid)} is spent on {len(paid)} releases of this "
-                    "fit, which are lost; what is left of a ledger is not touched."
-                )
+            lost = spent(
+                "{} is spent on {} releases of this fit, which are lost; what is left "
+                "of a ledger is not touched."
+            )
+            if lost:
+                stop.add_note(lost)
             # Nothing half fitted: what an earlier fit paid for stays usable.
             self.__dict__.clear()
             self.__dict__.update(before)

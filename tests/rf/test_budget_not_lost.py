@@ -1,6 +1,7 @@
 """Whatever fails, fails before a charge: no budget is spent without a result."""
 
 import math
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -419,3 +420,45 @@ def test_fits_in_threads_succeed_or_spend_nothing(name):
     refused = [reason for reason in found if reason is not None]
     assert [type(reason) for reason in refused] == [BudgetExceededError] * 4
     assert 1.99 < ledger.spent <= 2
+
+
+@pytest.mark.parametrize("pressed", [1, 2])
+@pytest.mark.parametrize("release", [0, 1])
+def test_only_a_second_interruption_loses_what_is_paid_for(
+    release, pressed, monkeypatch, capsys
+):
+    """Ctrl-C waits for the end of a fit once a release is paid for, but only once."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    measure, asked = BatchTrainingClassifier._measured, []
+
+    def interrupted(model, *arguments):
+        if len(asked) == release:
+            for _ in range(pressed):
+                signal.raise_signal(signal.SIGINT)
+        asked.append(arguments)
+        return measure(model, *arguments)
+
+    monkeypatch.setattr(BatchTrainingClassifier, "_measured", interrupted)
+    ledger = PrivacyLedger(1)
+    schema = schema_of([3, 4])
+    model = BatchTrainingClassifier(schema, epsilon=1, n_ensembles=2, ledger=ledger)
+    X, y = records_of(schema, 30, np.random.default_rng(0))
+    try:
+        result, stop = None, None
+        try:
+            result = model.fit(X, y)
+        except KeyboardInterrupt as interruption:
+            stop = interruption
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    said = capsys.readouterr().err
+    if release == 0:
+        assert (ledger.spent, said) == (0, "")
+        assert not hasattr(stop, "__notes__")
+    else:
+        assert "epsilon = 0.5 is spent, so the work goes on to its end" in said
+        assert (result is None) == (stop is not None) == (pressed == 2)
+        assert ledger.spent == (1 if pressed == 1 else 0.5)
+        if pressed == 2:
+            assert "epsilon = 0.5 is spent on 1 releases" in stop.__notes__[0]
