@@ -37,6 +37,8 @@ from mmech.privacy.cost import one_cost
 
 __all__ = ["GAUSSIAN", "K_NORM", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Law:
@@ -61,6 +63,14 @@ class Law:
     continuous : callable
         From a cost to the variance of continuous noise for sensitivity one, by which
         strategies are compared.
+    characteristic : callable
+        From the parameter and frequencies to the characteristic function of the noise
+        of one row, of which intervals are made.
+    tail : callable
+        From the parameter and a probability to a whole distance that the noise of one
+        row exceeds with at most this probability.
+    words : str
+        The noise in a sentence, such as "Laplace noise".
     groups : tuple of tuple of int, default=()
         Sizes of the groups of rows of a K-norm law, in blocks of equal totals; empty
         where rows are independent.
@@ -82,6 +92,9 @@ class Law:
     variance: Callable[[Fraction], Any]
     scale: Callable[[Fraction], Any]
     continuous: Callable[[Fraction], float]
+    characteristic: Callable[[Any, Floats], Floats]
+    tail: Callable[[Fraction, float], int]
+    words: str
     groups: Blocks = ()
 
     @property
@@ -120,6 +133,27 @@ def _continuous_gaussian_variance(rho: Fraction) -> float:
     return 1.0 / (2.0 * float(rho))
 
 
+def _laplace_characteristic(scale: Any, frequencies: Floats) -> Floats:
+    half = np.sin(frequencies / 2) / math.sinh(min(0.5 / float(scale), 700.0))
+    return np.asarray(1 / (1 + np.square(half)))
+
+
+def _gaussian_characteristic(variance: Any, frequencies: Floats) -> Floats:
+    """Return that of continuous noise of the variance of the discrete noise."""
+    own = discrete_gaussian_variance(variance)
+    return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+
+
+def _laplace_tail(scale: Fraction, risk: float) -> int:
+    r"""Return a distance by :math:`P(|x| > q) \le e^{-q / t}`, for whole q."""
+    return math.ceil(float(scale) * math.log(1 / risk))
+
+
+def _gaussian_tail(variance: Fraction, risk: float) -> int:
+    r"""Return a distance by :math:`P(|x| > q) \le 2 e^{-q^2 / 2 \sigma^2}`."""
+    return math.ceil(math.sqrt(2 * variance * math.log(2 / risk)))
+
+
 LAPLACE = Law(
     name="laplace",
     currency="epsilon",
@@ -129,6 +163,9 @@ LAPLACE = Law(
     variance=discrete_laplace_variance,
     scale=float,
     continuous=_continuous_laplace_variance,
+    characteristic=_laplace_characteristic,
+    tail=_laplace_tail,
+    words="Laplace noise",
 )
 r"""Discrete Laplace noise of scale Δ₁ / ε: pure epsilon."""
 
@@ -141,8 +178,18 @@ GAUSSIAN = Law(
     variance=discrete_gaussian_variance,
     scale=math.sqrt,
     continuous=_continuous_gaussian_variance,
+    characteristic=_gaussian_characteristic,
+    tail=_gaussian_tail,
+    words="Gaussian noise",
 )
 r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
+
+
+def _rows_depend(*_: Any) -> Any:
+    raise TypeError(
+        "rows of K-norm noise depend on each other: no law of one row gives intervals; "
+        "use mmech.tables.shared_noise"
+    )
 
 
 def k_norm(groups: Groups) -> Law:
@@ -174,6 +221,9 @@ def k_norm(groups: Groups) -> Law:
         parameter=parameter,
         draw=draw,
         variance=variance,
+        characteristic=_rows_depend,
+        tail=_rows_depend,
+        words="K-norm noise, with equal totals in tables that are measured together,",
         groups=sizes,
     )
 

@@ -115,7 +115,7 @@ class Noise:
         weights = np.empty(form.shape[0], np.int64)
         for start, stop, weight in mechanism.released.row_weights():
             weights[start:stop] = weight
-        self._pure = law.norm == "L1"
+        self._law = law
         self._weights: dict[Subset, float] = {}
         rows: list[tuple[int, float, float]] = []
         start = 0
@@ -170,19 +170,19 @@ class Noise:
         """
         counted = together or (1,) * len(subset)
         if (subset, counted) not in self._laws:
-            self._laws[subset, counted] = self._law(subset, counted)
+            self._laws[subset, counted] = self._error(subset, counted)
         return self._laws[subset, counted]
 
-    def _law(self, subset: Subset, counted: Subset) -> ErrorLaw:
+    def _error(self, subset: Subset, counted: Subset) -> ErrorLaw:
         coefficients, numbers, variances, parameters = self._terms(subset, counted)
         parts = np.square(coefficients) * variances
         variance = float((numbers * parts).sum())
         uniform = float(np.abs(coefficients).max())  # the width of the widest gap
         scale = math.sqrt(variance + uniform**2 / 12)
         frequencies = FREQUENCIES / scale
-        large = (parts > (SMALL_SHARE * scale) ** 2) & self._pure
+        large = parts > (SMALL_SHARE * scale) ** 2
         gaussian = float((numbers * parts)[~large].sum())
-        logs = -0.5 * gaussian * np.square(frequencies)
+        found = np.exp(-0.5 * gaussian * np.square(frequencies))
         equal, groups = np.unique(
             np.column_stack([coefficients[large], parameters[large]]),
             axis=0,
@@ -190,11 +190,11 @@ class Noise:
         )
         together = np.bincount(groups.ravel(), weights=numbers[large])
         for (coefficient, parameter), number in zip(equal, together, strict=True):
-            half = np.sin(frequencies * coefficient / 2) / math.sinh(0.5 / parameter)
-            logs -= number * np.log1p(np.square(half))
+            own = self._law.characteristic(parameter, frequencies * coefficient)
+            found *= own**number
         smooth = np.sinc(frequencies * uniform / (2 * math.pi))
         whole = 0.0 if self._cells.size == 1 else None
-        return ErrorLaw(math.sqrt(variance), scale, np.exp(logs) * smooth, whole)
+        return ErrorLaw(math.sqrt(variance), scale, found * smooth, whole)
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""

@@ -19,6 +19,7 @@ from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
+from mmech.noise import LAWS
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
@@ -34,13 +35,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 SLACK = 1e-6
 """Rounding errors of estimates, in counts: whole ends of intervals must not miss."""
-
-NOISE = {
-    "laplace": "Laplace noise",
-    "gaussian": "Gaussian noise",
-    "k_norm": "K-norm noise, with equal totals in tables that are measured together,",
-}
-"""Laws of noise in words."""
 
 Subset = tuple[int, ...]
 Span = tuple[tuple[Any, ...], Integers, Integers]
@@ -368,9 +362,9 @@ class Tables:
             f"Privacy: {self.plan.currency} = {self.plan.cost} ({kind} differential "
             f"privacy), for data sets that differ {self.plan.relation.words}.",
             f"Measured: {facts['measured']}, once, with exact discrete "
-            f"{NOISE[facts['noise']]} from the operating system's entropy. All else "
-            "follows from these noisy numbers and from public facts: the total, the "
-            "tables, their intervals and all synthetic records.",
+            f"{LAWS[facts['noise']].words} from the operating system's entropy. All "
+            "else follows from these noisy numbers and from public facts: the total, "
+            "the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "

@@ -25,6 +25,7 @@ from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 from mmech.error.shared_totals import WIDE, EqualTotals, cells_of
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
 from mmech.reconstruction import MarginalEstimate
 from mmech.tables.noise import FREQUENCIES, ErrorLaw, Subset
@@ -80,8 +81,7 @@ class _Set:
                 (counted, 1 + move),
                 (self.sizes[0] - counted, move),
             ):
-                half = np.sin(at * factor / 2) / math.sinh(min(0.5 / self.scale, 700.0))
-                found = found * (1 + np.square(half)) ** -number
+                found *= LAPLACE.characteristic(self.scale, at * factor) ** number
             return found
         shares, points, weights = shared_points(self.sizes, size, counted)
         x = points + move * shares

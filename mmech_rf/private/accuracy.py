@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from scipy.special import betaincinv
 
-from mmech.noise import GAUSSIAN, LAPLACE
+from mmech.noise import K_NORM, LAWS
 from mmech.privacy.ledger import LedgerEntry
 from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
@@ -51,8 +51,8 @@ class Accuracy:
     entry: LedgerEntry
 
     def __post_init__(self) -> None:
-        known = self.entry.kind in (LAPLACE.name, GAUSSIAN.name)
-        check_that(known and self.entry.cost > 0, "accuracies")
+        known = self.entry.kind in LAWS.keys() - {K_NORM.name}
+        check_that(known and self.entry.cost > 0 and self.reach >= 0, "accuracies")
 
     @property
     def estimate(self) -> float:
@@ -75,16 +75,10 @@ class Accuracy:
 
     @property
     def reach(self) -> int:
-        """What both noises stay within with a probability of 99 %, in counts.
-
-        By P(|x| > q) <= exp(-q / t) for Laplace noise of scale t, and
-        2 exp(-q² / 2σ²) for Gaussian noise.
-        """
-        sensitivity, cost = self.entry.sensitivity, float(self.entry.cost)
-        risk = RISK_OF_NOISE / 2
-        if self.entry.kind == "laplace":
-            return math.ceil(sensitivity / cost * math.log(1 / risk))
-        return math.ceil(sensitivity * math.sqrt(math.log(2 / risk) / cost))
+        """What both noises stay within with a probability of 99 %, in counts."""
+        law = LAWS[self.entry.kind]
+        size = Fraction(self.entry.sensitivity) ** law.power
+        return law.tail(law.parameter(size, self.entry.cost), RISK_OF_NOISE / 2)
 
     def __str__(self) -> str:
         lower, upper = self.interval

@@ -9,6 +9,7 @@ import pytest
 
 from mmech import (
     Identity,
+    Marginals,
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
@@ -28,6 +29,7 @@ from mmech.noise import (
     k_norm,
     law_and_cost,
 )
+from mmech.tables.noise import Noise
 
 
 def blurred(scale, shape, *, insecure_rng=None):
@@ -45,6 +47,11 @@ BLURRED = replace(
     draw=blurred,
     variance=lambda scale: discrete_laplace_variance(scale) + 2 / 3,
     continuous=lambda epsilon: 2 / float(epsilon) ** 2 + 2 / 3,
+    characteristic=lambda scale, at: (
+        LAPLACE.characteristic(scale, at) * (1 + 2 * np.cos(at)) / 3
+    ),
+    tail=lambda scale, risk: LAPLACE.tail(scale, risk) + 1,
+    words="blurred noise",
 )
 """What a file of a sampler and an entry in `LAWS` add; nothing else knows of it."""
 
@@ -164,6 +171,55 @@ def test_a_foreign_law_is_audited_like_any_other(foreign, monkeypatch):
 
     monkeypatch.setitem(LAWS, "blurred", replace(BLURRED, draw=too_little))
     assert bound().refutes(1)
+
+
+@pytest.mark.parametrize("law", [LAPLACE, GAUSSIAN, BLURRED], ids=lambda law: law.name)
+@pytest.mark.parametrize("size", [Fraction(1, 4), Fraction(3)])
+def test_a_law_knows_its_characteristic_function_and_tails(law, size):
+    """The mean cosine within six standard errors: false alarms of 2e-9 each."""
+    # Gaussian noise of few values has the characteristic function of its variance.
+    size = max(size, Fraction(3)) if law is GAUSSIAN else size
+    parameter = law.parameter(size, Fraction(1))
+    drawn = law.draw(parameter, (20_000,))
+    at = np.array([0.0, 0.3, 1.0, 2.0])
+    cosines = np.cos(np.outer(drawn, at))
+    margin = 6 * cosines.std(axis=0) / np.sqrt(drawn.size)
+    found = law.characteristic(parameter, at)
+    assert (np.abs(cosines.mean(axis=0) - found) <= margin + 1e-12).all()
+    beyond = np.abs(drawn) > law.tail(parameter, 0.05)
+    assert beyond.mean() <= 0.05 + 6 * np.sqrt(0.05 * 0.95 / drawn.size)
+
+
+def test_rows_of_k_norm_noise_have_no_law_of_their_own():
+    with pytest.raises(TypeError, match="depend on each other"):
+        k_norm([2, 3]).characteristic(Fraction(1), np.zeros(1))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", [1, 8])
+def test_intervals_of_a_foreign_law_hold(foreign, epsilon):
+    """10,000 releases of two tables; at epsilon = 8 the noise is nearly the blur.
+
+    The share of intervals that hold is at most six standard errors below the level: a
+    false alarm has a probability of 1e-9.
+    """
+    workload = Marginals((3, 4), {(0,): 1, (0, 1): 2})
+    mechanism = MatrixMechanism(workload, workload, epsilon=epsilon, noise="blurred")
+    known, runs = Noise(mechanism), 10_000
+    found = mechanism.measure(np.zeros((12, runs), int))
+    estimate = known.estimate(found.values)
+    for subset in [(0,), (0, 1)]:
+        law = known.law(subset)
+        errors = np.asarray(estimate.answer(Marginals((3, 4), {subset: 1})))[0]
+        assert np.sqrt(np.square(errors).mean()) == pytest.approx(
+            law.standard_error, rel=6 / np.sqrt(runs) * 1.5
+        )
+        for level in (0.9, 0.95):
+            half = law.half_width(level)
+            own = (np.abs(errors) <= half + 1e-9).mean()
+            margin = 6 * np.sqrt(level * (1 - level) / runs)
+            assert own >= level - margin
+            assert (np.abs(errors) <= 0.8 * half).mean() < level
 
 
 @pytest.mark.statistical
