@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -231,6 +232,8 @@ def test_a_killed_process_was_charged_for_all_that_it_released(path):
     for moment in range(40):
         process = FORK.Process(target=release_until_killed, args=(path, released))
         process.start()
+        if moment % 2:  # a busy machine may not get to a release by itself
+            assert select.select([read], [], [], 60)[0]
         time.sleep(0.001 * moment)
         os.kill(process.pid, signal.SIGKILL)
         process.join()
@@ -241,7 +244,7 @@ def test_a_killed_process_was_charged_for_all_that_it_released(path):
         assert count <= charged <= count + moment + 1  # one at most of each
     os.close(read)
     os.close(released)
-    assert count > 0
+    assert count >= 20
     spend(PrivacyLedger.open(path))  # no lock is left behind
     left = {name.name for name in path.parent.iterdir()}
     assert left == {"budget.json", "budget.json.lock"}
