@@ -605,7 +605,7 @@ def weighted_rows(logarithms, words, weights, out):
     # the number is so close to a border that rounding might decide.
     n, m = logarithms.shape
     impossible = np.int64(-(2**63))
-    # Of sums of up to m doubles and their exponentials, and of the cut-off word.
+    # Errors of sums of up to m doubles and their exponentials, and of the cut-off word.
     margin = (m + 16) * 2.0**-52
     for row in range(n):
         best = impossible

@@ -41,10 +41,10 @@ def export_marginals(
     Returns
     -------
     list of (attributes, table, std)
-        Attribute positions; noisy counts with one axis per attribute, and a last
-        axis for the classes where the counts had several columns; standard
-        deviation of the noise of every entry. Under K-norm noise entries are not
-        independent, which such tools take them to be.
+        Attribute positions; noisy counts with one axis per attribute, and a last axis
+        for the classes where the counts had several columns; standard deviation of the
+        noise of every entry. Under K-norm noise entries are not independent, although
+        these tools assume it.
 
     Raises
     ------

@@ -84,11 +84,11 @@ class Limits(ChangeableLimits):
     design_sets : int
         Most sets of attributes that a covering design is searched for. More is refused.
     design_targets : int
-        Sets to cover by all tries of such a search together, beyond the first two.
+        Sets to cover by all tries of a search together, beyond the first two.
         With more sets there are fewer tries.
     file_bytes, description_bytes : int
-        Largest size that a file unpacks to, and that of the description in it, of which
-        objects are made that are many times as large. More is refused.
+        Largest size that a file unpacks to, and of the description in it, whose objects
+        are many times as large. More is refused.
     bins : int
         Most bins of an attribute: each takes time to cut. More is refused.
     warned_entries : int
@@ -165,7 +165,7 @@ class Limits(ChangeableLimits):
         Largest smaller side of a workload of which a bound without a stated cost, as
         `report` has it, iterates, and takes all singular values.
     quick_singular_values : int
-        Most singular values that such a bound finds one by one beyond that.
+        Most singular values that a bound finds one by one beyond that.
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.

@@ -62,14 +62,14 @@ class MatrixMechanism(Settled):
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W to answer, or the `StrategyResult` of an optimization for them.
     strategy : the same, shape (p, n), or StrategyResult, default=None
-        Queries A to measure; ``None`` takes that of the result, or optimizes one for
-        the noise. The result of an optimization for another norm is refused.
+        Queries A to measure; ``None`` takes the result's own, or optimizes one for the
+        noise. The result of an optimization for another norm is refused.
     epsilon, rho : float, str or Fraction
         Cost of each measurement, in nats; exactly one of the two. `epsilon_from_rho`
         turns a sum of rho into (epsilon, delta).
     noise : str, default=None
-        Name of a law of noise (`mmech.noise.LAWS`); ``None`` is that of the result of
-        an optimization, else Laplace noise for `epsilon` and Gaussian noise for `rho`.
+        Name of a law of noise (`mmech.noise.LAWS`); ``None`` takes the law of an
+        optimized result, else Laplace noise for `epsilon` and Gaussian noise for `rho`.
         "k_norm" is for strategies of marginals: those in a row of equal weight are
         measured together, with noise of equal totals.
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"

@@ -107,7 +107,7 @@ class SignalPrior:
         shares = [max(j - 1, 0) * math.log(self.decay) for j in range(d + 1)]
         total = max(shares)
         total += math.log(math.fsum(math.exp(share - total) for share in shares))
-        # Of one subset of j attributes, with the concentration of all tables; by
+        # One subset of j attributes, with the concentration of all tables; by
         # logarithms, because the shares of hundreds of attributes underflow.
         levels = [
             spread + share - total - math.log(math.comb(d, j))

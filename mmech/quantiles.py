@@ -75,11 +75,11 @@ def joint_quantiles(
 ) -> NDArray[np.int64]:
     r"""Choose edges of a public grid that cut records into equal parts, privately.
 
-    Of all ways to choose ``n_bins - 1`` edges one is drawn with probability
-    proportional to :math:`e^{-\rho s}`, where s is the number of records that its bins
-    hold beyond equal shares of `n_records`, and :math:`\rho = \epsilon` for
-    ``"add_remove"``, half of it for ``"replace"``. Of G cells this takes time in
-    :math:`O(b G^2)`: some tenths of a second for 8 bins of 1024 cells.
+    A choice of ``n_bins - 1`` edges is drawn with probability proportional to
+    :math:`e^{-\rho s}`. Here s is the number of records that its bins hold beyond equal
+    shares of `n_records`, and :math:`\rho = \epsilon` for ``"add_remove"``, half of it
+    for ``"replace"``. G cells take time in :math:`O(b G^2)`: some tenths of a second
+    for 8 bins of 1024 cells.
 
     Parameters
     ----------
@@ -210,9 +210,9 @@ def surplus_logarithms(
 ) -> Logarithms:
     """Return logarithms of the weights of bins between any two edges, (G + 1, G + 1).
 
-    In units of 2**-36 nats; of row h and column g < h for the bin from g to h. Of the
-    number of records below every edge (G + 1,), which is sensitive; `share` records may
-    be in a bin, and each beyond them costs `rate` units. A surplus is cut off at a
+    In units of 2**-36 nats; of row h and column g < h for the bin from g to h. `below`
+    counts the records below every edge (G + 1,), and is sensitive. A bin may hold
+    `share` records; each one beyond costs `rate` units. A surplus is cut off at a
     public number, which it takes 2^25 records at epsilon = 1 to reach, so that
     logarithms have 64 bits whatever the records are.
     """

@@ -1,11 +1,11 @@
 r"""Private selection, for the bits and not for ideal reals.
 
 Probabilities proportional to :math:`e^{\rho q}` are irrational, so that no program
-draws from them exactly. Here logarithms of weights are whole numbers of
-:math:`2^{-36}` nats: products are sums of integers, without rounding; each sum of
-weights is rounded once, to within two such units; and the rate :math:`\rho` is lowered
-by what all roundings of one release can add up to. What is drawn then has the stated
-guarantee, pure epsilon, by the arithmetic that really runs.
+draws from them exactly. Here logarithms of weights are whole numbers of :math:`2^{-36}`
+nats: products are sums of integers, without rounding; each sum of weights is rounded
+once, to within two such units; and all roundings of one release together lower the rate
+:math:`\rho`. What is drawn then has the stated guarantee, pure epsilon, by the
+arithmetic that really runs.
 
 References
 ----------
@@ -322,9 +322,9 @@ def permute_and_flip(
 
     Candidates are asked in random order, and candidate i is taken with probability
     :math:`e^{-\rho (\max_j q_j - q_i)}`, with :math:`\rho = \epsilon` for monotone
-    scores and half of it otherwise. The expected shortfall is at most that of the
-    exponential mechanism, and down to half of it. Every flip compares random bits with
-    the binary expansion of its probability, so that the guarantee is exact.
+    scores and half of it otherwise. The expected shortfall is between half and all of
+    the exponential mechanism's. Every flip compares random bits with the binary
+    expansion of its probability, so that the guarantee is exact.
 
     Parameters
     ----------

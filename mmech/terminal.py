@@ -102,7 +102,7 @@ def in_words(
 ) -> str:
     """Return a message that calls parameters as the options of a command.
 
-    Of a `ParameterError`, a remedy that no option gives is left out. `words` is what is
+    A remedy of a `ParameterError` that no option gives is left out. `words` is what is
     not called as in Python; None stands for nothing of that name.
     """
     if not isinstance(error, ParameterError):

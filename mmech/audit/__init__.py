@@ -264,8 +264,8 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """Return the best bound that other runs may be expected to show, and its threshold.
 
-    Of so many runs those expected at the least fall into the set under one input, and
-    those expected at the most under the other, by the pilot runs and an error of this.
+    Pilot runs and an error of `delta` bound how many of these runs fall into the set:
+    from below under one input, from above under the other.
     """
     thresholds = np.unique(np.concatenate([likely, other]))
     if thresholds.size > 2000:

@@ -1,4 +1,4 @@
-r"""Lower bounds on the error of every strategy: what no optimization can beat.
+r"""Lower bounds on the error of every strategy, which no optimization beats.
 
 For any probabilities p of the cells, with P = diag(p), every strategy A has
 
@@ -54,7 +54,7 @@ from mmech.threads import one_blas_thread
 __all__ = ["BoundResult", "dual_bound", "svd_bound"]
 
 CHEAP_WORK = 5e9
-"""Iterations of such a bound times the cubed size; about a second."""
+"""Iterations of a cheap bound times the cubed size; about a second."""
 
 CHEAP_ENTRIES = 2**23
 """Largest workload of few rows of which a bound without a stated cost is explicit."""
@@ -85,10 +85,10 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
 
     Notes
     -----
-    Ranges, prefixes, circulants and their products have singular values in closed
-    form. Of other workloads whose smaller side is above 4096 the largest ones are
-    found by products, and moments of the rest bound their sum from below. Singular
-    values that rounding cannot tell from zero count as zero.
+    Ranges, prefixes, circulants and their products have singular values in closed form.
+    Above 4096 on the smaller side, the largest ones are found by products, and moments
+    of the rest bound their sum from below. Singular values that rounding
+    cannot tell from zero count as zero.
 
     References
     ----------

@@ -106,7 +106,7 @@ def register(*kinds: type) -> Callable[[type[PairRule]], type[PairRule]]:
 
 
 def pair_rule(strategy: QueryMatrix) -> PairRule:
-    """Return the rule of a strategy: that of its type, or of the nearest base."""
+    """Return the rule of the strategy's type, or of its nearest base."""
     return next(RULES[kind] for kind in type(strategy).__mro__ if kind in RULES)
 
 

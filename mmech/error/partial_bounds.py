@@ -56,12 +56,12 @@ def partial_loss_bound(workload: QueryMatrix, p: Floats, trace: float | None) ->
 
     .. math:: \|M\|_* \ge \|Q^T M\|_* + \|E\|_*, \qquad E = M (I - V V^T),
 
-    and Hölder's inequality :math:`\|E\|_* \ge \|E\|_F^3 / \|E\|_4^2`. With H = M Mᵀ,
-    C = QᵀHQ and Z = M V = HQ C^-½, all of it follows from products: ‖QᵀM‖_* is tr C^½,
-    and E Eᵀ = H - Z Zᵀ. Any Q is valid; that of subspace iteration is a good one.
-    Of M and Mᵀ the one with fewer rows is taken. Where `trace`, ‖M‖_F², would take too
-    long it is ``None``, and the bound is that of the directions alone. Otherwise the
-    bound is at least `trace`, as ‖M‖_* >= ‖M‖_F, however badly directions are found.
+    and Hölder's inequality :math:`\|E\|_* \ge \|E\|_F^3 / \|E\|_4^2`. With H = M Mᵀ, C
+    = QᵀHQ and Z = M V = HQ C^-½, all of it follows from products: ‖QᵀM‖_* is tr C^½,
+    and E Eᵀ = H - Z Zᵀ. Any Q is valid; subspace iteration gives a good one. M or Mᵀ is
+    taken, whichever has fewer rows. Where `trace`, ‖M‖_F², would take too long it is
+    ``None``, and the bound counts the directions alone. Otherwise the bound is at least
+    `trace`, as ‖M‖_* >= ‖M‖_F, however badly directions are found.
     """
     m, n = workload.shape
     size = min(m, n)

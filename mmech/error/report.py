@@ -394,11 +394,10 @@ def confidence_interval(
     r"""Return intervals that hold the exact answers with a stated probability.
 
     The noise of an unbiased (least squares) answer is a sum of independent Laplace
-    variables. Such a sum is symmetric with a single peak, so that Gauss' inequality
-    holds, and its moment generating function is at most that of one Laplace
-    variable of the same variance, which gives a Chernoff bound. ``"bound"`` takes
-    the smaller of the two: valid for every answer, at 95 % with a half-width of
-    2.98 standard errors.
+    variables. The sum is symmetric with a single peak, so that Gauss' inequality holds.
+    One Laplace variable of the same variance bounds its moment generating function,
+    which gives a Chernoff bound. ``"bound"`` takes the smaller of the two: valid for
+    every answer, at 95 % with a half-width of 2.98 standard errors.
 
     Parameters
     ----------

@@ -1,12 +1,11 @@
 r"""Marginals under K-norm noise with equal totals, as strategies with a closed form.
 
 Marginals that are measured together, a *set*, have noise with equal totals
-(`mmech.noise.norm`). Its covariance is that of a total and of contrasts in every
-marginal, all uncorrelated: the same as if residuals had been measured, the
-interactions s ≠ ∅ with precision :math:`n_s \sum_{a \supseteq s} 1 / (n_a \tau_a)`
-and the total with the precisions :math:`1 / \mathrm{Var}(T)` of all sets together. So
-errors are those of `Residuals`, and least squares is that of marginals once their
-totals are one.
+(`mmech.noise.norm`). A total and the contrasts of every marginal are uncorrelated under
+it. The covariance is the same as if residuals had been measured: the interactions s ≠ ∅
+with precision :math:`n_s \sum_{a \supseteq s} 1 / (n_a \tau_a)` and the total with the
+precisions :math:`1 / \mathrm{Var}(T)` of all sets together. So errors are those of
+`Residuals`. Least squares treats the sets as marginals once their totals are equal.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ WIDE = 2**30
 class EqualTotals:
     """Marginals in sets of equal totals, and what is known of their noise.
 
-    `totals` is the variance of the noise of the total of every set, `contrasts` that of
-    a contrast of unit length in every marginal.
+    `totals` holds the variance of the noise on the total of every set, `contrasts` the
+    variance of a contrast of unit length in every marginal.
     """
 
     domain_shape: tuple[int, ...]
@@ -168,8 +167,8 @@ def of_residuals(strategy: QueryMatrix) -> Residuals:
     r"""Return the residuals whose gain is the loss of a strategy under K-norm noise.
 
     The loss is the expected error at :math:`\epsilon`, with continuous noise, times
-    :math:`\epsilon^2 / 2`, as it is of Laplace noise. Of weighted marginals those in a
-    row of equal weight are a set.
+    :math:`\epsilon^2 / 2`, as it is of Laplace noise. Consecutive marginals of equal
+    weight are a set.
     """
     sets = as_sets(strategy)
     measured: Any = marginals_of(strategy)

@@ -138,7 +138,7 @@ class Counts:
     def _with(self, columns: Columns) -> Counts:
         """Return these counts with more records, whose codes are inside of the domain.
 
-        The name of these counts is that of all.
+        All of them have the name of these counts.
         """
         found = self._joined(columns, None)
         found._chunks = self._chunks
@@ -216,8 +216,8 @@ def occupied_cells(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return distinct rows (M, d) in lexicographic order, and how often each occurs.
 
-    Of columns of codes inside of the domain, and of how often each row is there,
-    ``None`` for once. The rows are unsigned integers.
+    A part is columns of codes inside the domain, and how often each row is there;
+    ``None`` stands for once. The rows are unsigned integers.
     """
     n_rows = sum(len(columns[0]) for columns, _ in parts)
     n_cells = product_of(domain_shape)

@@ -1,7 +1,7 @@
 """Which attributes are looked at together: partitions, and designs that cover.
 
-A covering design is a list of blocks, together holding every set of `order`
-attributes. Pools of marginals are made of such lists; nothing here looks at records.
+A covering design is a list of blocks, together holding every set of `order` attributes.
+Pools of marginals are made of these lists; nothing here looks at records.
 """
 
 from __future__ import annotations

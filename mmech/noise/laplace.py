@@ -89,7 +89,7 @@ def discrete_laplace_variance(scale: Any) -> float:
     Parameters
     ----------
     scale : Fraction or float
-        Scale t > 0. The variance is below 2 t², that of continuous noise.
+        Scale t > 0. The variance is below 2 t², the variance of continuous noise.
 
     Examples
     --------

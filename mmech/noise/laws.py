@@ -105,8 +105,8 @@ class Law:
     def of_rows(self, start: int, stop: int) -> Law:
         """Return the law of the noise of some rows of a release, a run of it.
 
-        Of a K-norm law they are whole blocks, with noise of their own: a group that is
-        alone among them has Laplace noise, which that law is.
+        Rows of a K-norm law are whole blocks with noise of their own. K-norm noise of a
+        single group is Laplace noise.
         """
         ends = np.cumsum([sum(block) for block in self.groups])
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
@@ -139,7 +139,7 @@ def _laplace_characteristic(scale: Any, frequencies: Floats) -> Floats:
 
 
 def _gaussian_characteristic(variance: Any, frequencies: Floats) -> Floats:
-    """Return that of continuous noise of the variance of the discrete noise."""
+    """Return the function of continuous noise of the discrete noise's variance."""
     own = discrete_gaussian_variance(variance)
     return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
 

@@ -1,11 +1,11 @@
 r"""Noise whose density falls with a norm, drawn exactly.
 
 Coordinates come in groups of sizes m, and :math:`\|z\| = \max_g \|z_g\|_1` is the
-largest L1 norm of a group. The noise has :math:`P(z) \propto q^{\|z\|}`,
-:math:`q = e^{-1/t}`, on whole numbers such that groups of the same *block* have equal
-totals: one-way tables of the same records have, and noise on their totals would tell
-them apart to no use. Blocks of one group bind nothing. The noise has D dimensions: in
-every block one, and m - 1 for each group.
+largest L1 norm of a group. The noise has :math:`P(z) \propto q^{\|z\|}`, :math:`q =
+e^{-1/t}`, on whole numbers whose groups of the same *block* have equal totals, as
+one-way tables of the same records have. Different noise on their totals would be of no
+use. Blocks of one group bind nothing. The noise has D dimensions: in every block one,
+and m - 1 for each group.
 
 **A ball of random radius.** Because :math:`q^n = (1 - q) \sum_{r \ge n} q^r`, the noise
 is a uniform point of the ball of radius R, where R = r has weight :math:`V(r) q^r` and
@@ -33,11 +33,11 @@ and a geometric number is read off discrete Laplace noise X, as X where X ≥ 0 
 **The point.** Blocks are independent given R = r. A total is proposed uniformly from
 -r..r and accepted in proportion to its weight above, which is largest where u and v
 differ by at most one; that takes about :math:`\sqrt{D}` attempts. Given the total,
-groups are independent. Of their first m - 1 coordinates i are positive and have a sum
-of at most u, and the others are not and have one of at least -v, which is
-:math:`\binom{m-1}{i} \binom{u}{i} \binom{v+m-1-i}{m-1-i}` points; given i, the
-positive ones are a uniform subset, and their values and those of the others are gaps of
-uniform subsets.
+groups are independent. Among their first m - 1 coordinates i are positive with a sum of
+at most u, and the others are not, with a sum of at least -v. There are
+:math:`\binom{m-1}{i} \binom{u}{i} \binom{v+m-1-i}{m-1-i}` points; given i, the positive
+ones are a uniform subset, and their values and those of the others are gaps of uniform
+subsets.
 
 References
 ----------
@@ -147,7 +147,7 @@ def norm_noise_variance(scale: Any, groups: Groups) -> NDArray[np.float64]:
     r"""Return the variance of every row of the noise, shape (rows,).
 
     About :math:`2 (D + 1) (D + 2) t^2 / ((m + 1) (m + 2))` for a row in a group of m
-    that is a block of its own, that of continuous noise; less where t is small. Never
+    that is a block of its own, as for continuous noise; less where t is small. Never
     zero, but at least the smallest positive double.
 
     Parameters
@@ -198,8 +198,8 @@ def norm_noise_components(
     total : float
         Variance of T.
     contrasts : ndarray of float64, shape (groups,)
-        Variance τ of a contrast of unit length between the rows of each group; of a
-        group of one row, which has none, that of the row.
+        Variance τ of a contrast of unit length between the rows of each group. A group
+        of one row has no contrast: the variance of the row.
 
     Examples
     --------

@@ -34,11 +34,11 @@ class Draw:
     exact : Any
         What comes from records. Sensitive, but for ``"ties"`` and ``"key"``.
     public : mapping of str
-        Everything else that the probabilities of the outcomes follow from. Of noise
+        Everything else that the probabilities of the outcomes follow from. For noise:
         the ``runs`` of rows, the exact ``parameters`` of its law for each of them, the
-        ``groups`` of a K-norm law, and the ``entry`` in the ledger. Of a selection its
-        ``epsilon`` and ``relation``, and the ``rate``: what one unit of score adds to
-        the logarithm of a weight, in nats.
+        ``groups`` of a K-norm law, and the ``entry`` in the ledger. For a selection:
+        its ``epsilon`` and ``relation``, and the ``rate``, which one unit of score adds
+        to the logarithm of a weight, in nats.
     """
 
     kind: str

@@ -43,11 +43,10 @@ LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B87620
 def weighted_choice(log_weights: ArrayLike, *, insecure_rng: Rng = None) -> int:
     r"""Draw an index with probability proportional to its weight.
 
-    The weight of i is the double next to :math:`e^{-g_i}`, where :math:`g_i` is how
-    far its logarithm lies below the largest one; the index is drawn exactly with
-    these doubles, taken as the fractions that they are, however small. So the
-    probability of an index is that of exact arithmetic times a factor within
-    :math:`1 \pm 2^{-48}`.
+    The weight of i is the double next to :math:`e^{-g_i}`, where :math:`g_i` is how far
+    its logarithm lies below the largest one; the index is drawn exactly with these
+    doubles, taken as the fractions that they are, however small. So the probability of
+    an index is the exact one times a factor within :math:`1 \pm 2^{-48}`.
 
     Parameters
     ----------
@@ -102,10 +101,10 @@ def weighted_choices(
 ) -> NDArray[np.int64]:
     r"""Draw an index of every row with probability proportional to its weight.
 
-    The law of each row is that of `weighted_choice`, exactly. A uniform number of 64
-    bits decides, unless it is closer to a border between two indices than roundings
-    are large; then exact integers do, with as many more bits as it takes. A row takes
-    about 10 ns per candidate.
+    Each row follows exactly the law of `weighted_choice`. A uniform number of 64 bits
+    decides, unless it is closer to a border between two indices than roundings are
+    large; then exact integers do, with as many more bits as it takes. A row takes about
+    10 ns per candidate.
 
     Parameters
     ----------

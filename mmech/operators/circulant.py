@@ -155,17 +155,16 @@ class Toeplitz(Stored):
     """A matrix that is constant along its diagonals: a filter over ordered cells.
 
     Entry (i, j) is ``first_column[i - j]`` on and below the main diagonal and
-    ``first_row[j - i]`` above it: decayed or windowed sums over a stream, and the
-    factors of such sums. Floats are multiplied by fast Fourier transforms, integers
-    exactly.
+    ``first_row[j - i]`` above it: decayed or windowed sums over a stream, and their
+    factors. Floats are multiplied by fast Fourier transforms, integers exactly.
 
     Parameters
     ----------
     first_column : array_like, shape (m,)
         Finite numbers of any sign; copied and frozen.
     first_row : array_like, shape (n,), default=None
-        First row, with the same first entry; ``None`` for that of a symmetric matrix,
-        as in `scipy.linalg.toeplitz`.
+        First row, with the same first entry; ``None`` makes a symmetric matrix, as in
+        `scipy.linalg.toeplitz`.
 
     See Also
     --------

@@ -128,9 +128,10 @@ class Hierarchy(QueryMatrix):
     def inside(self) -> Mapping[int, tuple[float, float]]:
         """Variance of the sum of a block from what is measured inside it, by size.
 
-        Of a block that is not the last of its level and of the last one, under noise
-        of variance one; infinite for cells. Blocks are independent, so that variances
-        of parts add up; the block's own measurement is left out.
+        A pair: the variance of every block but the last of its level, and the variance
+        of the last one. The noise has variance one; cells have infinity. Blocks are
+        independent, so that variances of parts add up; the block's own measurement is
+        left out.
         """
         variances = {1: (math.inf, math.inf)}
         size, count = 1, self.n

@@ -3,8 +3,8 @@
 A stack A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] has the gram Σ_g c_g² ⊗_i G_gi. Where on every
 attribute the grams G_gi are at most two different ones, or have a common basis, a
 generalized eigenproblem per attribute gives T_i with T_iᵀG_giT_i = diag(λ_gi), so that
-the inverse is (⊗T_i) diag(1 / Σ_g c_g² ⊗_i λ_gi) (⊗T_i)ᵀ. Other stacks are only near
-diagonal in such a basis, which makes a good preconditioner.
+the inverse is (⊗T_i) diag(1 / Σ_g c_g² ⊗_i λ_gi) (⊗T_i)ᵀ. Other stacks are only nearly
+diagonal in a common basis, which makes a good preconditioner.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     """Return (AᵀA)⁻¹ or what is left of it on the diagonal of a good basis.
 
     As for `joint_inverse_gram`, without the need of a common basis; ``None`` where the
-    operator is no such stack or may lack full column rank.
+    operator is no stack of products or may lack full column rank.
     """
     terms = kronecker_terms(operator)
     if terms is None:

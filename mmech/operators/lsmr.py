@@ -28,7 +28,7 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True)
 class Preconditioner:
-    """Products of N and Nᵀ, such that the columns of A N are nearly orthonormal."""
+    """Products of N and Nᵀ that make the columns of A N nearly orthonormal."""
 
     matmat: Callable[[Array], Array]
     rmatmat: Callable[[Array], Array]

@@ -51,7 +51,7 @@ MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
 
 MAX_CANCELLATION = 1e5
-"""Largest sum of the weights of such marginals, in units of the least eigenvalue."""
+"""Largest sum of the weights of these marginals, in units of the least eigenvalue."""
 
 
 def check_domain_shape(domain_shape: Any) -> tuple[int, ...]:

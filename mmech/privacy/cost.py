@@ -7,21 +7,21 @@ outputs on neighbours is at most :math:`a \rho` for every a > 1 [1]_. It is then
 .. math:: \delta = \inf_{a > 1} \frac{e^{(a-1)(a\rho - \epsilon)}}{a - 1}
           \left(1 - \frac{1}{a}\right)^a
 
-([2]_, Section 2.3). Every order a gives a valid delta, so stopping short of the
-infimum never promises too much. Over releases :math:`\rho` adds up as
-:math:`\epsilon` does, so that of many releases each is noised less than by its share
-of a pure epsilon: budgets per release fall with the root of their number.
+([2]_, Section 2.3). Every order a gives a valid delta, so stopping short of the infimum
+never promises too much. Over releases :math:`\rho` adds up as :math:`\epsilon` does, so
+that each of many releases has less noise than its share of a pure epsilon would give:
+budgets per release fall with the root of their number.
 
 **Pure epsilon in rho.** A release of pure :math:`\epsilon_0` costs at most
 :math:`\epsilon_0^2 / 2` ([1]_, Proposition 1.4).
 
-**Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs
-no more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
+**Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs no
+more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
 because its privacy loss lies in a window of that width [3]_ [4]_: with weights
 :math:`\pi_i e^{\eta q_i}`, normalised by Z, a neighbour changes the logarithm of the
 probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last term is the same
-for all i, so that the window is as wide as :math:`\eta` times that of the changes of
-scores. These span an interval of length
+for all i, so that the window is as wide as :math:`\eta` times the span of the changes
+of scores. The span is
 
 * 1, if an added record can only raise scores (monotone), where :math:`\eta` is
   :math:`\epsilon_0`;

@@ -393,8 +393,7 @@ class PrivacyLedger(Settled):
         Raises
         ------
         BudgetExceededError
-            If the remaining budget is smaller, or in another process than that of the
-            ledger.
+            If the remaining budget is smaller, or the ledger is another process's.
         TypeError
             If the cost is in rho and the ledger in pure epsilon.
         """
@@ -661,10 +660,10 @@ class PrivacyLedger(Settled):
         Returns
         -------
         str
-            An object with the budget, the relation, what was spent, and one object
-            per release. Costs are exact fractions as text, such as ``"1/10"``. A
-            release that is ``"insecure"``, of predictable noise, is not private. The
-            text of a ledger on disk is that of its file.
+            An object with the budget, the relation, what was spent, and one object per
+            release. Costs are exact fractions as text, such as ``"1/10"``. A release
+            that is ``"insecure"``, of predictable noise, is not private. A ledger on
+            disk returns the text of its file.
 
         Examples
         --------
@@ -740,7 +739,7 @@ class _LedgerPart(PrivacyLedger):
                 "a part of a partition cannot be split again; name the finer parts in "
                 "one partition of the whole ledger"
             )
-        # The state is that of the whole ledger, but for the place of this part.
+        # The whole ledger's state is shared, but for the place of this part.
         self.__dict__.update(ledger.__dict__)
         self._ledger = ledger
         self._partition, self._part = partition, part

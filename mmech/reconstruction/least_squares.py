@@ -41,7 +41,7 @@ def least_squares(
     Raises
     ------
     ValueError
-        If a scale is not a finite number > 0, or their number is not that of the rows.
+        If a scale is not a finite number > 0, or there is not one per row.
 
     Warns
     -----

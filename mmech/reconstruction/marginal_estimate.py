@@ -265,7 +265,7 @@ class MarginalEstimate:
         ----------
         workload : QueryMatrix, shape (m, n)
             Marginals, boxes (`Conjunctions`), products of attributes, and sums,
-            stacks and combinations of such (QTᵀT).
+            stacks and combinations of these (QTᵀT).
 
         Returns
         -------

@@ -49,7 +49,7 @@ class ShrunkPart:
     rank : int
         Number of coordinates.
     evidence : float
-        Log marginal likelihood of the part over that of no signal.
+        Log marginal likelihood ratio of the part against no signal.
     """
 
     table: Floats
@@ -76,7 +76,7 @@ class ShrunkEstimate:
     common, contrasts : dict of tuple to ShrunkPart
         Parts by set of attributes; `contrasts` is empty when k is 1.
     log_evidence : float
-        Log marginal likelihood of the measurement over that of no signal, nats.
+        Log marginal likelihood ratio of the measurement against no signal, nats.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class ShrunkEstimate:
 
     @cached_property
     def log_evidence(self) -> float:
-        """Log marginal likelihood over that of no signal, in nats."""
+        """Log marginal likelihood ratio against no signal, in nats."""
         parts = [*self.common.values(), *self.contrasts.values()]
         return math.fsum(part.evidence for part in parts)
 
@@ -187,7 +187,7 @@ def shrink(
 
     the second term being the sampling variance of N records, and the posterior mean is
     :math:`\alpha_s` times :math:`E[g / (g + \tau_s) \mid \alpha_s]`. The signal's
-    variance g is log-normal around that of the public prior. Cost: linear in
+    variance g is log-normal around the variance of the public prior. Cost: linear in
     the sizes of the tables times their number of subsets; the domain is never listed.
 
     Parameters

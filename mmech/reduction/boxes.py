@@ -1,10 +1,10 @@
 """Lossless reduction of boxes over domains that are too large to list.
 
 Two cells have equal columns where they lie in the same boxes. The sets of boxes that
-occur are found attribute by attribute: after the first i attributes of a cell all
-that matters is which boxes are still possible, and few such sets occur where the
-boxes test few attributes, whatever the number of cells. The transitions from set to
-set are kept, so that the group of any cell is looked up in d steps.
+occur are found attribute by attribute: after the first i attributes of a cell all that
+matters is which boxes are still possible. Few sets occur where the boxes test few
+attributes, whatever the number of cells. The transitions from set to set are kept, so
+that the group of any cell is looked up in d steps.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class CellGroups:
 def reduce_boxes(workload: Matrix) -> tuple[QueryMatrix, CellGroups]:
     """Merge cells that lie in the same boxes, over a domain of any size.
 
-    The number of cells never enters: the cost is that of the sets of boxes that
-    occur, one bit per set and box, times the number of attribute values.
+    The number of cells never enters. The cost is one bit per box and set of boxes that
+    occurs, times the number of attribute values.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def reduce_boxes(workload: Matrix) -> tuple[QueryMatrix, CellGroups]:
         If the workload is none of these.
     DomainTooLargeError
         If more than 200 000 sets of boxes occur on the way, or more than memory is
-        meant to hold: such a workload hardly gets smaller.
+        meant to hold: then the workload hardly gets smaller.
 
     See Also
     --------

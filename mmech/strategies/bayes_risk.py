@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 FLOOR = 0.5
-"""Of its equal share every block of a partition or design keeps this part."""
+"""Every block of a partition or design keeps this part of its equal share."""
 
 MAX_BLOCKS = 256
 """Designs of more blocks are no candidates: each would get too little."""

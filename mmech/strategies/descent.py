@@ -175,9 +175,9 @@ def minimize_in_box(
     tolerance : float
         Relative decrease per iteration, on average over five, at which to stop.
     by_face : bool, default=True
-        Whether the curvature is that of the free variables alone. Otherwise steps are
-        less exact, and fewer variables run into their bounds on the way: where there
-        are many minima, the one at the end is often lower.
+        Whether the curvature counts the free variables alone. Otherwise steps are less
+        exact, and fewer variables run into their bounds on the way: where there are
+        many minima, the one at the end is often lower.
 
     References
     ----------

@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> QueryMatrix | StrategyResult:
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
         If the file is damaged, of another format or version, holds something else, or
         names a class that is not storable.

@@ -39,7 +39,7 @@ LEAST = 1e-9
 """Share of the cells in the weights, at least: every query stays answerable."""
 
 LARGEST_BRANCHING = 64
-"""Of the regular trees that a search starts from."""
+"""Largest branching of the regular trees that a search starts from."""
 
 LOCAL_SEARCHES = 3
 """Trees whose branchings are changed one by one."""
@@ -181,9 +181,9 @@ def _descend(sizes: Floats, energies: Floats, iterations: int) -> tuple[Floats, 
     """Return the least losses of trees and their weights, of sum one.
 
     The monotone update of weights of nested measurements: the loss is (Σ w)² Σ_l e_l /
-    κ_l with κ_l = Σ_{a <= l} w_a² m_a. Of every tree, a row, the arrays hold block
-    sizes m, smallest first, and energies ‖W B_m‖² of averages B_m over blocks, and
-    zeros for levels that it does not have.
+    κ_l with κ_l = Σ_{a <= l} w_a² m_a. Each row is a tree: block sizes m, smallest
+    first, and energies ‖W B_m‖² of averages B_m over blocks. Levels that a tree lacks
+    are zeros.
     """
     own = np.maximum(energies - np.pad(energies[:, 1:], ((0, 0), (0, 1))), 0.0)
     weights = (sizes > 0) / np.count_nonzero(sizes, axis=1)[:, None]

@@ -74,7 +74,7 @@ class JointObjective:
         ]
 
     def shared(self, own: list[list[Floats]]) -> Thetas:
-        """Return one factor per kind: that of the first group which has any rows."""
+        """Return one factor per kind, from the first group which has any rows."""
         empty = [np.zeros((0, n)) for n in self.sizes]
         thetas = [[empty[i]] * count for i, count in enumerate(self.n_kinds)]
         for mask, factors in zip(self.masks, own, strict=True):

@@ -301,8 +301,8 @@ def kronecker_l2_strategy(
     """Multiply optimal factors; for a union, descend on one p-Identity per attribute.
 
     Bounds and losses of a product under L2 are the products of those of its factors,
-    and so are optima. A union of products has no such form: the factors descend in turn
-    on their surrogates. Never worse than the identity.
+    and so are optima. A union of products has no closed form: the factors descend in
+    turn on their surrogates. Never worse than the identity.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def _alternate_l2(
 
 
 def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
-    """Leave out what is no union of products, and what has a better template."""
+    """Keep unions of products that have no better template."""
     products = kronecker_terms(workload)
     if products is None or len(products[0][1]) < 2:
         return Skip("not a union of products")

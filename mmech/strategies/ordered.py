@@ -1,8 +1,8 @@
 """Workloads whose cells have an order: find it, and solve on blocks of neighbours.
 
 On a domain with an order good extra queries are smooth. Weights that are constant on
-blocks of cells are a subspace in which the loss is that of a small problem with the
-block sums of the gram, exactly: no step from coarse to fine changes the loss.
+blocks of cells are a subspace. There the loss equals the loss of a small problem with
+the block sums of the gram: no step from coarse to fine changes the loss.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHUNK = 64
 class SeparableGram(Symmetric):
     """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
 
-    Of the vectors `rising` a and `falling` b (n,). Products cost O(n) per vector.
+    The vectors are `rising` a and `falling` b (n,). Products cost O(n) per vector.
     """
 
     rising: Floats
@@ -99,7 +99,7 @@ class BlockLevel:
 class Ordered:
     """A gram with its cells in order.
 
-    `position` is that of every cell in the order, ``None`` for the order of the cells.
+    `position` holds the place of every cell; ``None`` keeps the order of the cells.
     """
 
     gram: QueryMatrix
@@ -132,9 +132,9 @@ def refined(columns: Floats, coarse: BlockLevel, fine: BlockLevel) -> Floats:
 def find_order(gram: QueryMatrix) -> Ordered | None:
     """Return the gram in an order that neighbours suit, or None if none is known.
 
-    Ranges have an order by type. Of an explicit gram the order is that of the
-    eigenvector of the second smallest eigenvalue of the Laplacian of its correlations,
-    which recovers it where correlation falls with distance [1]; it is kept if
+    Ranges have an order by type. The cells of an explicit gram are sorted by the
+    Fiedler vector of its correlations, the second eigenvector of the Laplacian. It
+    recovers the order where correlation falls with distance [1]; the order is kept if
     neighbours are alike.
 
     .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the

@@ -5,8 +5,8 @@ one. All measurements answer all queries: the loss is tr(WᵀW (AᵀA)⁻¹) of 
 stack, exact at any size by a generalized eigenproblem per attribute as long as no
 attribute has more than two different factors. Two groups have factors of their own;
 more than two share them: on every attribute a group takes the factor of the plain
-queries or that of the rich ones. The start splits the budget in proportion to the cube
-roots of the groups' own losses (the optimum if each group answered its own queries
+queries or the factor of the rich ones. The start splits the budget in proportion to the
+cube roots of the groups' own losses (the optimum if each group answered its own queries
 only); descent on all weights then makes use of what the groups share.
 """
 
@@ -337,7 +337,7 @@ def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
 
 
 def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:
-    """Leave out what is no union of a few products over several attributes."""
+    """Keep unions of a few products over several attributes."""
     products = kronecker_terms(workload)
     if products is None or not 2 <= len(products) <= MAX_TERMS:
         return Skip("not a union of a few products")

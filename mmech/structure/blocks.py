@@ -73,7 +73,7 @@ def _segment_gram(energy: Overlaps, edges: Sequence[int]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _GramEnergies:
-    """Of any workload, from sums of the first columns of its gram, shape (n, n + 1)."""
+    """Energies of any workload: sums of first columns of its gram, shape (n, n + 1)."""
 
     sums: Floats
 
@@ -229,8 +229,8 @@ def _contrasts_of_cut_parts(
         whole, last = (strategy.variance(small, v) for v in strategy.inside[small])
         average = np.array([start <= cell < stop for cell in left]) / (stop - start)
         if stop < n:
-            # Estimates of both sums are independent: that of the sum of the block
-            # counts them by their variances.
+            # Estimates of both sums are independent: the block's sum weighs them by
+            # their variances.
             parts = (stop - start) // small * whole
             measured = not math.isinf(last)
             share = last / (parts + last) if measured else (n - stop) / (n - start)

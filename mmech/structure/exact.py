@@ -57,7 +57,7 @@ from mmech.operators.stack import HStack, VStack
 __all__ = ["as_integer_matrix", "column_sums", "is_known", "norm_bounds", "total_sums"]
 
 Bounds = tuple[int, int]
-"""Upper bounds on the largest L1 norm of a row and on that of a column."""
+"""Upper bounds on the largest L1 norm of a row, and of a column."""
 
 Parts = tuple[int, ...]
 """Bounds of every part of an operator."""

@@ -305,8 +305,8 @@ def _(workload: WidthRange) -> int | None:
 def _(workload: Ranges) -> int | None:
     """Return the edges of a spanning forest.
 
-    A range is the difference of two prefix sums, of which that of no cell is zero and
-    the others are independent: an edge between two of n + 1 nodes.
+    A range is the difference of two prefix sums: an edge between two of n + 1 nodes.
+    The empty prefix is zero, the others are independent.
     """
     if len(workload.domain_shape) > 1:
         return None

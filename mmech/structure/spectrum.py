@@ -62,7 +62,7 @@ ROUNDING = 1e-13
 def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
-    The gram of such a workload lies in the marginal algebra.
+    The gram of a union of marginals lies in the marginal algebra.
     """
     return None
 

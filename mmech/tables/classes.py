@@ -9,8 +9,8 @@ the table of a pair of attributes is expected to be
 so that few parameters explain all tables at once, and noise of one is corrected by what
 others tell of its attributes.
 
-The logarithm of :math:`p_{ik}` is that of the whole table of i plus a normal deviation,
-whose standard deviation all values of an attribute share. What is fitted are
+The logarithm of :math:`p_{ik}` is the logarithm of the whole table of i plus a normal
+deviation. All values of an attribute share its standard deviation. What is fitted are
 interactions of pairs and tables of single attributes, with their noise and the sampling
 of N records: their errors are uncorrelated. How large deviations are is chosen for
 every attribute by splitting the noise: with normal errors e of the variance of the

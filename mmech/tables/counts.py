@@ -50,7 +50,7 @@ ROUNDING = {
 """How counts are made whole, in words."""
 
 SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
-"""Variances of the signal of an average count that are tried, over that of noise."""
+"""Ratios that are tried: variance of the signal of an average count over the noise."""
 
 LEAST_EXPECTED = 1e-3
 """Counts that are expected to be smaller have as much signal as this one."""
@@ -163,9 +163,9 @@ def _toward(
     A count is the target m plus a signal of variance :math:`\tau m`, and its estimate
     has noise of variance :math:`\sigma^2` on top, which draws it towards the target by
     :math:`\sigma^2 / (\sigma^2 + \tau m)`: small counts most. The likelihood of all
-    cells of a table together tells what its :math:`\tau` may be, and that of all tables
-    how often each is met (non-parametric empirical Bayes [1]_): where most targets are
-    right, the estimates of a small table hardly speak against its own.
+    cells of a table tells what its :math:`\tau` may be. The likelihoods of all tables
+    tell how often each :math:`\tau` is met (non-parametric empirical Bayes [1]_). Where
+    most targets are right, the estimates of a small table hardly speak against its own.
 
     References
     ----------

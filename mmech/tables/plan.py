@@ -298,7 +298,7 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
             largest = max(subset, key=lambda i: domain.shape[i])
             raise ParameterError(
                 "tables",
-                f"must have at most {LIMITS.published_cells:,} cells each, but that of "
+                f"must have at most {LIMITS.published_cells:,} cells each, but "
                 f"{', '.join(names[i] for i in subset)} has {magnitude(cells)}",
                 remedy=(
                     f"give {names[largest]!r}, which has {domain.shape[largest]:,} "

@@ -135,8 +135,8 @@ class Tables:
         ranges : str or sequence of str, default=()
             Attributes with an order that have a row for every range of values.
         frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
-            Kind of frame; ``None`` is that of the records, or else pandas where it is
-            installed.
+            Kind of frame; ``None`` is the kind of the records, or else pandas where it
+            is installed.
 
         Returns
         -------

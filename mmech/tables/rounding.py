@@ -165,7 +165,7 @@ def _transport(fractions: Floats, rows: Integers, columns: Integers) -> Integers
 
     i, j = (found.ravel() for found in np.nonzero(np.outer(rows > 0, columns > 0)))
     n = i.size
-    # Of every cell a first unit, which costs less the larger the fraction, and more.
+    # Every cell has a first unit, dearer for smaller fractions, and further units.
     costs = np.concatenate([1.0 - 2.0 * fractions[i, j], np.full(n, OVERSHOOT)])
     lines = np.concatenate([i, i, fractions.shape[0] + j, fractions.shape[0] + j])
     cells = np.concatenate([np.arange(2 * n)] * 2)
