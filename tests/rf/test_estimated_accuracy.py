@@ -88,9 +88,9 @@ def test_held_out_records_are_in_the_bins_that_training_ones_drew(rng):
 def test_about_one_in_five_is_held_out():
     X, y = of_a_rule(2000)
     seen = measured(forest(), X, y)
-    # Four standard errors of a binomial share.
+    # Six standard errors of a binomial share: a false alarm of 2e-9.
     share = 1 / HELD_OUT
-    assert abs((seen.assigned == 0).mean() - share) < 4 * np.sqrt(
+    assert abs((seen.assigned == 0).mean() - share) < 6 * np.sqrt(
         share * (1 - share) / 2000
     )
 

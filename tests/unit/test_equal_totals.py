@@ -374,7 +374,7 @@ def noise_of(shape, epsilon, n):
     ids=str,
 )
 def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
-    """Sums of one value, some and all, by 4000 draws: within 4 standard errors.
+    """Sums of one value, some and all, by 4000 draws: within six standard errors, 2e-9.
 
     Whole intervals hold at least what they promise: where counts are few, by far more.
     """
@@ -386,11 +386,11 @@ def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
             found = law.law((i,), (counted,))
             spread = np.square(errors).std() / math.sqrt(errors.size)
             apart = np.square(errors).mean() - found.standard_error**2
-            assert abs(apart) < 5 * spread
+            assert abs(apart) < 6 * spread
             for level in (0.5, 0.9, 0.95, 0.99):
                 half = found.half_width(level) + 1e-9
                 held = np.mean(np.abs(errors) <= half)
-                slack = 4 * math.sqrt(level * (1 - level) / errors.size)
+                slack = 6 * math.sqrt(level * (1 - level) / errors.size)
                 assert held > level - slack
                 if found.standard_error > 15:
                     assert held < level + slack + 0.5 / found.standard_error

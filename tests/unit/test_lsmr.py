@@ -155,7 +155,7 @@ def test_unbiased_and_more_accurate_with_the_right_scales(rng):
     inverse = weighted_pinv(strategy.to_dense(), scale)
     variances = np.square(inverse * scale).sum(axis=1)
     np.testing.assert_allclose(weighted.var(axis=1), variances, rtol=0.15)
-    assert (np.abs(weighted.mean(axis=1)) < 5 * np.sqrt(variances / draws)).all()
+    assert (np.abs(weighted.mean(axis=1)) < 6 * np.sqrt(variances / draws)).all()
     assert np.square(weighted).sum() < 0.8 * np.square(plain).sum()
 
 

@@ -699,7 +699,7 @@ def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
 def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
     sizes = {"state": 53, "city": 2_877}
     domain = Domain([Attribute.categorical(n, range(k)) for n, k in sizes.items()])
-    words = "but state, city has 152481; give 'city', which has 2,877 values, coarser on"
+    words = "but state, city has 152481; give 'city', which has 2,877 values, coarser"
     with pytest.raises(ValueError, match=words):
         release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
 
