@@ -3,8 +3,8 @@ r"""Private selection, for the bits and not for ideal reals.
 Probabilities proportional to :math:`e^{\rho q}` are irrational, so that no program
 draws from them exactly. Here logarithms of weights are whole numbers of :math:`2^{-36}`
 nats: products are sums of integers, without rounding; each sum of weights is rounded
-once, to within two such units; and all roundings of one release together lower the rate
-:math:`\rho`. What is drawn then has the stated guarantee, pure epsilon, by the
+once, to within two of these units; and all roundings of one release together lower the
+rate :math:`\rho`. What is drawn then has the stated guarantee, pure epsilon, by the
 arithmetic that really runs.
 
 References
