@@ -9,7 +9,6 @@ import pytest
 
 from mmech import (
     Identity,
-    Marginals,
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
@@ -29,7 +28,6 @@ from mmech.noise import (
     k_norm,
     law_and_cost,
 )
-from mmech.tables.noise import Noise
 
 
 def blurred(scale, shape, *, insecure_rng=None):
@@ -193,33 +191,6 @@ def test_a_law_knows_its_characteristic_function_and_tails(law, size):
 def test_rows_of_k_norm_noise_have_no_law_of_their_own():
     with pytest.raises(TypeError, match="depend on each other"):
         k_norm([2, 3]).characteristic(Fraction(1), np.zeros(1))
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [1, 8])
-def test_intervals_of_a_foreign_law_hold(foreign, epsilon):
-    """10,000 releases of two tables; at epsilon = 8 the noise is nearly the blur.
-
-    The share of intervals that hold is at most six standard errors below the level: a
-    false alarm has a probability of 1e-9.
-    """
-    workload = Marginals((3, 4), {(0,): 1, (0, 1): 2})
-    mechanism = MatrixMechanism(workload, workload, epsilon=epsilon, noise="blurred")
-    known, runs = Noise(mechanism), 10_000
-    found = mechanism.measure(np.zeros((12, runs), int))
-    estimate = known.estimate(found.values)
-    for subset in [(0,), (0, 1)]:
-        law = known.law(subset)
-        errors = np.asarray(estimate.answer(Marginals((3, 4), {subset: 1})))[0]
-        assert np.sqrt(np.square(errors).mean()) == pytest.approx(
-            law.standard_error, rel=6 / np.sqrt(runs) * 1.5
-        )
-        for level in (0.9, 0.95):
-            half = law.half_width(level)
-            own = (np.abs(errors) <= half + 1e-9).mean()
-            margin = 6 * np.sqrt(level * (1 - level) / runs)
-            assert own >= level - margin
-            assert (np.abs(errors) <= 0.8 * half).mean() < level
 
 
 @pytest.mark.statistical

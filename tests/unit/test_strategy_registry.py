@@ -1,7 +1,7 @@
 """The registry of templates: what it takes to add one, and what "auto" does with it.
 
-`LEVELS` is the template of the page ``adding_a_strategy_template.md``, and takes a
-seed and a callback; tests that use it register it and take it out again.
+`LEVELS` is the template of the page ``adding_a_strategy_template.md``; tests that use
+it register it and take it out again.
 """
 
 import functools
@@ -12,6 +12,7 @@ from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
+from maintainer_pages import code_of
 
 from mmech import (
     AllRange,
@@ -19,7 +20,6 @@ from mmech import (
     Identity,
     Kronecker,
     Prefix,
-    Scaled,
     Total,
     UnsupportedWorkloadError,
     VStack,
@@ -31,7 +31,6 @@ from mmech import (
 from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import (
     PRIVACY,
-    Skip,
     Template,
     register,
     templates,
@@ -42,26 +41,8 @@ NORMS = ("L1", "L2")
 each_norm = pytest.mark.parametrize("norm", NORMS)
 
 
-def levels_strategy(
-    workload, *, norm="L1", weight=1.0, seed=None, callback=None
-) -> StrategyResult:
-    """Measure the cells, and the total `weight` times as precisely."""
-    n = workload.shape[1]
-    strategy = VStack([Identity(n), Scaled(weight, Total(n))])
-    value = loss(workload, strategy, privacy=PRIVACY[norm])
-    result = StrategyResult(strategy, "levels", value, message=f"seed {seed}")
-    if callback is not None:
-        callback(result)
-    return result
-
-
-def look_at_levels(workload, found):
-    if workload.shape[1] > 16:
-        return Skip("more than 16 cells", 7.0)
-    return None
-
-
-LEVELS = Template("levels", levels_strategy, 15, NORMS, look_at_levels)
+PAGE = code_of("adding_a_strategy_template")
+LEVELS, levels_strategy = PAGE.LEVELS, PAGE.levels_strategy
 
 
 @pytest.fixture
@@ -105,7 +86,7 @@ def test_a_registered_template_is_found_and_tried(norm, registered):
     assert notes(optimize(workload, privacy=privacy, seed=0))["levels"] == ""
     skipped = optimize(Prefix(17), privacy=privacy, seed=0)
     (levels,) = [c for c in skipped.candidates if c.template == "levels"]
-    assert (levels.note, levels.loss) == ("more than 16 cells", 7.0)
+    assert (levels.note, levels.loss) == ("more than 16 cells", 17.0)
 
 
 @each_norm

@@ -1,0 +1,23 @@
+"""The code of the pages for maintainers, run as a plug-in would be."""
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+PAGES = Path(__file__).parents[1] / "notebooks" / "maintainers"
+
+
+@cache
+def code_of(page, module=None):
+    """Return what the first block of Python on a page defines, as a module of its own.
+
+    The module has a name that pickles find.
+    """
+    text = (PAGES / f"{page}.md").read_text(encoding="utf-8")
+    (code, *_) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    name = module or f"plugin_{page}"
+    made = sys.modules[name] = ModuleType(name)
+    exec(compile(code, str(PAGES / f"{page}.md"), "exec"), vars(made))
+    return made
