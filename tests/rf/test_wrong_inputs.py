@@ -35,7 +35,6 @@ from mmech import (
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
-    DrawnForestClassifier,
     PrivateForestClassifier,
     Schema,
     datasets,
@@ -228,17 +227,17 @@ SPENDING = [
     (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
     (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
     (
-        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
+        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
             X, Y, sample_weight=[1, 2, 3]
         ),
         "sample_weight is not supported, because noise hides one record that counts",
     ),
     (
-        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
+        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
         "fit takes X and y, got weights",
     ),
     (lambda ledger: fitted(ledger, y=np.array([0.5, 1, 2])), "as for regression; put"),
-    (lambda ledger: fitted(ledger, delta=1e-6, cls=DrawnForestClassifier), "zcdp"),
+    (lambda ledger: fitted(ledger, delta=1e-6, cls=PrivateForestClassifier), "zcdp"),
     (
         lambda ledger: fitted(ledger, n_records=-1, cls=PrivateForestClassifier),
         "n_records must be a public number from 1 to 1e\\+18",
