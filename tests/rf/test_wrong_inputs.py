@@ -72,10 +72,6 @@ def bayes_risk(**options):
     return mmech.bayes_risk_strategy((2, 2), epsilon=1, n_records=9, **options)
 
 
-def entropy_fit(values=(1, 2), total=3):
-    return mmech.maximum_entropy(Marginal((2,), [0]), values, variance=1, total=total)
-
-
 def shrunk(values=(1, 2), **options):
     strategy = Marginals((2,), {(0,): 1})
     return mmech.shrink(strategy, values, variance=1, n_records=9, **options)
@@ -211,8 +207,6 @@ ENGINE = [
     (lambda: bayes_risk(pool=None), "pool must be a name or a list of designs, each"),
     (lambda: bayes_risk(pool=[]), "pool must hold at least one design"),
     (lambda: bayes_risk(floor="0"), "floor must be a number >= 0, got '0'"),
-    (lambda: entropy_fit(total=None), "total must be a finite number > 0, got None"),
-    (lambda: entropy_fit(values=RAGGED), "values must have rows of equal length"),
     (lambda: shrunk(values=3.7), r"values must have one row per .* got \(\)"),
     (lambda: shrunk(spread=None), "spread must be a number >= 0, got None"),
 ]  # fmt: skip
