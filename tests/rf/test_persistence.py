@@ -364,7 +364,7 @@ def test_arrays_that_do_not_fit(path, index, change):
         load_model(path)
 
 
-@pytest.mark.parametrize("name", ["Popen", "os.system", "PrivateForestClassifier"])
+@pytest.mark.parametrize("name", ["Popen", "os.system", "BlockForest"])
 def test_classes_that_files_may_not_name(path, name):
     fitted().save(path)
     rewrite(path, set_class(name))
