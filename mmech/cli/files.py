@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mmech.checks import read_float
 from mmech.terminal import InputError
 from mmech.writing import check_writable, replacing
 
@@ -100,7 +101,7 @@ def _read_memory(text: str) -> int:
     units = {"M": 2**20, "G": 2**30}
     number, unit = text[:-1], units.get(text[-1:].upper(), 0)
     try:
-        size = int(float(number) * unit)
+        size = int(read_float(number) * unit)
     except (ValueError, OverflowError):
         size = 0
     if not 500 * 2**20 <= size < 2**50:
