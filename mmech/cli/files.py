@@ -86,13 +86,14 @@ def add_csv(command: argparse.ArgumentParser) -> None:
 
 
 def add_memory(command: argparse.ArgumentParser, what: str) -> None:
-    """Add a bound on memory; `what` is held in it, in words."""
+    """Add a bound on the memory of records; `what` is held of them, in words."""
     command.add_argument(
         "--memory",
         type=_read_memory,
         metavar="SIZE",
-        help=f"most memory to use, such as 2G or 800M, at least 500M; where {what} "
-        "need more, nothing is released (default: what it takes)",
+        help=f"memory for the program, for rows while they are read and for {what}, "
+        "such as 2G or 800M, at least 500M. If the records need more, nothing is "
+        "released. Large tables or models may take more (default: no limit)",
     )
 
 

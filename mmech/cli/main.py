@@ -207,7 +207,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
             help=f"what to do with {what}; drop leaves the record out of all tables, "
             f"and releases about how many there are (default: {choices[0]})",
         )
-    add_memory(command, "records, a few bytes for each attribute,")
+    add_memory(command, "the values of all records, a few bytes each")
     add_csv(command)
 
 
