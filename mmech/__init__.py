@@ -80,9 +80,7 @@ if _TYPE_CHECKING:
     from mmech.privacy.ledger import PrivacyLedger as PrivacyLedger
     from mmech.quantiles import joint_quantiles as joint_quantiles
     from mmech.reconstruction import MarginalEstimate as MarginalEstimate
-    from mmech.reconstruction import MaximumEntropy as MaximumEntropy
     from mmech.reconstruction import ShrunkEstimate as ShrunkEstimate
-    from mmech.reconstruction import maximum_entropy as maximum_entropy
     from mmech.reconstruction import shrink as shrink
     from mmech.reduction.boxes import CellGroups as CellGroups
     from mmech.reduction.boxes import reduce_boxes as reduce_boxes
@@ -137,7 +135,7 @@ if not _TYPE_CHECKING:
         "privacy.ledger": "LedgerEntry PrivacyLedger",
         "quantiles": "joint_quantiles",
         "reconstruction": """
-            MarginalEstimate MaximumEntropy ShrunkEstimate maximum_entropy shrink
+            MarginalEstimate ShrunkEstimate shrink
         """,
         "release": "Measurement noisy_release",
         "selection": "exponential_mechanism permute_and_flip",

@@ -78,9 +78,6 @@ class Limits(ChangeableLimits):
     listed_cells : int
         Largest domain of which an estimate from marginals lists all cells. Above it
         only marginals are computed.
-    joint_entries : int
-        Largest table of a distribution of maximum entropy, cells of linked attributes
-        times columns. More is refused.
     design_sets : int
         Most sets of attributes that a covering design is searched for. More is refused.
     design_targets : int
@@ -187,7 +184,6 @@ class Limits(ChangeableLimits):
 
     table_entries: int = 2**27
     listed_cells: int = 2**24
-    joint_entries: int = 2**23
     design_sets: int = 10**6
     design_targets: int = 10_000
     file_bytes: int = 2**31

@@ -3,7 +3,7 @@
 A schema says what is public, `mmech_rf.forest` grows trees from it, and
 `mmech_rf.workloads` compiles them into workloads that `mmech` answers. Estimators are
 in `mmech_rf.private` (the matrix mechanism), `mmech_rf.drawn` (trees drawn as a whole)
-and `mmech_rf.blocks`. ``notebooks/architecture.md`` says what each folder holds.
+and `mmech_rf.literature`. ``notebooks/architecture.md`` says what each folder holds.
 
 Names are imported when they are first used, so that the command line starts at once.
 """
@@ -15,14 +15,9 @@ if _TYPE_CHECKING:
     from mmech import Counts as Counts
     from mmech_rf import datasets as datasets
     from mmech_rf import fetch as fetch
-    from mmech_rf.blocks.classifier import (
-        BlockForestClassifier as BlockForestClassifier,
+    from mmech_rf.drawn.classifier import (
+        PrivateForestClassifier as PrivateForestClassifier,
     )
-    from mmech_rf.blocks.classifier import (
-        LabelForestClassifier as LabelForestClassifier,
-    )
-    from mmech_rf.blocks.settings import BlockSettings as BlockSettings
-    from mmech_rf.drawn.classifier import DrawnForestClassifier as DrawnForestClassifier
     from mmech_rf.drawn.settings import DrawnSettings as DrawnSettings
     from mmech_rf.forest.complete import complete_forest as complete_forest
     from mmech_rf.forest.forest import Forest as Forest
@@ -45,9 +40,6 @@ if _TYPE_CHECKING:
     )
     from mmech_rf.private.nonprivate import (
         NonPrivateForestClassifier as NonPrivateForestClassifier,
-    )
-    from mmech_rf.private.private_forest import (
-        PrivateForestClassifier as PrivateForestClassifier,
     )
     from mmech_rf.private.subsample_aggregate import (
         SubsampleAggregateClassifier as SubsampleAggregateClassifier,
@@ -83,7 +75,6 @@ if not _TYPE_CHECKING:
         "literature.presets": "recipes",
         "literature.recipe": "Recipe",
         # settings of classifiers, with their provenance
-        "blocks.settings": "BlockSettings",
         "drawn.settings": "DrawnSettings",
         # released models as files
         "storage": "load_model",

@@ -71,8 +71,7 @@ class Method:
 
 
 _BOUNDED = ("n_records", "private_bins")
-_CHOOSING = (*_BOUNDED, "privacy", "delta")
-_DRAWN = (*_CHOOSING, "settings")
+_DRAWN = (*_BOUNDED, "privacy", "delta", "settings")
 _FOREST = ("n_trees", "depth", "splits")
 _COUNTED = (*_FOREST, "n_ensembles", "max_features", "voting", "random_state")
 _OPTIMIZED = (*_COUNTED, "template")
@@ -81,49 +80,14 @@ _ROWS = (
     Method(
         "private",
         "PrivateForestClassifier",
-        "private.private_forest",
+        "drawn.classifier",
         "private forest",
         "labelled trees",
-        "what is best for the budget: drawn, or labels where epsilon is below 0.00001; "
-        "nothing to set but what is public",
+        "small trees, drawn with their labels for what they get right; any number of "
+        "attributes, the one to start with",
         ("#000000", "P", "-"),
         "fit",
         _DRAWN,
-    ),
-    Method(
-        "drawn",
-        "DrawnForestClassifier",
-        "drawn.classifier",
-        "drawn trees",
-        "labelled trees",
-        "small trees, drawn with their labels for what they get right; often the most "
-        "accurate, any number of attributes",
-        ("#4AA8DE", "X", "-"),
-        "fit",
-        _DRAWN,
-    ),
-    Method(
-        "blocks",
-        "BlockForestClassifier",
-        "blocks.classifier",
-        "blocks of attributes",
-        "class counts",
-        "class counts of neighbouring attributes, one complete tree for each block of "
-        "them",
-        ("#8A4B0F", "p", "-"),
-        "fit",
-        _CHOOSING,
-    ),
-    Method(
-        "labels",
-        "LabelForestClassifier",
-        "blocks.classifier",
-        "labels of leaves",
-        "labels",
-        "nothing but the labels of leaves, of trees that share out the records",
-        ("#6A3D9A", "<", "-"),
-        "fit",
-        _BOUNDED,
     ),
     Method(
         "training",

@@ -12,8 +12,6 @@ from sklearn.base import clone
 from mmech import PrivacyLedger, rho_from_epsilon_delta
 from mmech_rf import (
     Attribute,
-    BlockForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
     Recipe,
     RecipeForestClassifier,
@@ -23,9 +21,6 @@ from mmech_rf import (
 
 RELATIONS = ("add_remove", "replace")
 
-BINARY = Schema(
-    tuple(Attribute.categorical(f"x{i}", ["0", "1"]) for i in range(6)), ("no", "yes")
-)
 """Two classes, and enough attributes for blocks to choose from."""
 
 OTHERS = Schema(
@@ -174,8 +169,6 @@ ONLY = {
 ODD = ("", "9")
 """A missing and an unknown value."""
 
-BLOCKS = {"forest": BlockForestClassifier}
-LABELS = {"forest": LabelForestClassifier}
 BINS = {"schema": NUMBERS, "private_bins": "all"}
 ORDERED = {"schema": MONOTONE}
 
@@ -188,21 +181,10 @@ CHOSEN_SETTINGS = {
     "boosting": {"n_records": 20_000},
     "long boosting": {"n_records": 60_000},
     "boosting, noisy n": {"epsilon": 1000},
-    "a tiny epsilon": {"epsilon": "1e-6"},
-    "blocks": BLOCKS,
-    "blocks, n stated": BLOCKS | {"n_records": 300},
-    "differences": BLOCKS | {"n_records": 24, "schema": BINARY},
-    "weight": BLOCKS | {"voting": "weight"},
-    "log-odds": BLOCKS | {"voting": "log-odds", "n_records": 300},
-    "maximum entropy": BLOCKS | {"voting": "maximum-entropy", "n_records": 300},
-    "labels": LABELS,
-    "labels, n stated": LABELS | {"n_records": 24},
-    "labels of long blocks": LABELS | {"n_records": 2000},
+    "the least epsilon": {"epsilon": "2e-5"},
     "private bins": BINS,
     "private bins, n stated": BINS | {"n_records": 400},
     "private bins, accuracy": BINS | ACCURACY["accuracy"],
-    "private bins of blocks": BINS | BLOCKS,
-    "private bins, tiny epsilon": BINS | {"epsilon": "1e-6"},
     "monotone": ORDERED,
     "monotone, trees that vote": ORDERED | {"n_records": 24, "epsilon": 5},
     "monotone, views of scores": ORDERED | {"n_records": 1500},
@@ -212,18 +194,15 @@ CHOSEN_SETTINGS = {
     "accuracy": ACCURACY["accuracy"],
     "accuracy, n stated": ACCURACY["accuracy"] | {"n_records": 24},
     "accuracy, boosting": ACCURACY["accuracy"] | {"n_records": 25_000},
-    "accuracy, blocks": BLOCKS | ACCURACY["accuracy"],
-    "accuracy, labels": LABELS | ACCURACY["accuracy"],
     "accuracy, drop": {"handle_unknown": "drop", "handle_missing": "drop"}
     | ACCURACY["accuracy"],
-    "labels, drop": LABELS | {"handle_unknown": "drop", "handle_missing": "drop"},
 }
 
 ZCDP = {"privacy": "zcdp", "delta": 1e-6}
 
 ZCDP_SETTINGS = {
     name: ZCDP | CHOSEN_SETTINGS[name]
-    for name in ("a tree", "scores", "a tiny epsilon", "boosting, noisy n", "blocks")
+    for name in ("a tree", "scores", "the least epsilon", "boosting, noisy n")
 } | {
     "boosting": ZCDP | {"n_records": 100_000},
     "accuracy": ZCDP | ACCURACY["accuracy"],
@@ -231,14 +210,8 @@ ZCDP_SETTINGS = {
     "accuracy, shared": ZCDP | ACCURACY["accuracy"] | {"shared": True},
     "private bins": ZCDP | BINS | {"n_records": 100_000},
     "shared private bins": ZCDP | BINS | {"shared": True},
-    "many blocks": {"privacy": "zcdp", "delta": 0.1, "n_records": 24, "epsilon": "1/2"}
-    | BLOCKS
-    | {"schema": BINARY},
-    "blocks, noisy n": {"privacy": "zcdp", "delta": 0.2} | BLOCKS,
     "a shared tree": ZCDP | {"shared": True},
-    "shared labels": ZCDP | {"epsilon": "1e-6", "shared": True},
     "shared boosting": ZCDP | {"n_records": 100_000, "shared": True},
-    "shared blocks": ZCDP | BLOCKS | {"shared": True},
 }
 
 
@@ -247,7 +220,6 @@ def _case(make, settings, relation):
     epsilon = Fraction(settings.pop("epsilon", 1))
     policy = settings.get("handle_missing")
     shared = settings.pop("shared", False)
-    make = settings.pop("forest", make)
     schema = settings.pop("schema", OTHERS if policy == "category" else SCHEMA)
     odd = ODD if policy else ()
     model = make(schema=schema, epsilon=epsilon, neighbours=relation, **settings)

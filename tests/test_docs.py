@@ -22,7 +22,6 @@ from mmech import PrivacyLedger
 from mmech.audit.__main__ import main as run_audit
 from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
-from mmech_rf.blocks.labels import draw_labels
 from mmech_rf.cli import main as run_forests
 from mmech_rf.drawn.draw import select_tree
 
@@ -208,7 +207,7 @@ PROVEN = [
     if "insecure_rng" in parameters_of(getattr(package, name))
 ] + [
     PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
-    select_tree, draw_labels,
+    select_tree,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
 what such functions are made of."""

@@ -40,17 +40,17 @@ Written by `python -m benchmarks.accuracy{options}` with the folder of the data 
 
 Mean test accuracy over random 80/20 splits, the same for all methods; ± is two standard
 errors. "private forest" is `PrivateForestClassifier(schema, epsilon=...)` with nothing
-else said, pure ε; "N stated" does not pay for the number of records, "blocks" is
-`BlockForestClassifier`. "batch training" is the pipeline of the paper, where the domain
-has at most a million cells; "log-odds" and "at its best" go beyond the paper, the
-latter with N stated. Numbers lie on 64 public cells of equal width between
-public bounds, except in iris, heart and adult-paper-bins, whose cut points are those of
-the paper. "naive Bayes" is a private one of our own with one-way tables; diffprivlib
-and DP-EBM (InterpretML) run with their defaults and public bounds. MST and AIM (OpenDP)
-make synthetic records of all attributes and the class, on which the classifier without
-privacy is trained that does best on them by cross-validation. **DP-EBM promises
-less: (ε, δ) with δ = 10⁻⁵**, and takes two classes only; so does "private forest (ε,
-δ)", `privacy="zcdp"`, which takes any number of classes.
+else said, pure ε; "N stated" does not pay for the number of records. "batch training"
+is the pipeline of the paper, where the domain has at most a million cells; "log-odds"
+and "at its best" go beyond the paper, the latter with N stated. Numbers lie on 64
+public cells of equal width between public bounds, except in iris, heart and
+adult-paper-bins, which have the cut points of the paper. "naive Bayes" is a private one
+of our own with one-way tables; diffprivlib and DP-EBM (InterpretML) run with their
+defaults and public bounds. MST and AIM (OpenDP) make synthetic records of all
+attributes and the class, on which the classifier without privacy is trained that does
+best on them by cross-validation. **DP-EBM promises less: (ε, δ) with δ = 10⁻⁵**, and
+takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`, which takes
+any number of classes.
 "private forest, ε = 100", in the last column beside what is not private, says what the
 model itself costs.
 

@@ -14,7 +14,7 @@ from benchmarks.accuracy._table import EPSILONS, Values
 from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import LAPLACE
 from mmech.noise.norm import Groups, as_blocks
-from mmech_rf import DrawnForestClassifier, DrawnSettings, Schema
+from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
 from mmech_rf.private.payments import Payments
@@ -86,7 +86,7 @@ class LaplacePayments(Payments):
         return self._measure(sums, Fraction(unit * n_groups), LAPLACE, cost, what)
 
 
-class LaplaceSums(DrawnForestClassifier):
+class LaplaceSums(PrivateForestClassifier):
     """The same forest, with Laplace noise on the sums that give its scores."""
 
     def _payments(self) -> Payments:
@@ -97,7 +97,7 @@ def _changed(**changes: Any) -> Method:
     settings = DrawnSettings(**changes)
 
     def make(schema: Schema, epsilon: float, n: int) -> Any:
-        return DrawnForestClassifier(schema, epsilon=epsilon, settings=settings)
+        return PrivateForestClassifier(schema, epsilon=epsilon, settings=settings)
 
     return Method(make)
 
@@ -107,7 +107,7 @@ NEVER = math.inf
 ABLATIONS = {
     "all ideas": _changed(),
     "N stated": Method(
-        lambda schema, epsilon, n: DrawnForestClassifier(
+        lambda schema, epsilon, n: PrivateForestClassifier(
             schema, epsilon=epsilon, n_records=n
         )
     ),

@@ -17,7 +17,6 @@ from benchmarks.accuracy import _others
 from mmech import Identity, MatrixMechanism, PrivacyLedger
 from mmech_rf import (
     BatchTrainingClassifier,
-    BlockForestClassifier,
     DrawnSettings,
     PrivateForestClassifier,
     Schema,
@@ -128,10 +127,6 @@ def _forest(**settings: Any) -> Make:
     )
 
 
-def _blocks(schema: Schema, epsilon: float, n: int) -> Any:
-    return BlockForestClassifier(schema, epsilon=epsilon)
-
-
 def _forest_of_known_size(schema: Schema, epsilon: float, n: int) -> Any:
     return PrivateForestClassifier(schema, epsilon=epsilon, n_records=n)
 
@@ -183,7 +178,6 @@ def _methods() -> dict[str, Method]:
     return {
         "private forest": Method(_forest()),
         "private forest, N stated": Method(_forest_of_known_size),
-        "private forest, blocks": Method(_blocks),
         "private forest (ε, δ)": Method(_forest(privacy="zcdp", delta=_others.DELTA)),
         RANKED: Method(_forest(settings=DrawnSettings.for_ranking())),
         f"{RANKED} (ε, δ)": Method(
@@ -223,7 +217,6 @@ METHODS = _methods()
 OURS = (
     "private forest",
     "private forest, N stated",
-    "private forest, blocks",
     "private forest (ε, δ)",
 )
 CEILINGS = tuple(f"{name}, not private" for name in _others.NOT_PRIVATE)

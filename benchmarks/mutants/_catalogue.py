@@ -40,7 +40,6 @@ DATASETS = "tests/rf/test_datasets.py"
 AUDIT = "tests/statistical/test_fit_audit.py"
 CHOICES = "tests/statistical/test_selection_audit.py"
 FITS = "tests/rf/test_classifiers.py"
-LABELS = "tests/rf/test_label_forest.py"
 PRIVACY = "tests/rf/test_privacy.py"
 HELD_OUT = "tests/rf/test_estimated_accuracy.py"
 RECIPE_DRAWS = "tests/rf/test_recipes_privacy.py"
@@ -254,13 +253,6 @@ NEIGHBOURS = (
         "relation=Relation(),\n        roundings",
         (f"{TREE_DRAW}::test_replacement_and_weights_are_accounted",),
     ),
-    Mutant(
-        "replacement as an addition: labels of leaves",
-        "mmech_rf/blocks/labels.py",
-        "monotone=True, relation=relation,",
-        "monotone=True, relation=Relation(),",
-        (f"{LABELS}::test_no_labels_become_likelier_by_more_than_epsilon",),
-    ),
 )
 
 CHARGES = (
@@ -320,7 +312,9 @@ CHARGES = (
         "mmech_rf/private/accounted.py",
         "        epsilon -= spent\n",
         "",
-        (f"{LABELS}::test_a_noisy_number_of_records_is_paid_for",),
+        (
+            "tests/rf/test_selected_trees.py::test_a_noisy_number_of_records_is_paid_for",
+        ),
     ),
     Mutant(
         "every ensemble has all of epsilon",
@@ -798,18 +792,11 @@ LEAKS = (
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
-        "exact number of records: blocks",
-        "mmech_rf/blocks/classifier.py",
-        "            n_records=n_records,\n            n_columns",
-        "            n_records=float(records.number),\n            n_columns",
-        (f"{PURITY}::test_nothing_public_depends_on_records",),
-    ),
-    Mutant(
         "exact number of records: a noisy number",
         "mmech_rf/private/accounted.py",
         "_release_model(records, epsilon, n_records)",
         "_release_model(records, epsilon, max(1.0, records.number))",
-        (f"{REPLAY}[pure, labels, add_remove]",),
+        (f"{REPLAY}[pure, a tree, add_remove]",),
     ),
     Mutant(
         "exact counts: votes of leaves",
@@ -840,13 +827,6 @@ LEAKS = (
         "measured = self.payments.release(counts, cost, what, unit)\n"
         "        return replace(measured, values=counts)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
-    ),
-    Mutant(
-        "labels of empty leaves known: disjoint forests",
-        "mmech_rf/blocks/labels.py",
-        "labels.append(np.array(drawn, np.int64))",
-        "labels.append(np.where(counts.any(axis=1), drawn, 0))",
-        (f"{LABELS}::test_labels_of_empty_leaves_are_drawn",),
     ),
     Mutant(
         "labels of empty leaves known: drawn trees",

@@ -4,7 +4,6 @@
 least_squares      unbiased estimates
 marginal_estimate  the same from noisy marginals, one set at a time
 nonnegative        counts that are to be published as counts
-maximum_entropy    the flattest distribution that explains marginals
 shrinkage          empirical Bayes, one set of attributes at a time
 =================  =================================================
 """
@@ -17,18 +16,15 @@ from numpy.typing import NDArray
 
 from mmech.reconstruction.least_squares import least_squares
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
-from mmech.reconstruction.maximum_entropy import MaximumEntropy, maximum_entropy
 from mmech.reconstruction.nonnegative import nonnegative
 from mmech.reconstruction.shrinkage import ShrunkEstimate, ShrunkPart, shrink
 
 __all__ = [
     "METHODS",
     "MarginalEstimate",
-    "MaximumEntropy",
     "ShrunkEstimate",
     "ShrunkPart",
     "least_squares",
-    "maximum_entropy",
     "nonnegative",
     "shrink",
 ]

@@ -144,27 +144,6 @@ class ShrunkEstimate:
                     out += share**2 * each
         return out.reshape(-1, k)
 
-    def contrast_scores(self, codes: NDArray[np.int64]) -> Floats:
-        """Return the shrunk contrasts between classes of single cells, up to a factor.
-
-        Parameters
-        ----------
-        codes : ndarray of int64, shape (b, d)
-            Value of every attribute. Public.
-
-        Returns
-        -------
-        ndarray of float64, shape (b, k)
-            Sum over s of n_s times the shrunk interactions: the posterior mean of the
-            contrast of the cell times the number of cells, as from weight voting.
-        """
-        out = np.zeros((codes.shape[0], self.n_columns))
-        parts = self.contrasts if self.n_columns > 1 else self.common
-        for s, part in parts.items():
-            n_s = product_of(self.domain_shape[i] for i in s)
-            out += n_s * part.factor * part.table[tuple(codes[:, i] for i in s)]
-        return out
-
 
 @one_blas_thread()
 def shrink(

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.reconstruction import MarginalEstimate, MaximumEntropy
+from mmech.reconstruction import MarginalEstimate
 from mmech.tables.classes import expected_pairs, too_many_values
-from mmech.tables.model import draw_codes, fit_model, proportional_fit
+from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.noise import Noise
 from mmech.tables.rounding import (
     apportion,
@@ -72,14 +72,14 @@ class Counts:
         Number of records of all tables.
     tables : dict of tuple to ndarray of int64
         One axis per attribute.
-    model : MaximumEntropy
+    model : TableModel
     rounding : {"margins", "records"}
         How counts were made whole.
     """
 
     total: int
     tables: dict[Subset, Integers]
-    model: MaximumEntropy
+    model: TableModel
     rounding: str
 
 
@@ -126,11 +126,11 @@ def settle(
     fitted = drawn(expected_pairs(estimate, noise, shares, total, pairs))
     if too_many_values(sizes) and total:
         model = fit_model(sizes, shares, total, fitted)
-        fitted = drawn({pair: _table(model, pair, sizes) for pair in pairs})
+        fitted = drawn({pair: model.marginal(pair) for pair in pairs})
     larger: dict[Subset, Floats] = {}
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
-        targets = {s: _table(model, s, sizes) for s in subsets if len(s) > 2}
+        targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
         for subset, table in _toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
@@ -147,10 +147,6 @@ def settle(
         for subset in subsets
     }
     return Counts(total, tables, model, "margins")
-
-
-def _table(model: MaximumEntropy, subset: Subset, sizes: Sequence[int]) -> Floats:
-    return model.marginal(subset).reshape([sizes[i] for i in subset])
 
 
 def _toward(
@@ -206,7 +202,7 @@ def _log_likelihood(apart: Floats, spread: Floats) -> float:
 
 
 def _of_records(
-    model: MaximumEntropy, total: int, subsets: Sequence[Subset]
+    model: TableModel, total: int, subsets: Sequence[Subset]
 ) -> dict[Subset, Integers]:
     """Return the tables of one set of whole records of a model.
 

@@ -8,6 +8,7 @@ of attributes are then independent given those in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,8 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
-from mmech.reconstruction import MaximumEntropy
 
-__all__ = ["draw_codes", "fit_model", "proportional_fit"]
+__all__ = ["TableModel", "draw_codes", "fit_model", "proportional_fit"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,13 +36,56 @@ LEAST_INFORMATION = 1.0
 """Gain in log-likelihood, in nats, below which a table is not worth its place."""
 
 
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    r"""A distribution of records, :math:`\prod_b p(x_b \mid x_{s_b})` over cliques b.
+
+    Attributes
+    ----------
+    domain_shape : tuple of int
+        Number of values of every attribute.
+    total : int
+        Number of records that tables are scaled to.
+    groups, separators : tuple of tuple of int
+        Attributes of every clique, and those that it shares with one before it.
+    tables : tuple of ndarray of float64
+        :math:`p(x_b \mid x_{s_b})` of every clique, an axis per attribute.
+    """
+
+    domain_shape: tuple[int, ...]
+    total: int
+    groups: tuple[Subset, ...]
+    separators: tuple[Subset, ...]
+    tables: tuple[Floats, ...]
+
+    def marginal(self, attributes: Subset) -> Floats:
+        """Return the expected table of counts, an axis per attribute, in order."""
+        needed, wanted = [], set(attributes)  # other cliques sum to one
+        for group, separator, table in reversed(
+            list(zip(self.groups, self.separators, self.tables, strict=True))
+        ):
+            if (set(group) - set(separator)) & wanted:
+                needed.append((group, table))
+                wanted |= set(separator)
+        labels = {i: place for place, i in enumerate(sorted(wanted | {*_of(needed)}))}
+        operands: list[Any] = [np.ones(()), []]
+        for group, table in needed:
+            operands += [table, [labels[i] for i in group]]
+        out = np.einsum(*operands, [labels[i] for i in attributes], optimize="greedy")
+        return np.asarray(self.total * out)
+
+
+def _of(needed: Sequence[tuple[Subset, Floats]]) -> list[int]:
+    return [i for group, _ in needed for i in group]
+
+
 def fit_model(
     sizes: Sequence[int],
     shares: Sequence[Floats],
     total: int,
     pairs: Mapping[Subset, Floats],
     larger: Mapping[Subset, Floats] | None = None,
-) -> MaximumEntropy:
+) -> TableModel:
     """Return the model of the most telling tables whose junction tree is small enough.
 
     Parameters
@@ -64,7 +107,7 @@ def fit_model(
     chosen = _choose(sizes, total, tables)
     alone = [(i,) for i in range(len(sizes))]
     cliques = junction_tree([*chosen, *alone], sizes)
-    logs = []
+    fitted = []
     for clique in cliques:
         attributes = clique.attributes
         start = np.ones([sizes[i] for i in attributes])
@@ -72,16 +115,13 @@ def fit_model(
             start = start * _along(shares[i], axis, start.ndim)
         own = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
         joint = proportional_fit(start, attributes, own, SWEEPS, TOLERANCE)
-        logs.append(_log_conditional(joint, clique))
-    return MaximumEntropy(
+        fitted.append(_conditional(joint, clique))
+    return TableModel(
         tuple(sizes),
-        float(total),
+        total,
         tuple(clique.attributes for clique in cliques),
-        np.zeros(1),
-        tuple(logs),
-        (),
-        True,
         tuple(clique.separator for clique in cliques),
+        tuple(fitted),
     )
 
 
@@ -151,17 +191,15 @@ def proportional_fit(
     return table
 
 
-def _log_conditional(joint: Floats, clique: Clique) -> Floats:
-    """Return log p(new | separator) of a clique, shape (cells, 1)."""
+def _conditional(joint: Floats, clique: Clique) -> Floats:
+    """Return p(new | separator) of a clique, an axis per attribute."""
     new = tuple(a for a, i in enumerate(clique.attributes) if i not in clique.separator)
     mass = joint.sum(axis=new, keepdims=True)
     even = 1.0 / product_of(joint.shape[a] for a in new)
-    shares = np.divide(joint, mass, out=np.full(joint.shape, even), where=mass > 0)
-    with np.errstate(divide="ignore"):
-        return np.log(shares).reshape(-1, 1)
+    return np.divide(joint, mass, out=np.full(joint.shape, even), where=mass > 0)
 
 
-def draw_codes(model: MaximumEntropy, n: int, rng: Any) -> Integers:
+def draw_codes(model: TableModel, n: int, rng: Any) -> Integers:
     """Return records of a model: codes of shape (n, d).
 
     Clique by clique, the records that agree on a separator are dealt to the values of
@@ -170,8 +208,7 @@ def draw_codes(model: MaximumEntropy, n: int, rng: Any) -> Integers:
 
     Parameters
     ----------
-    model : MaximumEntropy
-        Without columns.
+    model : TableModel
     n : int
     rng : numpy.random.Generator or None
         ``None`` is the same records every time.
@@ -183,15 +220,13 @@ def draw_codes(model: MaximumEntropy, n: int, rng: Any) -> Integers:
         start = float(rng.uniform(1e-6, 1 - 1e-6))
     sizes = model.domain_shape
     codes = np.zeros((n, len(sizes)), np.int64)
-    separators = model.separators or ((),) * len(model.groups)
-    for group, separator, logs in zip(
-        model.groups, separators, model.log_tables, strict=True
+    for group, separator, table in zip(
+        model.groups, model.separators, model.tables, strict=True
     ):
         new = [i for i in group if i not in separator]
         order = [group.index(i) for i in (*separator, *new)]
-        shape = [sizes[i] for i in group]
         known = product_of(sizes[i] for i in separator)
-        shares = np.exp(logs[:, 0]).reshape(shape).transpose(order).reshape(known, -1)
+        shares = table.transpose(order).reshape(known, -1)
         place = np.zeros(n, np.int64)
         for i in separator:
             place = place * sizes[i] + codes[:, i]

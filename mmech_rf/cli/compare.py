@@ -169,9 +169,8 @@ def _demo(args: argparse.Namespace) -> None:
     splits = f"{args.repeats} random splits" if args.repeats > 1 else "a random split"
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? A private "
-        "forest (PrivateForestClassifier, `fit --method private`) has nothing to set, "
-        "nor have the drawn trees that it chooses here, blocks and labels. These, and "
-        "beside them the methods of matrix random forests with "
+        "forest (PrivateForestClassifier, `fit --method private`) has nothing to set. "
+        "It, and beside it the methods of matrix random forests with "
         f"{how_many(args.n_trees)} trees of depth {args.depth} (subsample-aggregate: "
         f"{DEMO_SUBSAMPLE_TREES} of depth {DEMO_SUBSAMPLE_DEPTH}) train on "
         f"{len(records.y) - n_test:,} cars and are tested on {n_test}, in {splits}."
@@ -180,9 +179,8 @@ def _demo(args: argparse.Namespace) -> None:
         "The attributes, the classes and the cars to predict are public; the training "
         f"cars are private, at ε = {epsilon} for one car more or less in each line of "
         "the table. The private forest draws small trees, labels included, by the "
-        "exponential mechanism. All other trees are public, complete ones of blocks of "
-        "attributes or grown at random, and only labels of their leaves or counts of "
-        "cars in them are released, counts with Laplace noise."
+        "exponential mechanism. All other trees are public, grown at random, and only "
+        "counts of cars in their leaves are released, with Laplace noise."
     )
     print(flush=True)
     _warm_up(list(METHODS))

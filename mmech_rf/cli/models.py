@@ -333,7 +333,7 @@ def releasing(model: ForestClassifier) -> Callable[[], str]:
     """Return what says the latest release of a model that is being fitted."""
 
     def words() -> str:
-        releases = getattr(getattr(model, "model_", model), "releases_", ())
+        releases = getattr(model, "releases_", ())
         last = f", the last: {releases[-1].released}" if releases else ""
         return f"fitting: {len(releases)} releases{last}"
 

@@ -1,4 +1,4 @@
-"""The forest of labelled trees that are drawn as a whole."""
+"""The private forest: labelled trees that are drawn as a whole."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
-__all__ = ["DrawnForestClassifier"]
+__all__ = ["PrivateForestClassifier"]
 
 
-@storable("DrawnForestClassifier")
+@storable("PrivateForestClassifier")
 @estimator
-class DrawnForestClassifier(AccountedForest):
-    r"""Forest of labelled trees, each drawn as a whole by the exponential mechanism.
+class PrivateForestClassifier(AccountedForest):
+    r"""Forest of labelled trees, each drawn as a whole; the classifier to start with.
 
-    Trees have two or three levels and are drawn for the number of records that they
-    get right (`mmech_rf.drawn.draw`). Their tests are public views of the domain:
-    attributes at several resolutions, pairs, and signed sums of attributes in the order
-    of their cells. With few records times epsilon all of the budget goes into one tree.
+    It asks for nothing but public facts.
+
+    Trees have two or three levels. The exponential mechanism draws each of them for the
+    number of records that it gets right (`mmech_rf.drawn.draw`). Their tests are public
+    views of the domain: attributes at several resolutions, pairs, and signed sums of
+    attributes in the order of their cells. With few records times epsilon all of the
+    budget goes into one tree.
     More pays for class counts and sums of all attributes, released together with noise
     that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
     for what these scores say, in place of a class. Some thousand records times epsilon
@@ -71,15 +74,11 @@ class DrawnForestClassifier(AccountedForest):
     Proofs: ``notebooks/proofs/labelled_trees.md``, ``notebooks/proofs/k_norm.md``,
     ``notebooks/proofs/composition.md``.
 
-    See Also
-    --------
-    PrivateForestClassifier : chooses between this and other forests.
-
     Examples
     --------
-    >>> from mmech_rf import DrawnForestClassifier, datasets
+    >>> from mmech_rf import PrivateForestClassifier, datasets
     >>> car = datasets.load_car()
-    >>> model = DrawnForestClassifier(car.schema, epsilon=0.5, n_records=1728)
+    >>> model = PrivateForestClassifier(car.schema, epsilon=0.5, n_records=1728)
     >>> model = model.fit(car.data, car.target)
     >>> model.choice_.n_trees
     1
@@ -103,7 +102,7 @@ class DrawnForestClassifier(AccountedForest):
                 "epsilon",
                 f"must be at least {float(self._least_epsilon):g} to draw trees",
                 f"{float(epsilon):g}",
-                ("raise it", "use {LabelForestClassifier}"),
+                "raise it: roundings of a draw would use a smaller budget up",
             )
         return epsilon
 
@@ -190,9 +189,9 @@ class DrawnForestClassifier(AccountedForest):
 
         Examples
         --------
-        >>> from mmech_rf import DrawnForestClassifier, datasets
+        >>> from mmech_rf import PrivateForestClassifier, datasets
         >>> car = datasets.load_car()
-        >>> model = DrawnForestClassifier(car.schema, epsilon=1, n_records=1728)
+        >>> model = PrivateForestClassifier(car.schema, epsilon=1, n_records=1728)
         >>> model = model.fit(car.data, car.target)
         >>> lower, upper = model.predict_interval(car.data[:5], level=0.9)
         >>> found = model.predict_proba(car.data[:5])

@@ -161,10 +161,10 @@ class DrawnSettings(CountSettings):
 
     Examples
     --------
-    >>> from mmech_rf import DrawnForestClassifier, DrawnSettings, datasets
+    >>> from mmech_rf import PrivateForestClassifier, DrawnSettings, datasets
     >>> car = datasets.load_car()
     >>> settings = DrawnSettings(learning_rate=0.3, most_rounds=2)
-    >>> model = DrawnForestClassifier(
+    >>> model = PrivateForestClassifier(
     ...     car.schema, epsilon=10, n_records=1728, settings=settings
     ... )
     >>> model.fit(car.data, car.target).choice_.rounds

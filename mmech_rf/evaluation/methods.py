@@ -32,8 +32,8 @@ def make_methods(
 ) -> list[Method]:
     """Return methods with their settings, in the order of `METHODS`.
 
-    Private, drawn, blocks and labels choose trees and votes by themselves, so that the
-    settings are those of the others.
+    The private forest chooses trees and votes by itself: the settings apply to the
+    others.
 
     Parameters
     ----------

@@ -6,7 +6,6 @@ base                 fit and predict, policies, spent ledgers of copies
 accounted            forests that first ask for the number of records
 grown                forests that grow before a record is seen
 per_batch            methods that spend their budget on a batch of queries
-private_forest       chooses a forest for the budget at hand
 batch_training       counts of leaves through an optimized strategy
 batch_prediction     votes of one batch through an optimized strategy
 laplace_forest       counts of leaves with Laplace noise

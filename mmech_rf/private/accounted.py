@@ -74,7 +74,6 @@ class AccountedForest(ShownForest):
     choice_: Choice = field(init=False)
     _experts: Experts = field(init=False)
     _method: ClassVar[str]
-    _takes_any_currency = False
     _keeps_order = True
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
     _settings_type = CountSettings
@@ -155,8 +154,7 @@ class AccountedForest(ShownForest):
         self._check_parameters()
         if self.delta is not None:
             warn_if_delta_is_large(self.delta, self.n_records)
-        if not self._takes_any_currency:
-            _check_ledger(self.ledger, self.privacy)
+        _check_ledger(self.ledger, self.privacy)
         super()._fit(X, y)
 
     # ---- what is released ------------------------------------------------
@@ -310,7 +308,7 @@ class AccountedForest(ShownForest):
         self._experts.check(self.schema_.domain_shape, self.schema_.n_classes)
         currency = {"pure": "epsilon", "zcdp": "rho"}[choice.accounting]
         check_that({entry.currency for entry in self.releases_} == {currency}, "costs")
-        pure = choice.accounting == "pure" or self._takes_any_currency
+        pure = choice.accounting == "pure"
         check_that(pure or self._terms.promised is not None, "promises")
 
     # ---- post-processing -------------------------------------------------
@@ -346,7 +344,7 @@ class AccountedForest(ShownForest):
         -----
         Defaults are for the most right classes. Who ranks records by probability, to
         see the likeliest first, takes ``settings=DrawnSettings.for_ranking()`` in
-        `PrivateForestClassifier` and `DrawnForestClassifier`.
+        `PrivateForestClassifier`.
         """
         check_is_fitted(self)
         codes = self._encode_queries(X)

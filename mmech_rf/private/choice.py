@@ -22,29 +22,17 @@ class Choice:
         Number of records that choices went by: stated, or a noisy count.
     stated : bool
         Whether the user stated it.
-    method : {"trees", "blocks", "labels"}
-        What was released.
+    method : str
+        What was released: "trees" of `PrivateForestClassifier`.
     voting : str
         How trees vote.
     n_trees : int
-        Number of trees: drawn ones, or one per block.
+        Number of trees that were drawn.
     rounds : int
         Number of trees that were drawn for what those before them get wrong.
     n_scores : int
         Number of attributes, or of pairs of neighbours, of which drawn trees have
         scores to stand for; zero where none were released.
-    blocks : tuple of tuple of int
-        Attributes of every tree of the methods "blocks" and "labels".
-    shares : tuple of float
-        Share of the measurement's cost of every block.
-    signed : bool
-        Whether differences of two classes were measured.
-    risk : float
-        Expected squared error of the contrasts of blocks, relative to no measurement;
-        NaN for "trees".
-    log_evidence : float
-        Log marginal likelihood of the release of blocks over that of no signal, nats;
-        NaN for "trees".
     accounting : {"pure", "zcdp"}
         Kind of budget that releases were paid with. Of ``privacy="zcdp"`` it is the
         better one by public numbers.
@@ -57,21 +45,9 @@ class Choice:
     n_trees: int
     rounds: int = 0
     n_scores: int = 0
-    blocks: tuple[tuple[int, ...], ...] = ()
-    shares: tuple[float, ...] = ()
-    signed: bool = False
-    risk: float = math.nan
-    log_evidence: float = math.nan
     accounting: str = "pure"
 
     def __post_init__(self) -> None:
         check_choice(self.accounting, "accounting", ("pure", "zcdp"))
-        listed = [i for block in self.blocks for i in block]
-        if (
-            not 1 <= self.n_records < math.inf
-            or self.n_trees < 1
-            or len(set(listed)) < len(listed)
-            or any(list(block) != sorted(block) for block in self.blocks)
-            or len(self.shares) != len(self.blocks) * (self.method == "blocks")
-        ):
+        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
             raise ValueError(f"what was chosen does not fit together: {self}")

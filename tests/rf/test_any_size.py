@@ -12,9 +12,6 @@ from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -30,9 +27,6 @@ METHODS = {
     "subsample": (SubsampleAggregateClassifier, {}),
     "laplace": (LaplaceForestClassifier, {}),
     "private": (PrivateForestClassifier, {}),
-    "trees": (DrawnForestClassifier, {}),
-    "blocks": (BlockForestClassifier, {}),
-    "labels": (LabelForestClassifier, {}),
 }
 SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
 CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]
@@ -89,26 +83,15 @@ def follow(name, d, n):
         assert fitted(name, d, n, **{advice[1]: int(advice[2])}) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        *(("private", size) for size in CHEAP),
-        ("blocks", (2, 50)),
-        ("blocks", (40, 2)),
-        ("labels", (40, 50)),
-    ],
-    ids=str,
-)
-def test_private_forests_are_for_any_size(name, size):
-    assert fitted(name, *size) is None
+@pytest.mark.parametrize("size", CHEAP, ids=str)
+def test_private_forests_are_for_any_size(size):
+    assert fitted("private", *size) is None
 
 
 @pytest.mark.parametrize(
     ("name", "options", "monotone"),
     [
-        ("trees", {}, 1),
-        ("blocks", {}, 1),
-        ("labels", {}, 1),
+        ("private", {}, 1),
         ("training", {"reconstruction": "log-linear"}, None),
         ("subsample", {}, None),
         ("prediction", {}, None),
@@ -168,10 +151,6 @@ def test_sums_of_boxes_are_projected_on_few_subsets():
         assert optimize(batch, seed=0).success
         with pytest.raises(DomainTooLargeError, match="more than 100 subsets"):
             optimize(batch, template="marginals", seed=0)
-
-
-def test_hundreds_of_attributes_have_blocks():
-    assert fitted("blocks", 700, 2) is None
 
 
 @pytest.mark.parametrize("n_trees", [128, float("inf")])

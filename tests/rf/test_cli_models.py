@@ -20,10 +20,7 @@ from mmech.testing import watch_draws
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
-    BlockForestClassifier,
-    DrawnForestClassifier,
     DrawnSettings,
-    LabelForestClassifier,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
@@ -103,33 +100,23 @@ def test_a_fitted_model_predicts(run, files, args, cls):
 def test_the_default_is_the_private_forest(run, files):
     code, out, _ = run(*(arg for arg in fit(files) if arg not in TRAINING[:2]))
     assert code == 0
-    assert type(load_model(files / "fruit.npz")) is DrawnForestClassifier
+    assert type(load_model(files / "fruit.npz")) is PrivateForestClassifier
     assert out.startswith("Saved ")
 
 
-@pytest.mark.parametrize(
-    ("method", "epsilon", "cls", "saved"),
-    [
-        ("private", 50, DrawnForestClassifier, "labelled leaves in"),
-        ("private", "1e-6", LabelForestClassifier, "Saved a forest of "),
-        ("drawn", 50, DrawnForestClassifier, "labelled leaves in"),
-        ("blocks", 50, BlockForestClassifier, "Saved a forest of "),
-        ("labels", 50, LabelForestClassifier, "Saved a forest of "),
-    ],
-)
-def test_every_private_forest_has_its_method(run, files, method, epsilon, cls, saved):
+def test_the_private_forest_has_its_method(run, files):
     options = ("--records-per-person", 2, "--n-records", 250)
-    code, out, err = run(*fit(files, "--method", method, *options, epsilon=epsilon))
+    code, out, err = run(*fit(files, "--method", "private", *options, epsilon=50))
     assert (code, err) == (0, "")
     text = " ".join(out.split())
-    assert saved in text
+    assert "labelled leaves in" in text
     assert "adding or removing one person with up to 2 records" in text
     model = load_model(files / "fruit.npz")
-    assert type(model) is cls
+    assert type(model) is PrivateForestClassifier
     assert (model.n_records, model.records_per_person) == (250, 2)
     code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
     assert code == 0
-    assert epsilon != 50 or out.split() == ["sold", *TRUTH]
+    assert out.split() == ["sold", *TRUTH]
 
 
 def test_options_reach_the_model(run, files):
@@ -179,7 +166,7 @@ def test_a_private_forest_predicts(run, files, stated):
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
     assert ("number of records measured" in text) == (not stated)
     model = load_model(files / "fruit.npz")
-    assert type(model) is DrawnForestClassifier
+    assert type(model) is PrivateForestClassifier
     assert f"Saved {len(model.trees_)} tree" in text
     assert model.n_records == (250 if stated else None)
     assert (model.neighbours, model.handle_missing) == ("replace", "drop")
@@ -274,9 +261,8 @@ def test_billions_of_records_may_be_stated(run, files):
     assert load_model(files / "fruit.npz").n_records == 3 * 10**9
 
 
-@pytest.mark.parametrize("method", ["private", "drawn"])
-def test_a_private_forest_may_be_for_ranking(run, files, method):
-    code, _, err = run(*fit(files, "--method", method, "--settings", "ranking"))
+def test_a_private_forest_may_be_for_ranking(run, files):
+    code, _, err = run(*fit(files, "--method", "private", "--settings", "ranking"))
     assert (code, err) == (0, "")
     assert load_model(files / "fruit.npz").settings == DrawnSettings.for_ranking()
 
@@ -305,7 +291,7 @@ def test_labels_go_to_a_file_plain_or_compressed(run, files):
             assert stream.read().split() == ["sold", *TRUTH]
 
 
-@pytest.mark.parametrize("method", ["private", "drawn", "blocks", "labels", "recipe"])
+@pytest.mark.parametrize("method", ["private", "recipe"])
 def test_probabilities_have_a_column_for_every_class(run, files, method):
     run(*fit(files, "--method", method))
     model = load_model(files / "fruit.npz")
@@ -567,10 +553,9 @@ def test_a_pipe_has_no_line(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("cls", [DrawnForestClassifier, PrivateForestClassifier])
-def test_a_fit_says_what_was_released_last(cls):
+def test_a_fit_says_what_was_released_last():
     schema = Schema([Attribute.categorical("x", ["a", "b"])], ["no", "yes"])
-    model = cls(schema, epsilon=1)
+    model = PrivateForestClassifier(schema, epsilon=1)
     words = releasing(model)
     assert words() == "fitting: 0 releases"
     seen = []

@@ -16,7 +16,6 @@ from mmech import PrivacyLedger
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
-    BlockForestClassifier,
     PrivateForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
@@ -67,7 +66,6 @@ MODELS = {
     "training": BatchTrainingClassifier(
         CAR.schema, epsilon=2, n_trees=8, depth=2, template="identity", random_state=0
     ),
-    "blocks": BlockForestClassifier(CAR.schema, epsilon=2),
 }
 
 

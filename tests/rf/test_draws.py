@@ -19,9 +19,6 @@ from mmech import (
 )
 from mmech.testing import watch_draws
 from mmech_rf import (
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
 )
 
@@ -101,12 +98,7 @@ def test_forests_draw_nothing_beside_the_seam(kinds, name):
     ("forest", "settings", "kind"),
     [
         (PrivateForestClassifier, {}, "tree"),
-        (PrivateForestClassifier, {"epsilon": "1e-6"}, "permute_and_flip"),
-        (DrawnForestClassifier, {}, "tree"),
-        (BlockForestClassifier, {}, "laplace"),
-        (LabelForestClassifier, {}, "permute_and_flip"),
-        (DrawnForestClassifier, ZCDP | {"delta": 1e-6, "epsilon": 9}, "gaussian"),
-        (BlockForestClassifier, ZCDP | {"n_records": 100_000}, "gaussian"),
+        (PrivateForestClassifier, ZCDP | {"delta": 1e-6, "epsilon": 9}, "gaussian"),
     ],
 )
 def test_private_forests_draw_nothing_beside_the_seam(kinds, forest, settings, kind):

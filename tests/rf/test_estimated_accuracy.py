@@ -17,8 +17,6 @@ from mmech.testing import watch_draws
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
     Schema,
@@ -29,7 +27,7 @@ from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 pytestmark = pytest.mark.filterwarnings("ignore:noise from insecure_rng")
 
 
-def forest(cls=DrawnForestClassifier, **parameters):
+def forest(cls=PrivateForestClassifier, **parameters):
     given = {"epsilon": 1, "estimate_accuracy": True, "insecure_rng": 0}
     return cls(SCHEMA, **(given | parameters))
 
@@ -75,7 +73,7 @@ def test_held_out_records_are_in_the_bins_that_training_ones_drew(rng):
     schema = Schema([age], ["young", "old"])
     X = rng.uniform(0, 100, (400, 1))
     y = np.where(X[:, 0] > 30, "old", "young")
-    model = DrawnForestClassifier(
+    model = PrivateForestClassifier(
         schema, epsilon=100, estimate_accuracy=True, private_bins="all"
     )
     seen = measured(model, X, y)
@@ -98,10 +96,8 @@ def test_about_one_in_five_is_held_out():
 @pytest.mark.parametrize(
     ("cls", "given"),
     [
-        (DrawnForestClassifier, {}),
+        (PrivateForestClassifier, {}),
         (PrivateForestClassifier, {"n_records": 300}),
-        (PrivateForestClassifier, {"epsilon": "1e-6"}),
-        (LabelForestClassifier, {}),
         (RecipeForestClassifier, {"recipe": "jpw", "n_records": 300}),
         (RecipeForestClassifier, {"recipe": "spe", "n_records": 300}),
     ],

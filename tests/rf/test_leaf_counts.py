@@ -12,7 +12,7 @@ from replay import watched
 from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 
 from benchmarks.simulated import simulate_task
-from mmech_rf import DrawnForestClassifier, DrawnSettings, PrivateForestClassifier
+from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn import scores as additive
 from mmech_rf.drawn.counts import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.draw import SelectedTree
@@ -169,7 +169,7 @@ def test_intervals_hold_on_simulated_tasks(epsilon, boosted, n_tasks):
     for number, task in enumerate(small_tasks(n_tasks)):
         rng = np.random.default_rng(number)
         codes = task.records(n, rng)
-        model = DrawnForestClassifier(
+        model = PrivateForestClassifier(
             task.schema,
             epsilon=epsilon,
             n_records=n,
@@ -229,12 +229,9 @@ def test_intervals_are_around_probabilities_and_wider_at_higher_levels(kind):
     assert again.tobytes() == upper.tobytes()
 
 
-def test_intervals_of_odd_levels_and_forests_are_refused():
-    model = DrawnForestClassifier(SCHEMA, n_records=300, epsilon=1).fit(*records(100))
+def test_intervals_of_odd_levels_are_refused():
+    model = PrivateForestClassifier(SCHEMA, n_records=300, epsilon=1).fit(*records(100))
     raw = CELLS.astype(str)
     for level in (0, 1, 95, -0.5, math.nan, "0.95", None, True):
         with pytest.raises(ValueError, match="level must lie between 0 and 1"):
             model.predict_interval(raw, level=level)
-    labels = PrivateForestClassifier(SCHEMA, n_records=300, epsilon=1e-6)
-    with pytest.raises(TypeError, match="forest of labels"):
-        labels.fit(*records(100)).predict_interval(raw)

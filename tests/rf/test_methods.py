@@ -67,16 +67,16 @@ def test_every_method_is_compared():
 
 
 def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
-    methods = make_methods(["private", "drawn"])
+    methods = make_methods(["private", "laplace"], n_trees=3, depth=2)
     found = evaluate(small_records(), methods, ["1e-6", 1], repeats=1)
-    assert "to draw trees" in str(found.skipped["drawn trees"])
+    assert "to draw trees" in str(found.skipped["private forest"])
     assert [(t.method.name, float(t.epsilon)) for t in found.trials] == [
-        ("private", 1e-6),
         ("private", 1.0),
-        ("drawn", 1.0),
+        ("laplace", 1e-6),
+        ("laplace", 1.0),
     ]
-    *_, drawn = evaluation.accuracy_table(summarize(found.trials)).splitlines()
-    assert drawn.split()[4] == "-"
+    *_, private, _ = evaluation.accuracy_table(summarize(found.trials)).splitlines()
+    assert private.split()[4] == "-"
 
 
 def test_lines_of_a_picture_are_told_apart():

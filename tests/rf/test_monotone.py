@@ -11,9 +11,6 @@ from sklearn.isotonic import isotonic_regression
 
 from mmech import Attribute, PrivacyLedger
 from mmech_rf import (
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
     Schema,
@@ -129,7 +126,6 @@ FIRST, SECOND = map(np.array, zip(*followers(), strict=True))
 
 # ---- models ----------------------------------------------------------------------
 
-BLOCKS, LABELS = BlockForestClassifier, LabelForestClassifier
 PLANS = {
     "one tree": {"epsilon": 0.5, "n_records": 50},
     "trees that vote": {"epsilon": 8, "n_records": 50},
@@ -140,9 +136,6 @@ PLANS = {
         "epsilon": 1, "n_records": 60_000, "privacy": "zcdp", "delta": 1e-6
     },
     "not much noise": {"epsilon": 1000, "n_records": 3000},
-    "blocks": {"epsilon": 10, "n_records": 400, "forest": BLOCKS},
-    "few records in blocks": {"epsilon": 1, "n_records": 100, "forest": BLOCKS},
-    "labels": {"epsilon": 10, "n_records": 400, "forest": LABELS},
 }  # fmt: skip
 
 
@@ -171,13 +164,13 @@ def check_keeps_to_it(model):
         assert ((lower <= found) & (found <= upper)).all()
 
 
-def fitted(seed, k=3, schema=DIRECTED, forest=PrivateForestClassifier, **settings):
+def fitted(seed, k=3, schema=DIRECTED, **settings):
     """A model of records that are as often against the directions as with them."""
     schema = replace(schema, class_labels=schema.class_labels[:k])
     rng = np.random.default_rng([seed, k])
     codes = CELLS[rng.integers(0, len(CELLS), 400)]
     y = np.array(schema.class_labels)[(codes[:, 0] + rng.integers(0, 2, 400)) % k]
-    model = forest(schema, handle_missing="category", **settings)
+    model = PrivateForestClassifier(schema, handle_missing="category", **settings)
     return model.fit(readable(codes), y)
 
 
@@ -215,7 +208,9 @@ def test_private_bins_keep_to_directions():
     schema = Schema([numbers, Attribute.categorical("z", [0, 1])], [0, 1])
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=2000), rng.integers(0, 2, 2000)])
-    model = DrawnForestClassifier(schema, epsilon=5, n_records=2000, private_bins="all")
+    model = PrivateForestClassifier(
+        schema, epsilon=5, n_records=2000, private_bins="all"
+    )
     model.fit(X, np.abs(X[:, 0]) < 0.3)
     queries = np.column_stack([np.linspace(-5, 5, 500), np.zeros(500)])
     assert (np.diff(model.predict_proba(queries)[:, 1]) >= 0).all()
@@ -256,7 +251,7 @@ def test_too_many_cells_are_refused_before_anything_is_spent(size, bins):
     ]
     schema = Schema(attributes, [0, 1])
     ledger = PrivacyLedger(1)
-    model = DrawnForestClassifier(schema, epsilon=1, ledger=ledger, private_bins=bins)
+    model = PrivateForestClassifier(schema, epsilon=1, ledger=ledger, private_bins=bins)
     with pytest.raises(ValueError, match="at most 65,536 cells of monotone attributes"):
         model.fit([[0.5, 0.5, 0.5]], [0])
     assert not ledger.entries

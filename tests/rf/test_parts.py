@@ -20,9 +20,7 @@ from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech_rf import (
     Attribute,
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
+    LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
     datasets,
@@ -32,12 +30,6 @@ from mmech_rf.private.records import RecordParts
 
 CAR = datasets.load_car()
 X, Y = np.asarray(CAR.data)[::9], np.asarray(CAR.target)[::9]
-FORESTS = {
-    "default": PrivateForestClassifier,
-    "drawn": DrawnForestClassifier,
-    "blocks": BlockForestClassifier,
-    "labels": LabelForestClassifier,
-}
 
 
 def on_random_forest(name, **settings):
@@ -45,12 +37,17 @@ def on_random_forest(name, **settings):
     return classifier(name, epsilon=2, **settings), rows, labels, CELLS
 
 
-def private_forest(name, **settings):
-    model = FORESTS[name](CAR.schema, epsilon=2, **settings)
+def private_forest(**settings):
+    model = PrivateForestClassifier(CAR.schema, epsilon=2, **settings)
     return model, X.repeat(2, axis=0), Y.repeat(2), X
 
 
-def two_classes(name, **settings):
+def disjoint_forest():
+    settings = {"data": "disjoint", "n_trees": 3, "depth": 2, "random_state": 0}
+    return LaplaceForestClassifier(CAR.schema, epsilon=2, **settings)
+
+
+def two_classes(**settings):
     schema = Schema(
         [*CAR.schema.attributes[:2], Attribute.numeric("wear", lower=0, upper=9)],
         [False, True],
@@ -58,20 +55,20 @@ def two_classes(name, **settings):
     rows = X[:, :3].copy()
     rows[:, 2] = np.arange(len(rows)) % 9
     labels = Y != "unacc"
-    model = FORESTS[name](schema, epsilon=2, **settings)
+    model = PrivateForestClassifier(schema, epsilon=2, **settings)
     return model, rows.repeat(2, axis=0), labels.repeat(2), rows
 
 
 CASES = {name: lambda name=name: on_random_forest(name) for name in PRIVATE}
-CASES |= {name: lambda name=name: private_forest(name) for name in FORESTS}
 CASES |= {
-    "boosted": lambda: private_forest("drawn", n_records=40_000),
+    "default": private_forest,
+    "disjoint": lambda: (disjoint_forest(), X.repeat(2, axis=0), Y.repeat(2), X),
+    "boosted": lambda: private_forest(n_records=40_000),
     "boosted under zcdp": lambda: private_forest(
-        "drawn", n_records=40_000, privacy="zcdp", delta=1e-6
+        n_records=40_000, privacy="zcdp", delta=1e-6
     ),
-    "differences": lambda: two_classes("blocks", voting="weight"),
-    "in private bins": lambda: two_classes("blocks", private_bins=["wear"]),
-    "with an accuracy": lambda: private_forest("blocks", estimate_accuracy=True),
+    "in private bins": lambda: two_classes(private_bins=["wear"]),
+    "with an accuracy": lambda: private_forest(estimate_accuracy=True),
 }
 
 
@@ -110,7 +107,7 @@ def test_parts_are_released_as_one_table_is(name, cuts):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["default", "labels", "batch training"])
+@pytest.mark.parametrize("name", ["default", "disjoint", "batch training"])
 def test_nothing_is_spent_before_the_release(name):
     model, rows, labels, _ = CASES[name]()
     ledger = PrivacyLedger(2)
@@ -123,7 +120,7 @@ def test_nothing_is_spent_before_the_release(name):
         model.release()
 
 
-@pytest.mark.parametrize("name", ["default", "labels"])
+@pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_what_cannot_be_counted_changes_nothing(name):
     model, rows, labels, queries = CASES[name]()
     model.count(rows[:30], labels[:30], chunk_id="a")
@@ -153,10 +150,10 @@ def test_what_cannot_be_counted_changes_nothing(name):
 
 
 @pytest.mark.parametrize("begun", [True, False])
-@pytest.mark.parametrize("name", ["default", "labels"])
+@pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_parts_that_two_threads_count_at_once_count_once(name, begun, monkeypatch):
     """Each of them, also where they are the first; one of the same name does not."""
-    model = FORESTS[name](CAR.schema, epsilon=1)
+    model = CASES[name]()[0]
     if begun:
         model.count(X[:9], Y[:9], chunk_id="before")
     both_checked, check = threading.Barrier(2), RecordParts.check
@@ -181,13 +178,13 @@ def test_parts_that_two_threads_count_at_once_count_once(name, begun, monkeypatc
         assert said[0] == "None"
         assert said[1].startswith("chunk_id must name other records")
         assert model._parts.number == len(X) + 9 * begun
-        model = model if begun else FORESTS[name](CAR.schema, epsilon=1)
+        model = model if begun else CASES[name]()[0]
         both_checked.reset()
         assert list(pool.map(counted, "bc")) == [None, None]
         assert model._parts.number == len(X) * (3 if begun else 2) + 9 * begun
 
 
-@pytest.mark.parametrize("name", ["default", "labels"])
+@pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_rows_of_a_file_count_once(name):
     """Also where it is read once more, in parts of another size."""
     model, rows, labels, _ = CASES[name]()
@@ -219,7 +216,7 @@ class File:
 
 def test_many_parts_are_not_compared_with_each_other(rng):
     n_files, n_parts = 3, 300
-    model, rows, labels, _ = CASES["labels"]()
+    model, rows, labels, _ = CASES["default"]()
     names = [
         (File(number), 10 * part, 10 * part + 10)
         for number in range(n_files)
@@ -233,7 +230,7 @@ def test_many_parts_are_not_compared_with_each_other(rng):
 
 def test_rows_that_were_counted_are_those_that_overlap(rng):
     """Whatever the order and the lengths, also of parts without rows."""
-    model, rows, labels, _ = CASES["labels"]()
+    model, rows, labels, _ = CASES["default"]()
     counted = []
     for first, length in rng.integers(0, [60, 6], (300, 2)).tolist():
         stop = first + length
@@ -284,7 +281,7 @@ def test_parts_agree_on_a_schema():
             method()
 
 
-@pytest.mark.parametrize("name", ["default", "labels", *PER_BATCH])
+@pytest.mark.parametrize("name", ["default", *PER_BATCH])
 def test_counted_records_stay_where_they_are(name, tmp_path):
     model, rows, labels, _ = CASES[name]()
     model.count(rows, labels)
@@ -315,7 +312,7 @@ def test_another_process_refuses():
         assert "process that made it" in in_a_fork(partial(refusal, *given))
 
 
-@pytest.mark.parametrize("name", ["default", "drawn"])
+@pytest.mark.parametrize("name", ["default", "boosted"])
 def test_trees_are_drawn_from_distinct_records(name):
     """However often each is there."""
     model, rows, labels, _ = CASES[name]()
@@ -336,7 +333,7 @@ def test_trees_are_drawn_from_distinct_records(name):
 
 
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
-@pytest.mark.parametrize("name", ["default", "labels"])
+@pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_long_tables_are_counted_a_block_at_a_time(name, table):
     """To the same release; and of a wrong record none is counted."""
     expected = released_at_once(name)
@@ -367,7 +364,7 @@ def test_long_tables_are_counted_a_block_at_a_time(name, table):
     assert not model._holds_parts()
 
 
-@pytest.mark.parametrize("name", ["default", "drawn", "blocks", "batch training"])
+@pytest.mark.parametrize("name", ["default", "batch training"])
 def test_equal_records_take_no_more_memory(name):
     model, rows, labels, _ = CASES[name]()
     model.count(rows, labels)

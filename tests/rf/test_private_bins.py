@@ -9,11 +9,7 @@ from entropy import system_entropy
 from mmech import PrivacyLedger
 from mmech_rf import (
     Attribute,
-    BlockForestClassifier,
-    BlockSettings,
-    DrawnForestClassifier,
     DrawnSettings,
-    LabelForestClassifier,
     PrivateForestClassifier,
     Schema,
     load_model,
@@ -51,7 +47,7 @@ def schema(factor=1, **options):
     )
 
 
-def fitted(data, cls=DrawnForestClassifier, factor=1, seed=0, **settings):
+def fitted(data, cls=PrivateForestClassifier, factor=1, seed=0, **settings):
     settings = {"n_records": N_RECORDS, "epsilon": 1, "private_bins": "all"} | settings
     with system_entropy(np.random.default_rng(seed).bytes):
         return cls(settings.pop("schema", schema(factor)), **settings).fit(*data)
@@ -124,21 +120,6 @@ def test_cut_points_are_released_and_paid_for(data):
     assert "amount" in model.describe()
 
 
-@pytest.mark.parametrize("n_records", [None, N_RECORDS])
-def test_a_pure_fit_pays_for_cut_points_from_a_ledger_of_rho(data, n_records):
-    """An epsilon of a draw costs an eighth of its square there."""
-    ledger = PrivacyLedger(1, currency="rho")
-    model = fitted(data, LabelForestClassifier, ledger=ledger, n_records=n_records)
-    share, settings = 1, BlockSettings()
-    if n_records is None:
-        share -= settings.count_share
-    each = share * settings.bin_share / 2
-    cuts = [e for e in model.releases_ if "cut points" in e.released]
-    assert [e.cost for e in cuts] == [each**2 / 8] * 2
-    *_, labels = ledger.entries
-    assert labels.cost == (share * (1 - settings.bin_share)) ** 2 / 2
-
-
 def test_only_attributes_that_are_named(data):
     model = fitted(data, private_bins=["months"])
     amount, months, _ = model.schema_.attributes
@@ -146,11 +127,8 @@ def test_only_attributes_that_are_named(data):
     assert months != schema().attributes[1]
 
 
-@pytest.mark.parametrize(
-    "cls", [DrawnForestClassifier, BlockForestClassifier, PrivateForestClassifier]
-)
-def test_a_saved_model_keeps_its_bins(cls, data, tmp_path):
-    model = fitted(data, cls)
+def test_a_saved_model_keeps_its_bins(data, tmp_path):
+    model = fitted(data)
     model.save(tmp_path / "model")
     again = load_model(tmp_path / "model")
     assert again.schema_ == model.schema_
@@ -159,7 +137,7 @@ def test_a_saved_model_keeps_its_bins(cls, data, tmp_path):
 
 def test_parts_are_cut_as_a_whole(data):
     X, y = data
-    model = DrawnForestClassifier(
+    model = PrivateForestClassifier(
         schema(), epsilon=1, n_records=N_RECORDS, private_bins="all"
     )
     with system_entropy(np.random.default_rng(0).bytes):

@@ -1,4 +1,4 @@
-"""Forests that choose for themselves as files: drawn trees and blocks."""
+"""Forests of drawn trees as files."""
 
 import pickle
 import zipfile
@@ -16,12 +16,9 @@ from model_files import (
 )
 from rf_cases import SCHEMA, records
 
-from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger, SignalPrior
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech_rf import (
     Attribute,
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
     Schema,
     datasets,
@@ -37,7 +34,7 @@ CAR = datasets.load_car()
 TWO = Schema(SCHEMA.attributes, ("no", "yes"))
 DAMAGED = "is not a model file or is damaged"
 
-DRAWN, BLOCKS = DrawnForestClassifier, BlockForestClassifier
+DRAWN = PrivateForestClassifier
 MODELS = {
     "one tree": (DRAWN, SCHEMA, {"epsilon": "1/3", "n_records": 1}),
     "scores": (DRAWN, SCHEMA, {"epsilon": "1/3", "n_records": 3000}),
@@ -45,16 +42,6 @@ MODELS = {
     "several trees": (DRAWN, SCHEMA, {"n_records": 16_000}),
     "sums and pairs": (DRAWN, CAR.schema, {"n_records": 1728}),
     "pairs of records": (DRAWN, SCHEMA, {"records_per_person": 2}),
-    "blocks": (BLOCKS, SCHEMA, {"n_records": np.int64(300)}),
-    "blocks, noisy number": (BLOCKS, SCHEMA, {"prior": SignalPrior(0.1)}),
-    "weight votes": (BLOCKS, SCHEMA, {"voting": "weight", "n_records": 300}),
-    "differences": (BLOCKS, TWO, {"voting": "weight", "n_records": 40}),
-    "maximum entropy": (
-        BLOCKS,
-        SCHEMA,
-        {"voting": "maximum-entropy", "n_records": 300, "records_per_person": 3},
-    ),
-    "labels": (LabelForestClassifier, SCHEMA, {"records_per_person": 2}),
 }
 
 
@@ -110,10 +97,6 @@ def test_a_model_is_equal_after_reloading(name, path):
     for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
         assert ours.epsilon == theirs.epsilon
         assert ours.features.tolist() == theirs.features.tolist()
-    if model.choice_.method == "blocks":
-        table = copy.estimate_.marginal([0])
-        assert table.tobytes() == model.estimate_.marginal([0]).tobytes()
-        assert copy.estimate_.log_evidence == model.estimate_.log_evidence
 
 
 def test_several_trees_are_several_after_reloading(path):
@@ -141,7 +124,7 @@ def test_forks_that_do_not_fit_are_refused():
             fork.check((3, 2))
 
 
-@pytest.mark.parametrize("name", ["one tree", "blocks"])
+@pytest.mark.parametrize("name", ["one tree", "scores"])
 def test_a_loaded_model_is_spent_and_can_be_saved_again(name, path):
     model = fitted(name, ledger=PrivacyLedger(100))
     X, y = data(model.schema_)
@@ -243,7 +226,6 @@ def test_all_public_views_are_what_readers_take(shape):
         set_in("View", "size", to=10**6),
         set_in("View", "family", to="magic"),
         set_in("choice", "n_trees", to=2),
-        set_in("choice", "method", to="blocks"),
         set_in("choice", "method", to="magic"),
         set_in("choice", "voting", to="log-odds"),
         set_in("choice", "n_records", to=0),
@@ -271,9 +253,8 @@ def test_descriptions_of_trees_that_do_not_fit(change, path):
             set_class("BatchTrainingClassifier"),
             "has BatchTrainingClassifier with o",
         ),
-        (set_class("BlockForestClassifier"), "has BlockForestClassifier with other"),
         (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
-        (set_in("surprise", to=1), "has DrawnForestClassifier with other .*surprise"),
+        (set_in("surprise", to=1), "has PrivateForestClassifier with other .*surprise"),
     ],
 )
 def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
@@ -311,54 +292,7 @@ def test_arrays_of_trees_that_do_not_fit(index, change, path):
         load_model(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("blocks", set_in("choice", "blocks", to=[[0, 1], [1, 2]])),
-        ("blocks", set_in("choice", "blocks", to=[[7]])),
-        ("blocks", set_in("choice", "blocks", to=[])),
-        ("blocks", set_in("choice", "shares", to=[])),
-        ("blocks", set_in("choice", "signed", to=True)),
-        ("blocks", set_in("parameters", "prior", to={"entry": 0})),
-        ("blocks, noisy number", set_in("SignalPrior", "energy", to=-1)),
-        ("blocks", set_in("parameters", "voting", to="loud")),
-        ("blocks", set_in("choice", "voting", to="maximum-entropy")),
-        ("blocks", set_in("ensembles", to=[])),
-        ("blocks", set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"})),
-        ("blocks", set_in("estimate", "n_columns", to=2)),
-        ("blocks", drop_last("estimate", "common")),
-        ("blocks", drop_last("estimate", "contrasts")),
-        ("blocks", set_in("estimate", "common", 1, 1, "table", to={"array": 0})),
-        ("blocks", set_in("estimate", "common", 1, 1, "factor", to=1.5)),
-        ("blocks", set_in("estimate", "common", 1, 1, "noise", to=0)),
-        ("blocks", set_in("estimate", "common", 1, 1, "rank", to=-1)),
-        ("blocks", set_in("estimate", "common", 1, 1, "evidence", to={"float": "inf"})),
-        ("differences", set_in("choice", "signed", to=False)),
-        ("maximum entropy", set_in("experts", "fit", "groups", to=[[0]])),
-        ("maximum entropy", set_in("experts", "fit", "total", to=0)),
-        ("maximum entropy", set_in("experts", "fit", "stopped", to="yes")),
-        ("maximum entropy", drop_last("experts", "fit", "log_tables")),
-        ("maximum entropy", set_in("experts", "fit", "log_columns", to={"array": 1})),
-    ],
-)
-def test_descriptions_of_blocks_that_do_not_fit(name, change, path):
-    fitted(name).save(path)
-    rewrite(path, change)
-    with pytest.raises(ValueError, match=DAMAGED):
-        load_model(path)
-
-
-def test_probabilities_that_do_not_add_up(path):
-    fitted("maximum entropy").save(path)
-    index = find(description(path), "experts", "fit", "log_columns")["array"]
-    with np.load(path) as arrays:
-        changed = arrays[f"array_{index}"] + 0.1
-    rewrite(path, arrays={index: changed})
-    with pytest.raises(ValueError, match=DAMAGED):
-        load_model(path)
-
-
-@pytest.mark.parametrize("name", ["one tree", "blocks"])
+@pytest.mark.parametrize("name", ["one tree", "scores"])
 def test_any_changed_byte_is_noticed_or_harmless(name, path, rng):
     model = fitted(name)
     X, _ = data(model.schema_)

@@ -18,7 +18,7 @@ from tree_draws import choosing
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf import Attribute, DrawnForestClassifier, Schema
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.drawn.draw import Fork, _third_level
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
@@ -40,7 +40,7 @@ RELATIONS = pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 
 def make(mode, **parameters):
     settings = {"schema": SCHEMA, "epsilon": 1}
-    return DrawnForestClassifier(**(settings | MODES[mode] | parameters))
+    return PrivateForestClassifier(**(settings | MODES[mode] | parameters))
 
 
 def fit(model, X, y):

@@ -27,7 +27,7 @@ from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
-from mmech_rf import BlockForestClassifier, DrawnForestClassifier, load_model
+from mmech_rf import PrivateForestClassifier, load_model
 from mmech_rf.drawn.plan import Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import DrawnSettings
@@ -43,21 +43,14 @@ CASES = {
     "zcdp, noisy number": ({"epsilon": 3}, "zcdp"),
     "pure": ({"n_records": 100}, "pure"),
     "pure, noisy number": ({"epsilon": "1/2"}, "pure"),
-    "blocks": ({"forest": BlockForestClassifier, "n_records": 60}, "pure"),
-    "concentrated blocks": (
-        {"forest": BlockForestClassifier, "delta": 0.4} | MANY,
-        "zcdp",
-    ),
 }
 """Settings, and the accounting that public numbers choose for them."""
 EVERY = pytest.mark.parametrize("case", CASES)
-CONCENTRATED = pytest.mark.parametrize("case", ["zcdp", "concentrated blocks"])
 
 
 def make(case="zcdp", **parameters):
     settings = {"epsilon": 1, "privacy": "zcdp", "delta": DELTA} | CASES[case][0]
-    forest = settings.pop("forest", DrawnForestClassifier)
-    return forest(SCHEMA, **(settings | parameters))
+    return PrivateForestClassifier(SCHEMA, **(settings | parameters))
 
 
 def fitted(case, **parameters):
@@ -265,14 +258,6 @@ def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
     assert len(model.trees_) > 7  # more than pure epsilon affords
 
 
-def test_shares_of_blocks_are_those_of_rho():
-    model = fitted("concentrated blocks")
-    rho = model.releases_[-1].cost
-    assert sum(model.choice_.shares) == pytest.approx(1)
-    assert sum(ensemble.epsilon for ensemble in model.ensembles_) == rho
-    assert model.strategy_.norm == "L2"
-
-
 @pytest.mark.parametrize("n_classes", [2, 1000])
 @pytest.mark.parametrize("epsilon", [1, 3])
 @pytest.mark.parametrize("n_records", [20_000, 60_000, 10**8])
@@ -428,17 +413,15 @@ def test_a_ledger_made_for_one_fit_pays_for_it(epsilon, exactly):
     assert 0 <= ledger.remaining < Fraction(1, 2**50)
 
 
-@pytest.mark.parametrize("forest", [DrawnForestClassifier, BlockForestClassifier])
-def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho(forest):
+def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho():
     ledger = PrivacyLedger(1000, currency="rho")
     with pytest.raises(ValueError, match="takes a ledger of epsilon, but this one cou"):
-        forest(SCHEMA, epsilon=1, ledger=ledger).fit(*records(20))
+        PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(*records(20))
     assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@CONCENTRATED
-def test_records_of_one_person_are_paid_for_together(case, neighbours, watch_all):
+def test_records_of_one_person_are_paid_for_together(neighbours, watch_all):
     """Variances four times as large, and draws at half the rate, in rho as well."""
     rates, variances = [], []
 
@@ -452,9 +435,9 @@ def test_records_of_one_person_are_paid_for_together(case, neighbours, watch_all
     watch_all(note)
     for size in (1, 2):
         # Drawn trees are planned by the number of records of so many persons.
-        stated = MANY["n_records"] * (size if case == "zcdp" else 1)
+        stated = MANY["n_records"] * size
         model = fitted(
-            case, neighbours=neighbours, records_per_person=size, n_records=stated
+            "zcdp", neighbours=neighbours, records_per_person=size, n_records=stated
         )
         assert model.ledger_.relation == Relation(neighbours, size)
     assert "one person with up to 2 records" in model.privacy_statement_
@@ -518,12 +501,11 @@ def test_clones_have_the_parameters():
     copy.fit(*records(20))
 
 
-@CONCENTRATED
-def test_a_seed_for_tests_fixes_everything(case):
+def test_a_seed_for_tests_fixes_everything():
     texts = set()
     for _ in range(2):
         with pytest.warns(PrivacyLeakWarning):
-            model = fitted(case, insecure_rng=3)
+            model = fitted("zcdp", insecure_rng=3)
         X, _ = records(50, 3)
         texts.add(model.predict_proba(X).tobytes())
         assert "NOT PRIVATE" in model.privacy_statement_
@@ -552,7 +534,7 @@ def test_many_trees_learn_what_they_should():
 )
 def test_a_delta_that_lets_records_be_published_is_warned_of(delta, number, warned):
     X, y = records(60, np.random.default_rng(0))
-    model = DrawnForestClassifier(
+    model = PrivateForestClassifier(
         SCHEMA, epsilon=1, privacy="zcdp", delta=delta, **number
     )
     with warnings.catch_warnings(record=True) as caught:

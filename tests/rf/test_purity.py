@@ -131,7 +131,7 @@ def test_nothing_public_depends_on_the_type_of_labels(name, schema):
 
 @pytest.mark.parametrize(
     "name",
-    [*(f"{name}, plain" for name in PRIVATE), "pure, a tree", "pure, blocks"],
+    [*(f"{name}, plain" for name in PRIVATE), "pure, a tree"],
 )
 def test_pages_do_not_depend_on_records(name):
     """Fitted, or fitted and asked, or closed; what a notebook shows says no more."""

@@ -87,8 +87,8 @@ def test_records_without_labels_on_the_command_line(files, capsys):
     options = "recipe", "--recipe", "pte", "--neighbours", "labels"
     assert fit(files, *options) == 2
     assert "give --unlabelled to the fit" in capsys.readouterr().err
-    assert fit(files, "drawn", *others) == 2
-    assert "--unlabelled does not go with --method drawn" in capsys.readouterr().err
+    assert fit(files, "private", *others) == 2
+    assert "--unlabelled does not go with --method private" in capsys.readouterr().err
     assert fit(files, *options, *others) == 0
     assert "attributes are public" in " ".join(capsys.readouterr().out.split())
 
@@ -136,8 +136,8 @@ def test_refusals_on_the_command_line(files, capsys):
     assert fit(files, "recipe", "--recipe", "fi-2017") == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "use --recipe fi-2021" in error
-    assert fit(files, "drawn", "--recipe", "spe") == 2
-    assert "--recipe does not go with --method drawn" in capsys.readouterr().err
+    assert fit(files, "private", "--recipe", "spe") == 2
+    assert "--recipe does not go with --method private" in capsys.readouterr().err
     assert not (files / "m.npz").exists()
 
 

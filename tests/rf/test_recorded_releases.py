@@ -45,9 +45,6 @@ from mmech import (
 )
 from mmech.testing import watch_draws
 from mmech_rf import (
-    BlockForestClassifier,
-    DrawnForestClassifier,
-    LabelForestClassifier,
     PrivateForestClassifier,
     datasets,
 )
@@ -193,31 +190,23 @@ def forests(name):
     return found
 
 
-FORESTS = {
-    "trees": DrawnForestClassifier,
-    "labels": LabelForestClassifier,
-    "blocks": BlockForestClassifier,
-}
 SETS = {"car": datasets.load_car, "monks": datasets.load_monks}
 
 
-def private_forest(name, forest=PrivateForestClassifier, **settings):
+def private_forest(name, **settings):
     """A classifier and every seventh record of a set, so that fits are quick."""
     bunch = SETS[name]()
     X = np.asarray(bunch.data)[::7].astype(str)
     y = np.asarray(bunch.target)[::7]
-    return forest(bunch.schema, **settings), X, y, X
+    return PrivateForestClassifier(bunch.schema, **settings), X, y, X
 
 
 def private_forests(relation):
-    """Every forest, on two and on four classes."""
+    """Two and four classes."""
     found = {}
-    for name, kind in product(SETS, FORESTS):
-        settings = {"epsilon": 2, "neighbours": relation}
-        if kind == "blocks":
-            settings["n_records"] = 100
-        model, *seen = private_forest(name, FORESTS[kind], **settings)
-        key = f"{name} {kind}"
+    for name in SETS:
+        model, *seen = private_forest(name, epsilon=2, neighbours=relation)
+        key = f"{name} trees"
         found[f"{key} classes"] = fitted((model, *seen))
         found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
     return found
@@ -226,14 +215,12 @@ def private_forests(relation):
 def many_records():
     """What a large public number of records calls for: boosting, and zCDP."""
     found = {}
-    for name, relation, method, privacy in product(
-        SETS, RELATIONS, ("trees", "blocks"), ("pure", "zcdp")
-    ):
+    for name, relation, privacy in product(SETS, RELATIONS, ("pure", "zcdp")):
         settings = {"neighbours": relation, "epsilon": 2, "n_records": 40_000}
         if privacy == "zcdp":
             settings |= {"privacy": "zcdp", "delta": 1e-5}
-        model, *seen = private_forest(name, FORESTS[method], **settings)
-        key = f"{name} {relation} {method} {privacy}"
+        model, *seen = private_forest(name, **settings)
+        key = f"{name} {relation} trees {privacy}"
         found[key] = fitted((model, *seen))
         found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
     return found

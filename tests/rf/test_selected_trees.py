@@ -16,8 +16,7 @@ from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
 from mmech_rf import (
     Attribute,
-    BlockForestClassifier,
-    DrawnForestClassifier,
+    PrivateForestClassifier,
     Schema,
 )
 from mmech_rf.drawn.grow import Grower
@@ -50,7 +49,7 @@ def plan_of(kind, n_classes=SCHEMA.n_classes):
 def make(kind, **parameters):
     n_records, epsilon = PLANS[kind]
     settings = {"n_records": n_records, "epsilon": epsilon} | parameters
-    return DrawnForestClassifier(SCHEMA, **settings)
+    return PrivateForestClassifier(SCHEMA, **settings)
 
 
 # --------------------------------------------------------------------- what it costs
@@ -73,7 +72,7 @@ def test_price(kind, neighbours):
 def test_a_noisy_number_of_records_is_paid_for():
     X, y = records(40)
     ledger = PrivacyLedger(1)
-    DrawnForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(X, y)
+    PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(X, y)
     assert ledger.remaining == 0
     assert ledger.entries[0].cost == Fraction(3, 100)
 
@@ -295,7 +294,7 @@ def test_it_finds_an_interaction(kind):
     schema = Schema(SCHEMA.attributes, ("no", "yes"))
     y = rule(X)
     n_records, epsilon = PLANS[kind]
-    model = DrawnForestClassifier(schema, n_records=n_records, epsilon=epsilon)
+    model = PrivateForestClassifier(schema, n_records=n_records, epsilon=epsilon)
     model.fit(X, y)
     assert (model.predict(X) == y).mean() > 0.97
     proba = model.predict_proba(RAW)
@@ -322,7 +321,7 @@ def test_scores_and_boosting_add_up_what_no_tree_of_two_levels_can_tell():
         "boosted": (3000, 4),
     }.items():
         settings = {"n_records": n_records, "epsilon": epsilon}
-        model = DrawnForestClassifier(schema, **settings).fit(X, y)
+        model = PrivateForestClassifier(schema, **settings).fit(X, y)
         assert (model.choice_.rounds > 0) == (kind == "boosted")
         assert (model.choice_.n_scores > 0) == (kind != "tree")
         found[kind] = (model.predict(X) == y).mean()
@@ -337,7 +336,7 @@ def test_pure_noise_is_answered_with_the_majority():
         tuple(Attribute.categorical(f"x{i}", range(4)) for i in range(4)), (0, 1)
     )
     shares = [
-        DrawnForestClassifier(schema, epsilon="0.2", n_records=500)
+        PrivateForestClassifier(schema, epsilon="0.2", n_records=500)
         .fit(X, y)
         .predict(X)
         .mean()
@@ -353,7 +352,7 @@ def test_one_tree_gives_the_measured_share_of_right_labels(n_records, watch_all)
     y = rule(X)
     y[::5] = np.where(y[::5] == "yes", "no", "yes")
     schema = Schema(SCHEMA.attributes, ("no", "yes"))
-    model = DrawnForestClassifier(schema, epsilon=1, n_records=n_records)
+    model = PrivateForestClassifier(schema, epsilon=1, n_records=n_records)
     model.fit(X, y)
     right = (model.predict(X) == y).mean()
     assert model.predict_proba(X).max() == pytest.approx(right, abs=0.06)
@@ -381,12 +380,10 @@ def test_a_seed_for_tests_fixes_everything(kind):
 
 def test_a_budget_too_small_for_a_draw_is_refused_before_anything_is_spent():
     ledger = PrivacyLedger(1)
-    model = DrawnForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger)
+    model = PrivateForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger)
     with pytest.raises(ValueError, match="at least 1e-05 to draw trees, got 1e-06"):
         model.fit(*records(20))
     assert ledger.spent == 0
-    BlockForestClassifier(SCHEMA, epsilon="1e-6", ledger=ledger).fit(*records(20))
-    assert ledger.spent == Fraction("1e-6")
 
 
 def test_weights_are_the_odds_against_in_whole_numbers(rng):

@@ -10,11 +10,7 @@ from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech_rf import (
-    BlockForestClassifier,
-    BlockSettings,
-    DrawnForestClassifier,
     DrawnSettings,
-    LabelForestClassifier,
     PrivateForestClassifier,
     load_model,
 )
@@ -22,40 +18,31 @@ from mmech_rf.drawn.draw import Fork, _roots, _third_level
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
 from mmech_rf.drawn.scores import sums_from_coarse_to_fine
 from mmech_rf.drawn.views import public_views
+from mmech_rf.private.settings import CountSettings
 
 RAW = CELLS.astype(str)
-SETTINGS = pytest.mark.parametrize("settings", [DrawnSettings, BlockSettings])
-FORESTS = {
-    DrawnForestClassifier: DrawnSettings(count_share="1/7", resolutions=(3, 9)),
-    BlockForestClassifier: BlockSettings(count_share="1/7", smoothing=3),
-    LabelForestClassifier: BlockSettings(count_share="1/7", label_records=np.inf),
-    PrivateForestClassifier: replace(DrawnSettings.for_ranking(), count_share="1/7"),
-}
 
 
 # ---------------------------------------------------------------------- what they are
-@SETTINGS
-def test_every_field_is_documented_and_refuses_what_it_cannot_take(settings):
-    default = settings()
-    for own in fields(settings):
+def test_every_field_is_documented_and_refuses_what_it_cannot_take():
+    default = DrawnSettings()
+    for own in fields(DrawnSettings):
         name = own.name
-        assert name in settings.__doc__
+        assert name in DrawnSettings.__doc__
         for wrong in ("x", None, -1, float("nan")):
             with pytest.raises((TypeError, ValueError), match=name):
                 replace(default, **{name: wrong})
 
 
-@SETTINGS
-def test_shares_are_exact_and_equal_settings_are_equal(settings):
-    assert settings(count_share=0.1).count_share == Fraction(1, 10)
-    assert settings(count_share="0.1") == settings(count_share=Fraction(1, 10))
-    assert hash(settings()) == hash(settings())
+def test_shares_are_exact_and_equal_settings_are_equal():
+    exact = DrawnSettings(count_share=Fraction(1, 10))
+    assert DrawnSettings(count_share=0.1) == DrawnSettings(count_share="0.1") == exact
+    assert hash(DrawnSettings()) == hash(DrawnSettings())
 
 
-@SETTINGS
-def test_a_noisy_number_of_records_stays_finite(settings):
+def test_a_noisy_number_of_records_stays_finite():
     with pytest.raises(ValueError, match="fewest_records must be a number from 1 to"):
-        settings(fewest_records=np.inf)
+        DrawnSettings(fewest_records=np.inf)
 
 
 def test_shares_leave_something_for_further_trees():
@@ -69,25 +56,31 @@ def test_trees_that_could_not_be_drawn_are_refused_before_anything_is_released()
 
 
 # ----------------------------------------------------------------------- with the model
-@pytest.mark.parametrize("cls", FORESTS)
-def test_settings_of_another_method_cost_nothing(cls):
+def test_wrong_settings_cost_nothing():
     ledger = PrivacyLedger(1)
-    drawn = isinstance(FORESTS[cls], DrawnSettings)
-    other = BlockSettings() if drawn else DrawnSettings()
-    for wrong in (other, {}, "defaults"):
-        model = cls(SCHEMA, epsilon=1, ledger=ledger, settings=wrong)
+    for wrong in (CountSettings(), {}, "defaults"):
+        model = PrivateForestClassifier(
+            SCHEMA, epsilon=1, ledger=ledger, settings=wrong
+        )
         with pytest.raises(TypeError, match="settings must be None or "):
             model.fit(*records(20))
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize("cls", FORESTS)
-@pytest.mark.parametrize("given", [True, False])
-def test_settings_are_saved_and_copied(cls, given, tmp_path):
-    settings = FORESTS[cls] if given else None
-    model = cls(SCHEMA, epsilon=2, settings=settings).fit(*records(40))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        DrawnSettings(count_share="1/7", resolutions=(3, 9)),
+        replace(DrawnSettings.for_ranking(), count_share="1/7"),
+    ],
+    ids=["default", "own", "for ranking"],
+)
+def test_settings_are_saved_and_copied(settings, tmp_path):
+    model = PrivateForestClassifier(SCHEMA, epsilon=2, settings=settings)
+    model.fit(*records(40))
     assert clone(model).settings == settings
-    share = Fraction(1, 7) if given else Fraction(3, 100)
+    share = Fraction(3, 100) if settings is None else Fraction(1, 7)
     assert model.ledger_.entries[0].cost == 2 * share
     model.save(tmp_path / "model.npz")
     again = load_model(tmp_path / "model.npz")
@@ -95,7 +88,7 @@ def test_settings_are_saved_and_copied(cls, given, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(RAW), model.predict_proba(RAW))
 
 
-def test_the_forest_that_chooses_has_parameters_of_its_own_only():
+def test_a_fit_adds_no_parameters():
     model = PrivateForestClassifier(SCHEMA, epsilon=1)
     before = set(vars(model))
     added = set(vars(model.fit(*records(20)))) - before
@@ -142,7 +135,7 @@ def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_fe
 @pytest.mark.parametrize("epsilon", ["1e-5", "5e-5", "2e-4", "1e-3"])
 @pytest.mark.parametrize("settings", [None, DrawnSettings.for_ranking()])
 def test_shares_of_next_to_nothing_can_be_drawn_with(epsilon, settings):
-    model = DrawnForestClassifier(
+    model = PrivateForestClassifier(
         SCHEMA, epsilon=epsilon, n_records=10**12, settings=settings
     )
     model.fit(*records(20))
@@ -152,7 +145,7 @@ def test_shares_of_next_to_nothing_can_be_drawn_with(epsilon, settings):
 def test_a_prior_against_splitting_gives_trees_of_one_level():
     X, y = records(60)
     settings = DrawnSettings(splitting=1e-300)
-    model = DrawnForestClassifier(SCHEMA, epsilon=1, n_records=60, settings=settings)
+    model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=60, settings=settings)
     (tree,) = model.fit(X, y).trees_
     assert not any(tree.branches)
 
@@ -162,7 +155,7 @@ def test_a_third_level_may_be_left_out():
     for third_level in (0, 0.999):
         settings = DrawnSettings(third_level=third_level)
         many = {"epsilon": 1, "n_records": 60, "settings": settings}
-        models = [DrawnForestClassifier(SCHEMA, **many).fit(X, y) for _ in range(20)]
+        models = [PrivateForestClassifier(SCHEMA, **many).fit(X, y) for _ in range(20)]
         forks = [isinstance(b, Fork) for m in models for b in m.trees_[0].branches]
         assert any(forks) == (third_level > 0)
 
@@ -171,7 +164,7 @@ def test_learning_rate_zero_leaves_the_first_tree():
     X, y = records(200)
     settings = DrawnSettings(learning_rate=0, scores_from=np.inf)
     many = {"epsilon": 2, "n_records": 10**6}
-    model = DrawnForestClassifier(SCHEMA, settings=settings, **many).fit(X, y)
+    model = PrivateForestClassifier(SCHEMA, settings=settings, **many).fit(X, y)
     first, *further = model._experts.scores
     assert len(further) == model.choice_.rounds > 0
     assert first.any()
@@ -198,15 +191,3 @@ def test_numbers_are_on_a_root_scale_from_a_size_on():
         for settings in (DrawnSettings(), DrawnSettings(root_scale_from=50))
     ]
     assert by_root == [[False, True], [False, False]]
-
-
-def test_smoothing_evens_out_the_votes_of_blocks():
-    X, y = records(200)
-    spread = []
-    for smoothing in (1e-3, 1e6):
-        settings = BlockSettings(smoothing=smoothing)
-        model = BlockForestClassifier(
-            SCHEMA, epsilon=50, voting="log-odds", settings=settings
-        )
-        spread.append(np.ptp(model.fit(X, y).predict_proba(RAW), axis=0).max())
-    assert spread[1] < 0.01 < spread[0]

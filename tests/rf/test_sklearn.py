@@ -12,8 +12,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
-    BlockForestClassifier,
-    DrawnForestClassifier,
     DrawnSettings,
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
@@ -61,10 +59,9 @@ def expected_failures(estimator):
         NonPrivateForestClassifier(n_trees=4, depth=2),
         # one tree, whose number of records is measured; two that are boosted
         PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_VIEWS),
-        DrawnForestClassifier(
+        PrivateForestClassifier(
             epsilon=300, insecure_rng=0, n_records=100, settings=FEW_VIEWS
         ),
-        BlockForestClassifier(epsilon=1e6, insecure_rng=0),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -21,7 +21,6 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.accuracy.ranking import calibration_error
 from mmech_rf import (
     Attribute,
-    DrawnForestClassifier,
     DrawnSettings,
     PrivateForestClassifier,
     Schema,
@@ -231,7 +230,7 @@ STRONG = {"n_records": 2000, "epsilon": 1}
 
 
 def fitted(**settings):
-    model = DrawnForestClassifier(SCHEMA, **(STRONG | settings))
+    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
     return model.fit(*records(200))
 
 
@@ -241,7 +240,7 @@ def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
     for seed in range(5):
         X, y = records(500, seed)
         y = np.where(X[:, 0] == "0", "no", y)
-        model = DrawnForestClassifier(SCHEMA, **STRONG).fit(X, y)
+        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
         assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
         right = (model.predict(X) == y).mean()
         expected = model.predict_proba(X).max(axis=1).mean()

@@ -35,7 +35,6 @@ from mmech import (
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
-    DrawnForestClassifier,
     PrivateForestClassifier,
     Schema,
     datasets,
@@ -71,10 +70,6 @@ RAGGED = [[1, 2], [3]]
 
 def bayes_risk(**options):
     return mmech.bayes_risk_strategy((2, 2), epsilon=1, n_records=9, **options)
-
-
-def entropy_fit(values=(1, 2), total=3):
-    return mmech.maximum_entropy(Marginal((2,), [0]), values, variance=1, total=total)
 
 
 def shrunk(values=(1, 2), **options):
@@ -212,8 +207,6 @@ ENGINE = [
     (lambda: bayes_risk(pool=None), "pool must be a name or a list of designs, each"),
     (lambda: bayes_risk(pool=[]), "pool must hold at least one design"),
     (lambda: bayes_risk(floor="0"), "floor must be a number >= 0, got '0'"),
-    (lambda: entropy_fit(total=None), "total must be a finite number > 0, got None"),
-    (lambda: entropy_fit(values=RAGGED), "values must have rows of equal length"),
     (lambda: shrunk(values=3.7), r"values must have one row per .* got \(\)"),
     (lambda: shrunk(spread=None), "spread must be a number >= 0, got None"),
 ]  # fmt: skip
@@ -228,17 +221,17 @@ SPENDING = [
     (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
     (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
     (
-        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
+        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
             X, Y, sample_weight=[1, 2, 3]
         ),
         "sample_weight is not supported, because noise hides one record that counts",
     ),
     (
-        lambda ledger: DrawnForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
+        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
         "fit takes X and y, got weights",
     ),
     (lambda ledger: fitted(ledger, y=np.array([0.5, 1, 2])), "as for regression; put"),
-    (lambda ledger: fitted(ledger, delta=1e-6, cls=DrawnForestClassifier), "zcdp"),
+    (lambda ledger: fitted(ledger, delta=1e-6, cls=PrivateForestClassifier), "zcdp"),
     (
         lambda ledger: fitted(ledger, n_records=-1, cls=PrivateForestClassifier),
         "n_records must be a public number from 1 to 1e\\+18",

@@ -15,7 +15,7 @@ import pytest
 
 from mmech.audit import AuditResult, epsilon_lower_bound, one_by_one
 from mmech.audit import __main__ as command
-from mmech_rf import Attribute, DrawnForestClassifier, Schema, audit
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, audit
 from mmech_rf.methods import METHODS
 
 pytestmark = pytest.mark.statistical
@@ -91,7 +91,7 @@ def label_audit(first, second):
 
     Data sets are classes of records that all have the value 0.
     """
-    model = DrawnForestClassifier(SCHEMA, epsilon=2, n_records=2)
+    model = PrivateForestClassifier(SCHEMA, epsilon=2, n_records=2)
 
     def release(classes):
         rows = np.full((len(classes), 1), "0")

@@ -28,7 +28,6 @@ from mmech import (
     dual_bound,
     expected_error,
     loss,
-    maximum_entropy,
     optimize,
     per_query_error,
     reduce_boxes,
@@ -89,10 +88,6 @@ STRATEGIES = {
 STRUCTURED = {
     "MarginalEstimate": (
         lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
-        "must be Marginals, got Dense",
-    ),
-    "maximum_entropy": (
-        lambda a: maximum_entropy(a, [1, 2, 3, 4], variance=1, total=4).marginal([0]),
         "must be Marginals, got Dense",
     ),
     "shrink": (

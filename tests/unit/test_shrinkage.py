@@ -13,7 +13,6 @@ from mmech import (
     MatrixMechanism,
     SignalPrior,
     bayes_risk_strategy,
-    maximum_entropy,
     shrink,
 )
 from mmech.reconstruction.shrinkage import GRID, _part
@@ -135,22 +134,11 @@ def test_many_attributes_need_no_domain():
     values = np.ones((strategy.shape[0], 2))
     estimate = shrink(strategy, values, variance=1.0, n_records=200)
     assert estimate.marginal([0, 1]).shape == (4, 2)
-    codes = np.zeros((3, 100), np.int64)
-    assert np.isfinite(estimate.contrast_scores(codes)).all()
-
-
-def test_scores_are_cells_of_the_posterior_mean():
-    strategy, values = random_values(POOLS["identity"], 3)
-    estimate = shrink(strategy, values, variance=2.0, n_records=100)
-    cells = np.array(list(np.ndindex(*SIZES)))
-    table = estimate.marginal((0, 1, 2))
-    centred = (table - table.mean(axis=1, keepdims=True)) * math.prod(SIZES)
-    np.testing.assert_allclose(estimate.contrast_scores(cells), centred, atol=1e-8)
 
 
 @pytest.mark.parametrize(
     ("estimate", "number"),
-    [(shrink, {"n_records": 7}), (maximum_entropy, {"total": 7})],
+    [(shrink, {"n_records": 7})],
 )
 def test_variances_may_be_exact_numbers(estimate, number):
     tables = Marginals((2, 2), {(0,): 1, (1,): 1})

@@ -34,7 +34,6 @@ from mmech import (
     dual_bound,
     expected_error,
     loss,
-    maximum_entropy,
     optimize,
     per_query_error,
     release_tables,
@@ -385,7 +384,7 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
 
 DOORS = (
     bayes_risk_strategy, confidence_interval, dual_bound, expected_error, loss,
-    maximum_entropy, optimize, per_query_error, release_tables, report, reweight, rmse,
+    optimize, per_query_error, release_tables, report, reweight, rmse,
     shrink, supports, svd_bound, Tables.sample, TablePlan.errors,
     MatrixMechanism.measure, MatrixMechanism.reconstruct, MatrixMechanism.answer,
     MatrixMechanism.answer_from, MatrixMechanism.expected_error,

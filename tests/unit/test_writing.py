@@ -10,7 +10,7 @@ import pytest
 
 from mmech import Identity, optimize, save
 from mmech.writing import check_writable, replacing
-from mmech_rf import Attribute, LabelForestClassifier, Schema
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
 
 SCHEMA = Schema([Attribute.categorical("x", [0, 1])], [0, 1])
 
@@ -20,7 +20,7 @@ def save_strategy(path):
 
 
 def save_model(path):
-    model = LabelForestClassifier(SCHEMA, epsilon=1)
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
     model.fit([[0], [1]], [0, 1]).save(path)
 
 
