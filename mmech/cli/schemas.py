@@ -351,7 +351,7 @@ def _read(
     from mmech.domain.parts import read_whole
 
     # Only names are read of this domain, and that marks of numbers are wanted.
-    wanted = Domain([Attribute.numeric(name, cut_points=[0]) for name in header])
+    wanted = Domain(tuple(Attribute.numeric(name, cut_points=[0]) for name in header))
     cells = read_whole(opened(args, args.data), wanted, **csv_format(args)).X
     columns = dict(zip(header, cells.T, strict=True))
     domain = Domain(

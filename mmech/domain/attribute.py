@@ -616,9 +616,9 @@ def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
             unit = next(
                 (u for u, most in _SPANS.items() if last - first <= most), "year"
             )
-            bounds = dates.period_names(np.array([first, last]), "day")
+            begin, end = dates.period_names(np.array([first, last]), "day")
             other = "?" if missing.any() else None
-            return Attribute.date(name, *bounds, unit, other=other)
+            return Attribute.date(name, begin, end, unit, other=other)
         categories, has_missing = distinct_values(values, f"column {name!r} of X")
         if has_missing or not categories:
             categories.append("?")
